@@ -1,0 +1,43 @@
+# `make` prints the targets; each target does its own set-up.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help dev test check unit integration lock clean
+
+help: ## print the targets
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(VENV)/.ready: pyproject.toml requirements.lock
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else "penstock needs Python 3.11 or newer; found %d.%d. Point PYTHON at a newer one: make PYTHON=python3.12" % v[:2])'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@touch $@
+
+dev: $(VENV)/.ready ## start the whole stack in the foreground (Ctrl-C stops it)
+	$(BIN)/penstock dev $(ARGS)
+
+test: check unit integration ## every check: format, lint, types, layers, unit and integration tests
+
+check: $(VENV)/.ready ## format, lint, types and layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+unit: $(VENV)/.ready ## unit tests: no Spark, no Kafka, seconds
+	$(BIN)/pytest tests/unit
+
+integration: $(VENV)/.ready ## tests on one real stack: Kafka, Spark, kubectl
+	$(BIN)/pytest tests/contracts tests/integration tests/conformance
+
+lock: ## pin the newest versions that pyproject.toml allows
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --group dev -e .
+	$(BIN)/python -m pip freeze --exclude-editable > requirements.lock
+
+clean: ## remove the environment and the data of the development stack
+	rm -rf $(VENV) .penstock

@@ -1,0 +1,1 @@
+"""penstock: Brokers, Triggers, Channels and Subscriptions that route CloudEvents, durable by default."""

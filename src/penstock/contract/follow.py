@@ -1,0 +1,116 @@
+"""Following a compacted topic: read it from its beginning, then every change as it comes.
+
+One thread per topic hands records to a callback. A Kafka that is away is waited for; what was read stays in force.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import structlog
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+
+from penstock.contract import topics
+from penstock.contract.snapshot import Snapshot, SnapshotBuilder
+
+log = structlog.get_logger()
+
+Apply = Callable[[str, bytes | None], None]
+
+
+class TableFollower:
+    """Hands the records of a single-partition topic to `apply`; calls `caught_up` once the end was reached."""
+
+    def __init__(self, bootstrap: str, topic: str, apply: Apply, caught_up: Callable[[], None]) -> None:
+        self._bootstrap, self._topic, self._apply, self._caught_up = bootstrap, topic, apply, caught_up
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"follow {topic}", daemon=True)
+
+    def start(self) -> None:
+        """Begins to read."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends reading; returns when no callback runs any more."""
+        self._stop.set()
+        self._thread.join(timeout=10)
+
+    def _run(self) -> None:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "group.id": "penstock-follower",
+                "enable.auto.commit": False,
+                "enable.partition.eof": False,
+                "fetch.wait.max.ms": 500,
+                "isolation.level": "read_committed",
+                "topic.metadata.refresh.interval.ms": 30_000,
+                "error_cb": lambda error: log.warning("Kafka is away", topic=self._topic, error=str(error)),
+            }
+        )
+        try:
+            consumer.assign([TopicPartition(self._topic, 0, OFFSET_BEGINNING)])
+            end = self._end_offset(consumer)
+            behind = True
+            while not self._stop.is_set():
+                if behind and self._position(consumer) >= end:
+                    behind = False
+                    self._caught_up()
+                message = consumer.poll(0.2)
+                if message is None or message.error():
+                    continue
+                key = message.key()
+                if key is not None:
+                    self._apply(key.decode() if isinstance(key, bytes) else str(key), message.value())
+        finally:
+            consumer.close()
+
+    def _end_offset(self, consumer: Consumer) -> int:
+        while not self._stop.is_set():
+            try:
+                return int(consumer.get_watermark_offsets(TopicPartition(self._topic, 0), timeout=5)[1])
+            except Exception as error:
+                log.warning("waiting for the topic", topic=self._topic, error=str(error))
+                self._stop.wait(0.5)
+        return 0
+
+    def _position(self, consumer: Consumer) -> int:
+        position = int(consumer.position([TopicPartition(self._topic, 0)])[0].offset)
+        if position >= 0:
+            return position
+        low, high = consumer.get_watermark_offsets(TopicPartition(self._topic, 0), timeout=5)
+        return int(high) if low == high else position
+
+
+class SnapshotFollower:
+    """Keeps the newest snapshot of routes and announces each one, from the follower's thread."""
+
+    def __init__(self, bootstrap: str, announce: Callable[[Snapshot], None]) -> None:
+        self.snapshot = Snapshot()
+        self.caught_up = threading.Event()
+        self._announce = announce
+        self._builder = SnapshotBuilder()
+        self._follower = TableFollower(bootstrap, topics.ROUTES, self._apply, self._reached_end)
+
+    def start(self) -> None:
+        """Begins to read; the first announcement is the state at the end of the topic."""
+        self._follower.start()
+
+    def stop(self) -> None:
+        """Ends reading."""
+        self._follower.stop()
+
+    def _apply(self, key: str, value: bytes | None) -> None:
+        snapshot = self._builder.apply(key, value)
+        for rejected in self._builder.rejected:
+            log.error("a record of the routes cannot be read and is left out", key=rejected)
+        self._builder.rejected.clear()
+        if snapshot is not None:
+            self.snapshot = snapshot
+            if self.caught_up.is_set():
+                self._announce(snapshot)
+
+    def _reached_end(self) -> None:
+        self.caught_up.set()
+        self._announce(self.snapshot)

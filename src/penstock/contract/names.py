@@ -1,0 +1,66 @@
+"""DNS names of the embedded control plane: where `http://sink.default.svc.cluster.local` leads on this machine.
+
+A name of the snapshot is connected to at one of its addresses while the request keeps the name as its Host. A name
+that the snapshot knows but that has nothing ready behind it refuses, as a Service without endpoints would; a name
+that it does not know is left to DNS.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass
+from urllib.parse import SplitResult, urlsplit, urlunsplit
+
+from penstock.contract.routes import ServiceName
+
+CLUSTER_DOMAIN = "cluster.local"
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where to connect, and what Host to send."""
+
+    url: str
+    host: str | None = None
+    """Host header that replaces the URL's own; None where they are the same."""
+
+
+class NothingThere(LookupError):
+    """The name is known but nothing answers behind it at that port."""
+
+
+class NameTable:
+    """The names of one snapshot."""
+
+    def __init__(self, names: Iterable[ServiceName] = ()) -> None:
+        self._names = {name.host: name for name in names}
+        self._turn = itertools.count()
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def locate(self, url: str) -> Location:
+        """Where the URL leads. Raises NothingThere when the name is known and has no address at the URL's port."""
+        parts = urlsplit(url)
+        host = (parts.hostname or "").lower()
+        known = self._find(host)
+        if known is None:
+            return Location(url)
+        port = str(parts.port or (443 if parts.scheme == "https" else 80))
+        addresses = known.ports.get(port, ())
+        if not addresses:
+            raise NothingThere(f"{host}:{port} has no ready address behind it")
+        address = addresses[next(self._turn) % len(addresses)]
+        return Location(_with_netloc(parts, address), parts.netloc.rpartition("@")[2])
+
+    def _find(self, host: str) -> ServiceName | None:
+        """A name is found in full (`a.ns.svc.cluster.local`) or short (`a.ns.svc`, `a.ns`)."""
+        for candidate in (host, f"{host}.{CLUSTER_DOMAIN}", f"{host}.svc.{CLUSTER_DOMAIN}"):
+            if candidate in self._names:
+                return self._names[candidate]
+        return None
+
+
+def _with_netloc(parts: SplitResult, netloc: str) -> str:
+    return urlunsplit(parts._replace(netloc=netloc))

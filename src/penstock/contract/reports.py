@@ -1,0 +1,75 @@
+"""The records of `penstock.reports`: what the data plane tells the control plane.
+
+| key | value |
+|---|---|
+| `ack/<component>/<instance>` | the newest snapshot version in force there, repeated as a sign of life |
+| `loss/<route uid>/<partition>` | a range of events that was no longer retained when the route came to it |
+
+Components: `ingress`, `router`, `dispatcher`. An instance that ends in order deletes its ack; one that has not been
+heard of for `SILENT_SECONDS` no longer counts.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+HEARTBEAT_SECONDS = 5.0
+SILENT_SECONDS = 20.0
+
+Component = Literal["ingress", "router", "dispatcher"]
+COMPONENTS: tuple[Component, ...] = ("ingress", "router", "dispatcher")
+
+
+class Ack(msgspec.Struct, frozen=True):
+    """`component` acts by `version`."""
+
+    component: Component
+    instance: str
+    version: int
+    at: float
+    """Unix time in seconds."""
+
+
+class Loss(msgspec.Struct, frozen=True):
+    """Events of `penstock.events` that a route was still to get and that retention had already removed."""
+
+    route: str
+    partition: int
+    first: int
+    last: int
+    at: float
+
+
+Report = Ack | Loss
+
+
+def key_of(report: Report) -> str:
+    """The report's key in the topic."""
+    match report:
+        case Ack():
+            return f"ack/{report.component}/{report.instance}"
+        case Loss():
+            return f"loss/{report.route}/{report.partition}"
+
+
+def encode(report: Report) -> bytes:
+    """The report's value in the topic."""
+    return msgspec.json.encode(report)
+
+
+def decode(key: str, value: bytes) -> Report | None:
+    """The report behind a key; None for a kind that this reader does not know."""
+    kinds: dict[str, type[Report]] = {"ack": Ack, "loss": Loss}
+    kind = kinds.get(key.partition("/")[0])
+    return None if kind is None else msgspec.json.decode(value, type=kind)
+
+
+def version_in_force(acks: list[Ack], now: float) -> int:
+    """The newest version that every component of the data plane has: what Ready may be built on."""
+    versions: dict[str, int] = {}
+    for ack in acks:
+        if now - ack.at <= SILENT_SECONDS:
+            versions[ack.component] = min(ack.version, versions.get(ack.component, ack.version))
+    return min(versions.values()) if all(component in versions for component in COMPONENTS) else 0

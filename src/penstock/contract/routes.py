@@ -1,0 +1,131 @@
+"""The records of `penstock.routes`: what the control plane tells the data plane.
+
+Each record is JSON under a key `<kind>/<id>`; a null value deletes it. Readers ignore fields they do not know and
+give defaults to fields they miss, so either side may be newer. A change of any size is published as its records
+followed by one `Version` under the key `version`, which completes it; nothing counts before its `Version` is read.
+
+| key | value |
+|---|---|
+| `target/<uid>` | a Broker or Channel that accepts events |
+| `route/<uid>` | a Trigger or Subscription |
+| `name/<host>` | where a DNS name of the embedded control plane leads |
+| `version` | completes a change |
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+VERSION_KEY = "version"
+
+
+class Endpoint(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A resolved destination."""
+
+    url: str
+    ca_certs: str | None = None
+    """PEM bundle that the server's certificate is verified with, in place of the system's."""
+    audience: str | None = None
+
+
+class Delivery(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A delivery spec with durations in seconds and the dead letter sink resolved."""
+
+    retry: int = 0
+    backoff_policy: Literal["linear", "exponential"] | None = None
+    backoff_delay: float | None = None
+    timeout: float | None = None
+    retry_after_max: float | None = None
+    format: Literal["json", "binary"] | None = None
+    dead_letter: Endpoint | None = None
+
+
+class Target(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A Broker or Channel that accepts events."""
+
+    uid: str
+    kind: Literal["Broker", "Channel"]
+    """`Channel` for every kind of channel; the kind decides about TTL and arrival time, not the storage."""
+    namespace: str
+    name: str
+    paths: tuple[str, ...] = ()
+    """Absolute paths it is reached under, such as `/default/orders`."""
+    hosts: tuple[str, ...] = ()
+    """Host names (without port) under which `/` reaches it."""
+
+
+class Route(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A Trigger or Subscription: what it matches, where it delivers, and from where on."""
+
+    uid: str
+    kind: Literal["Trigger", "Subscription"]
+    namespace: str
+    name: str
+    target: str
+    """uid of the target it hangs on."""
+    generation: int = 0
+    """`metadata.generation` of the object this was made from."""
+    attributes: dict[str, str] = {}
+    """`spec.filter.attributes`; counts only where `filters` is empty."""
+    filters: list[dict[str, Any]] = []
+    """`spec.filters` as written: exact, prefix, suffix, all, any, not, cesql."""
+    subscriber: Endpoint | None = None
+    """None on a Subscription that has only a reply: the event goes straight there."""
+    reply: Endpoint | None = None
+    """Where a Subscription's replies go. A Trigger's go back into its Broker."""
+    delivery: Delivery = Delivery()
+    start: tuple[int, ...] = ()
+    """First offset of each partition of `penstock.events` that counts for this route; empty: from the beginning."""
+    max_in_flight: int | None = None
+    ordering: Literal["unordered", "key"] = "unordered"
+    paused: bool = False
+
+
+class ServiceName(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where a DNS name of the embedded control plane leads, by port."""
+
+    host: str
+    """Full name, such as `sink.default.svc.cluster.local`."""
+    ports: dict[str, tuple[str, ...]] = {}
+    """Port (in decimal) of the name to `host:port` addresses behind it. An empty list: nothing is ready there."""
+
+
+class Version(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Completes a change. Versions only rise."""
+
+    version: int
+    targets: int = 0
+    routes: int = 0
+    names: int = 0
+    """How many records of each kind are in force, so that a reader can tell that it misses some."""
+
+
+Record = Target | Route | ServiceName | Version
+
+_KINDS: dict[str, type[Record]] = {"target": Target, "route": Route, "name": ServiceName}
+
+
+def key_of(record: Record) -> str:
+    """The record's key in the topic."""
+    match record:
+        case Target():
+            return f"target/{record.uid}"
+        case Route():
+            return f"route/{record.uid}"
+        case ServiceName():
+            return f"name/{record.host}"
+        case Version():
+            return VERSION_KEY
+
+
+def encode(record: Record) -> bytes:
+    """The record's value in the topic."""
+    return msgspec.json.encode(record)
+
+
+def decode(key: str, value: bytes) -> Record | None:
+    """The record behind a key; None for a kind that this reader does not know."""
+    kind: type[Record] | None = Version if key == VERSION_KEY else _KINDS.get(key.partition("/")[0])
+    return None if kind is None else msgspec.json.decode(value, type=kind)

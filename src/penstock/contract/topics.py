@@ -1,0 +1,37 @@
+"""The topics penstock lives in. Creating them is the engine's work; their names and shapes are known here only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+EVENTS = "penstock.events"
+MATCHED = "penstock.matched"
+ROUTES = "penstock.routes"
+CURSORS = "penstock.cursors"
+ATTEMPTS = "penstock.attempts"
+REPORTS = "penstock.reports"
+
+
+@dataclass(frozen=True)
+class Topic:
+    """How a topic is created."""
+
+    name: str
+    cleanup: Literal["delete", "compact"]
+    per_partition: bool
+    """Whether it has as many partitions as `penstock.events`, or one."""
+    share: float = 0.0
+    """Part of the retained size that this topic may take, for topics cleaned by deletion."""
+    flushed: bool = True
+    """Whether a record is on disk before it is acknowledged, on the embedded Kafka."""
+
+
+TOPICS = (
+    Topic(EVENTS, "delete", per_partition=True, share=0.45),
+    Topic(MATCHED, "delete", per_partition=True, share=0.45, flushed=False),
+    Topic(ATTEMPTS, "delete", per_partition=True, share=0.10, flushed=False),
+    Topic(CURSORS, "compact", per_partition=True, flushed=False),
+    Topic(ROUTES, "compact", per_partition=False),
+    Topic(REPORTS, "compact", per_partition=False, flushed=False),
+)

@@ -1,0 +1,47 @@
+"""The CloudEvent value: context attributes in their canonical string form, and data as bytes.
+
+An event keeps the version it came in (1.0 or 0.3), every attribute and extension, and its data byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+REQUIRED = ("specversion", "id", "source", "type")
+VERSIONS = ("1.0", "0.3")
+
+
+class MalformedEvent(ValueError):
+    """What was received is no valid CloudEvent. The message says which attribute and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class CloudEvent:
+    """One event."""
+
+    attributes: Mapping[str, str]
+    """`specversion`, `id`, `source`, `type`, then optional attributes and extensions, names in lower case."""
+    data: bytes | None = None
+    """None where the event has no data, which is not the same as empty data."""
+
+    @property
+    def id(self) -> str:
+        return self.attributes["id"]
+
+    @property
+    def source(self) -> str:
+        return self.attributes["source"]
+
+    @property
+    def type(self) -> str:
+        return self.attributes["type"]
+
+    @property
+    def specversion(self) -> str:
+        return self.attributes["specversion"]
+
+    def with_attributes(self, **changes: str | None) -> CloudEvent:
+        """The same event with some attributes set, or removed where None."""
+        merged = {**self.attributes, **changes}
+        return CloudEvent({name: value for name, value in merged.items() if value is not None}, self.data)

@@ -1,0 +1,44 @@
+"""What a component's process tells the one who started it, and how it is told to stop.
+
+A component is a coroutine `run(settings, lifecycle)`. It calls `lifecycle.ready()` once it serves, `lifecycle.status()`
+whenever it has something worth showing, and returns soon after `lifecycle.stopping` is set. Messages are JSON lines
+on a pipe; without one (a component run by hand or in a test) they are kept in `said`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from typing import Any
+
+
+class Lifecycle:
+    """The line between a component and its supervisor."""
+
+    def __init__(self, notify_fd: int | None = None) -> None:
+        self.stopping = asyncio.Event()
+        self.said: list[dict[str, Any]] = []
+        self._fd = notify_fd
+
+    def ready(self, **details: Any) -> None:
+        """The component serves; `details` (address, version, …) are shown by `penstock status`."""
+        self._say({"event": "ready", **details})
+
+    def status(self, **details: Any) -> None:
+        """Something that changes while the component runs, such as its lag."""
+        self._say({"event": "status", **details})
+
+    def fail(self, reason: str) -> None:
+        """Why the component is about to end; shown on the terminal."""
+        self._say({"event": "fail", "reason": reason})
+
+    def _say(self, message: dict[str, Any]) -> None:
+        if self._fd is None:
+            self.said.append(message)
+            return
+        # One write below PIPE_BUF is atomic, so threads need no lock. A supervisor that is gone is noticed elsewhere.
+        try:
+            os.write(self._fd, json.dumps(message).encode() + b"\n")
+        except BrokenPipeError:
+            self._fd = None

@@ -1,0 +1,164 @@
+"""Every setting of penstock, typed, in one object.
+
+Values come from flags, then the environment (`PENSTOCK_*`), then `penstock.toml` in the working directory, then the
+defaults below. The text under each field is its reference documentation; it states the unit and what the default means.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+
+SETTINGS_FILE = "penstock.toml"
+
+
+class Settings(BaseSettings):
+    """The settings of one stack."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="PENSTOCK_",
+        toml_file=SETTINGS_FILE,
+        use_attribute_docstrings=True,
+        extra="forbid",
+    )
+
+    data_dir: Path = Path(".penstock")
+    """Folder of everything the stack keeps: Kafka's log, the API's objects, certificates, logs. Created if missing."""
+
+    cache_dir: Path | None = None
+    """Folder of downloaded jars. Empty: `penstock` in the user's cache folder (`XDG_CACHE_HOME` or `~/.cache`)."""
+
+    host: str = "127.0.0.1"
+    """Address the ingress and the API listen on."""
+
+    port: int = Field(8080, ge=0, le=65535)
+    """Port of the ingress: producers POST events here. 0 picks a free one."""
+
+    api_port: int = Field(8443, ge=0, le=65535)
+    """Port of the embedded Kubernetes API (HTTPS). 0 picks a free one."""
+
+    kafka_port: int = Field(19092, ge=0, le=65535)
+    """Port of the embedded Kafka. 0 picks a free one."""
+
+    metrics_port: int = Field(9090, ge=0, le=65535)
+    """Port of the Prometheus metrics of all processes. 0 picks a free one."""
+
+    metrics: bool = True
+    """Whether metrics are recorded and served."""
+
+    kafka: str | None = None
+    """Bootstrap addresses (`host:port,…`) of an existing Kafka. Empty: penstock starts its own, single-node."""
+
+    kafka_heap_mib: int = Field(256, ge=128)
+    """Heap of the embedded Kafka in MiB."""
+
+    partitions: int = Field(4, ge=1, le=256)
+    """Partitions of `penstock.events` and `penstock.matched`. Fixed when the topics are first created."""
+
+    replication: int | None = Field(None, ge=1)
+    """Replication factor of new topics. Empty: 1 on the embedded Kafka, the smaller of 3 and the brokers elsewhere."""
+
+    retention_hours: float = Field(168, gt=0)
+    """Hours for which events are kept at least as long as they fit (see `retention_mib`): 7 days."""
+
+    retention_mib: int = Field(2048, ge=64)
+    """MiB that all topics together may take on disk; the oldest events go first."""
+
+    min_free_disk_mib: int = Field(512, ge=0)
+    """Free disk space in MiB below which the ingress answers 507 instead of accepting events."""
+
+    spark_master: str | None = None
+    """Spark master of an existing cluster. Empty: a local session with as many task slots as the pipeline needs."""
+
+    spark_heap_mib: int = Field(512, ge=256)
+    """Heap of the local Spark session in MiB."""
+
+    router_mode: Literal["realtime", "microbatch"] = "realtime"
+    """How the router's query runs: `realtime` (milliseconds) or `microbatch` (hundreds of milliseconds)."""
+
+    router_marker_seconds: float = Field(2.0, gt=0)
+    """Seconds between the router's position markers while there is traffic; a restart re-reads at most this much."""
+
+    router_coalesce_ms: int = Field(200, ge=0)
+    """Milliseconds for which changes of routes are gathered before a new generation of the query starts."""
+
+    ingress_processes: int = Field(1, ge=1)
+    """Number of ingress processes that share the port."""
+
+    max_event_bytes: int = Field(1024 * 1024, ge=1024)
+    """Largest accepted event in bytes; larger ones are answered 413."""
+
+    max_pending_events: int = Field(20_000, ge=1)
+    """Events an ingress process holds that Kafka has not confirmed; beyond that it answers 429 with Retry-After."""
+
+    broker_ttl: int = Field(255, ge=1)
+    """`knativebrokerttl` given to an event that enters a Broker without one."""
+
+    dispatchers: int = Field(1, ge=1)
+    """Dispatcher tasks; each owns a share of the partitions of `penstock.matched`."""
+
+    max_in_flight: int = Field(100, ge=1)
+    """Requests under way at once per route; the annotation `penstock.dev/max-in-flight` overrides it."""
+
+    max_outstanding: int = Field(2000, ge=1)
+    """Deliveries a route may have started and not finished, waiting retries included, per partition."""
+
+    max_in_flight_total: int = Field(512, ge=1)
+    """Requests under way at once per dispatcher task, over all routes."""
+
+    delivery_timeout_seconds: float = Field(600, gt=0)
+    """Time limit in seconds of one delivery attempt where the delivery spec sets none."""
+
+    cursor_flush_ms: int = Field(100, ge=1)
+    """Milliseconds between writes of delivery cursors; a crash repeats at most what finished within this time."""
+
+    broker_classes: list[str] = ["Penstock", "MTChannelBasedBroker", "Kafka"]
+    """Broker classes served here; Brokers of another class are left alone."""
+
+    default_broker_class: str = "Penstock"
+    """Class given to a Broker that names none."""
+
+    kubeconfig: Path | None = None
+    """Kubeconfig of an existing cluster whose API the controllers use. Empty: the embedded API server is started."""
+
+    address_base: str | None = None
+    """Base URL under which producers reach the ingress, for `status.address`. Empty: `http://<host>:<port>`."""
+
+    resync_seconds: float = Field(300, gt=0)
+    """Seconds after which the controllers look at every object again even if nothing changed."""
+
+    drain_seconds: float = Field(5, ge=0)
+    """Seconds each component gets to finish what it has begun when the stack stops."""
+
+    verbose: bool = False
+    """Show every component's log on the terminal and log at debug level."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Flags, environment, file: in this order."""
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+    @property
+    def bootstrap(self) -> str:
+        """Kafka's addresses, embedded or given."""
+        return self.kafka or f"127.0.0.1:{self.kafka_port}"
+
+    @property
+    def ingress_url(self) -> str:
+        """Base URL of the ingress as clients of this stack see it."""
+        return (self.address_base or f"http://{self.host}:{self.port}").rstrip("/")
+
+    @property
+    def api_url(self) -> str:
+        """URL of the embedded Kubernetes API."""
+        return f"https://{self.host}:{self.api_port}"
