@@ -1,0 +1,43 @@
+"""Where names of the embedded control plane lead."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.contract.names import Location, NameTable, NothingThere
+from penstock.contract.routes import ServiceName
+
+TABLE = NameTable(
+    [
+        ServiceName("sink.ns.svc.cluster.local", {"80": ("127.66.0.1:8080", "127.66.0.2:8080"), "9000": ()}),
+    ]
+)
+
+
+@pytest.mark.parametrize("host", ["sink.ns.svc.cluster.local", "sink.ns.svc", "sink.ns", "SINK.ns"])
+def test_a_name_is_found_in_full_and_short(host: str) -> None:
+    assert TABLE.locate(f"http://{host}/path?q=1").url in {
+        "http://127.66.0.1:8080/path?q=1",
+        "http://127.66.0.2:8080/path?q=1",
+    }
+
+
+def test_the_request_keeps_the_name_as_its_host() -> None:
+    assert TABLE.locate("http://sink.ns.svc.cluster.local/").host == "sink.ns.svc.cluster.local"
+    assert TABLE.locate("http://sink.ns:80/").host == "sink.ns:80"
+
+
+def test_the_addresses_take_turns() -> None:
+    assert len({TABLE.locate("http://sink.ns/").url for _ in range(4)}) == 2
+
+
+def test_a_name_without_a_ready_address_refuses() -> None:
+    with pytest.raises(NothingThere, match="sink.ns:9000"):
+        TABLE.locate("http://sink.ns:9000/")
+    with pytest.raises(NothingThere):
+        TABLE.locate("https://sink.ns/")
+
+
+def test_other_names_are_left_to_dns() -> None:
+    assert TABLE.locate("http://example.test/x") == Location("http://example.test/x")
+    assert TABLE.locate("http://other.ns/") == Location("http://other.ns/")

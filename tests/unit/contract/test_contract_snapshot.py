@@ -1,0 +1,76 @@
+"""The snapshot of routes: complete versions only, unknown things passed over, broken ones set aside."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.contract.routes import Delivery, Endpoint, Route, ServiceName, Target, Version, decode, encode, key_of
+from penstock.contract.snapshot import SnapshotBuilder
+
+BROKER = Target("b1", "Broker", "default", "orders", paths=("/default/orders",))
+TRIGGER = Route(
+    "t1",
+    "Trigger",
+    "default",
+    "audit",
+    target="b1",
+    attributes={"type": "order.placed"},
+    subscriber=Endpoint("http://sink.default.svc.cluster.local"),
+    delivery=Delivery(retry=3, backoff_policy="linear", backoff_delay=2.0, dead_letter=Endpoint("http://dls")),
+    start=(5, 0, 7, 1),
+)
+
+
+def put(builder: SnapshotBuilder, *records: Target | Route | ServiceName | Version) -> object:
+    return [builder.apply(key_of(record), encode(record)) for record in records][-1]
+
+
+def test_nothing_counts_before_its_version() -> None:
+    builder = SnapshotBuilder()
+    assert put(builder, BROKER, TRIGGER) is None
+    snapshot = builder.apply("version", encode(Version(1)))
+    assert snapshot is not None
+    assert snapshot.targets == {"b1": BROKER}
+    assert snapshot.routes == {"t1": TRIGGER}
+
+
+def test_a_snapshot_does_not_change_after_it_was_given() -> None:
+    builder = SnapshotBuilder()
+    put(builder, BROKER)
+    first = builder.apply("version", encode(Version(1)))
+    builder.apply("target/b1", None)
+    second = builder.apply("version", encode(Version(2)))
+    assert first is not None
+    assert second is not None
+    assert (len(first.targets), len(second.targets)) == (1, 0)
+
+
+def test_a_broken_record_is_left_out_and_named() -> None:
+    builder = SnapshotBuilder()
+    assert builder.apply("route/bad", b'{"uid": 3}') is None
+    assert builder.apply("route/worse", b"\xff") is None
+    put(builder, BROKER)
+    snapshot = builder.apply("version", encode(Version(1)))
+    assert snapshot is not None
+    assert (len(snapshot.targets), len(snapshot.routes)) == (1, 0)
+    assert builder.rejected == ["route/bad", "route/worse"]
+
+
+def test_records_of_a_newer_writer_are_read() -> None:
+    newer = {**json.loads(encode(TRIGGER)), "colour": "blue"}
+    assert decode("route/t1", json.dumps(newer).encode()) == TRIGGER
+    assert decode("quota/x", b"{}") is None
+    assert SnapshotBuilder().apply("quota/x", b"{}") is None
+
+
+@given(st.lists(st.sampled_from(["put", "drop"]), max_size=20))
+def test_the_last_word_on_a_key_counts(words: list[str]) -> None:
+    builder = SnapshotBuilder()
+    for word in words:
+        builder.apply("target/b1", encode(BROKER) if word == "put" else None)
+    snapshot = builder.apply("version", encode(Version(1)))
+    assert snapshot is not None
+    assert ("b1" in snapshot.targets) == (bool(words) and words[-1] == "put")
