@@ -1,0 +1,3 @@
+module penstock.dev/loadgen
+
+go 1.23

@@ -1,0 +1,232 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// acceptance remembers the ids that were answered with 2xx.
+type acceptance struct {
+	words []atomic.Uint32
+	top   atomic.Int64
+	count atomic.Int64
+}
+
+func (a *acceptance) add(first, count int64) {
+	a.count.Add(count)
+	for id := first; id < first+count; id++ {
+		a.words[id/32].Or(uint32(1) << (id % 32))
+	}
+	for {
+		old := a.top.Load()
+		if first+count <= old || a.top.CompareAndSwap(old, first+count) {
+			return
+		}
+	}
+}
+
+func (a *acceptance) each(visit func(int64)) {
+	for id := int64(0); id < a.top.Load(); id++ {
+		if a.words[id/32].Load()&(uint32(1)<<(id%32)) != 0 {
+			visit(id)
+		}
+	}
+}
+
+type sender struct {
+	o        options
+	address  string
+	host     string
+	path     string
+	types    []string
+	data     []byte
+	next     atomic.Int64
+	accepted acceptance
+	answers  sync.Map // status to *atomic.Int64
+	answer   histogram
+	measured atomic.Int64 // accepted within the measured time
+	first    time.Time
+	end      time.Time
+}
+
+func newSender(o options) (*sender, error) {
+	target, err := url.Parse(o.url)
+	if err != nil || target.Host == "" {
+		return nil, fmt.Errorf("the address %q is no URL", o.url)
+	}
+	s := &sender{o: o, address: target.Host, host: target.Host, path: target.RequestURI(), types: strings.Split(o.types, ",")}
+	if o.host != "" {
+		s.host = o.host
+	}
+	if !strings.Contains(s.address, ":") {
+		s.address += ":80"
+	}
+	s.accepted.words = make([]atomic.Uint32, maxEvents/32)
+	s.data = []byte(`{"pad":"` + strings.Repeat("x", max(o.payload-10, 0)) + `"}`)
+	return s, nil
+}
+
+func (s *sender) highest() *acceptance { return &s.accepted }
+
+// run sends until the time (or count) is used up: warm-up first, then what is measured.
+func (s *sender) run(in *inbox) {
+	start := time.Now()
+	s.first = start.Add(s.o.warmup)
+	s.end = s.first.Add(s.o.duration)
+	in.measureFrom.Store(maxEvents)
+	go func() {
+		time.Sleep(time.Until(s.first))
+		in.measureFrom.Store(s.next.Load())
+	}()
+	due := s.schedule(start)
+	var workers sync.WaitGroup
+	for range s.o.connections {
+		workers.Add(1)
+		go func() {
+			defer workers.Done()
+			s.work(due)
+		}()
+	}
+	workers.Wait()
+}
+
+// schedule gives the times at which events are due: at fixed intervals, or at once in a closed loop.
+func (s *sender) schedule(start time.Time) <-chan time.Time {
+	if s.o.rate <= 0 {
+		return nil
+	}
+	due := make(chan time.Time, 1<<20)
+	go func() {
+		defer close(due)
+		interval := time.Duration(float64(time.Second) / s.o.rate)
+		for at := start; at.Before(s.end); at = at.Add(interval) {
+			if wait := time.Until(at); wait > 0 {
+				time.Sleep(wait)
+			}
+			due <- at
+		}
+	}()
+	return due
+}
+
+func (s *sender) work(due <-chan time.Time) {
+	var link *connection
+	var request bytes.Buffer
+	for {
+		at := time.Now()
+		if due != nil {
+			planned, open := <-due
+			if !open {
+				return
+			}
+			at = planned
+		} else if at.After(s.end) {
+			return
+		}
+		first := s.next.Add(int64(s.o.batch)) - int64(s.o.batch)
+		if first+int64(s.o.batch) > maxEvents || (s.o.count > 0 && first >= s.o.count) {
+			return
+		}
+		s.compose(&request, first, at)
+		if link == nil {
+			link = s.dial()
+		}
+		status := link.exchange(request.Bytes(), s.o.timeout)
+		if status == 0 {
+			link = nil
+			time.Sleep(10 * time.Millisecond)
+		}
+		s.note(status, first, at)
+	}
+}
+
+func (s *sender) note(status int, first int64, at time.Time) {
+	counter, _ := s.answers.LoadOrStore(status, new(atomic.Int64))
+	counter.(*atomic.Int64).Add(1)
+	if status/100 != 2 {
+		return
+	}
+	s.accepted.add(first, int64(s.o.batch))
+	now := time.Now()
+	if now.After(s.first) && now.Before(s.end.Add(s.o.timeout)) {
+		s.answer.add(now.Sub(at).Microseconds())
+		if now.Before(s.end) {
+			s.measured.Add(int64(s.o.batch))
+		}
+	}
+}
+
+func (s *sender) compose(out *bytes.Buffer, first int64, at time.Time) {
+	out.Reset()
+	due := strconv.FormatInt(at.UnixNano(), 10)
+	fmt.Fprintf(out, "POST %s HTTP/1.1\r\nHost: %s\r\n", s.path, s.host)
+	if s.o.batch == 1 {
+		fmt.Fprintf(out, "Ce-Specversion: 1.0\r\nCe-Id: %d\r\nCe-Source: /loadgen\r\nCe-Type: %s\r\nCe-Due: %s\r\n", first, s.typeOf(first), due)
+		fmt.Fprintf(out, "Content-Type: application/json\r\nContent-Length: %d\r\n\r\n", len(s.data))
+		out.Write(s.data)
+		return
+	}
+	var body bytes.Buffer
+	for i := int64(0); i < int64(s.o.batch); i++ {
+		separator := byte(',')
+		if i == 0 {
+			separator = '['
+		}
+		body.WriteByte(separator)
+		fmt.Fprintf(&body, `{"specversion":"1.0","id":"%d","source":"/loadgen","type":"%s","due":"%s","data":`, first+i, s.typeOf(first+i), due)
+		body.Write(s.data)
+		body.WriteByte('}')
+	}
+	body.WriteByte(']')
+	fmt.Fprintf(out, "Content-Type: application/cloudevents-batch+json\r\nContent-Length: %d\r\n\r\n", body.Len())
+	out.Write(body.Bytes())
+}
+
+func (s *sender) typeOf(id int64) string { return s.types[id%int64(len(s.types))] }
+
+type connection struct {
+	socket net.Conn
+	reader *bufio.Reader
+}
+
+func (s *sender) dial() *connection {
+	socket, err := net.DialTimeout("tcp", s.address, 5*time.Second)
+	if err != nil {
+		return nil
+	}
+	return &connection{socket, bufio.NewReader(socket)}
+}
+
+// exchange sends a request and gives the status of the answer; 0 where there was none, and the connection is closed.
+func (c *connection) exchange(request []byte, timeout time.Duration) int {
+	if c == nil {
+		return 0
+	}
+	_ = c.socket.SetDeadline(time.Now().Add(timeout))
+	if _, err := c.socket.Write(request); err != nil {
+		_ = c.socket.Close()
+		return 0
+	}
+	response, err := http.ReadResponse(c.reader, nil)
+	if err != nil {
+		_ = c.socket.Close()
+		return 0
+	}
+	_, _ = io.Copy(io.Discard, response.Body)
+	_ = response.Body.Close()
+	if response.Close {
+		_ = c.socket.Close()
+		return 0
+	}
+	return response.StatusCode
+}
