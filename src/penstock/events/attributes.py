@@ -1,0 +1,93 @@
+"""What CloudEvents asks of context attributes: their names, which must be there, and what their values look like.
+
+One set of rules for every binding. Values are in canonical string form here; a binding brings them into it first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import date
+
+from penstock.events import media_type
+from penstock.events.event import REQUIRED, VERSIONS, MalformedEvent
+
+_NAME = re.compile(r"[a-z0-9]+")
+_FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
+_ABSOLUTE_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s]+")
+_TIME = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)[Tt](?:[01]\d|2[0-3]):[0-5]\d:(?:[0-5]\d|60)(?:\.\d+)?(?:[Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)",
+    re.ASCII,
+)
+_RESERVED = frozenset({"data"})
+"""Names that the JSON format uses for something that is no attribute."""
+
+SHOWN_LENGTH = 64
+"""How much of a refused value a message repeats."""
+
+
+def shown(value: str) -> str:
+    """The value as a message shows it: quoted, cut, in ASCII."""
+    return ascii(value if len(value) <= SHOWN_LENGTH else value[:SHOWN_LENGTH] + "…")
+
+
+def check_name(name: str) -> None:
+    """Refuses what is no attribute name: it has lower-case letters and digits only."""
+    if _NAME.fullmatch(name) is None:
+        raise MalformedEvent(f"{shown(name)} is no attribute name: only letters and digits are allowed")
+    if name in _RESERVED:
+        raise MalformedEvent(f"{name!r} is no attribute name: it is reserved for the event's data")
+
+
+def check_text(name: str, value: str) -> None:
+    """Refuses characters that no attribute may contain."""
+    # Nearly every value is printable ASCII, which is told without a regular expression.
+    if not (value.isascii() and value.isprintable()) and (found := _FORBIDDEN.search(value)):
+        raise MalformedEvent(f"attribute {name!r} contains the forbidden character U+{ord(found[0]):04X}")
+
+
+def check_event(attributes: Mapping[str, str]) -> None:
+    """Refuses attributes that make no valid event; says which one and why."""
+    version = attributes.get("specversion")
+    if version not in VERSIONS:
+        if version is None:
+            raise MalformedEvent("attribute 'specversion' is missing")
+        raise MalformedEvent(f"attribute 'specversion' is {shown(version)}; understood are {' and '.join(VERSIONS)}")
+    for name in REQUIRED:
+        if not attributes.get(name):
+            raise MalformedEvent(f"attribute {name!r} is {'empty' if name in attributes else 'missing'}")
+    if attributes.get("subject") == "":
+        raise MalformedEvent("attribute 'subject' is empty; leave it out where there is none")
+    if (time := attributes.get("time")) is not None and not _is_time(time):
+        raise MalformedEvent(
+            f"attribute 'time' is {shown(time)}, which is no RFC 3339 time such as 2026-01-31T12:00:00Z"
+        )
+    kind = attributes.get("datacontenttype")
+    if kind is not None and media_type.parse(kind) is None:
+        raise MalformedEvent(f"attribute 'datacontenttype' is {shown(kind)}, which is no media type")
+    if version == "1.0":
+        schema = attributes.get("dataschema")
+        if schema is not None and _ABSOLUTE_URI.fullmatch(schema) is None:
+            raise MalformedEvent(f"attribute 'dataschema' is {shown(schema)}, which is no absolute URI")
+    else:
+        _check_legacy(attributes)
+
+
+def _check_legacy(attributes: Mapping[str, str]) -> None:
+    """What version 0.3 has and 1.0 has not."""
+    if attributes.get("schemaurl") == "":
+        raise MalformedEvent("attribute 'schemaurl' is empty; leave it out where there is none")
+    encoding = attributes.get("datacontentencoding")
+    if encoding is not None and encoding.lower() != "base64":
+        raise MalformedEvent(f"attribute 'datacontentencoding' is {shown(encoding)}; understood is base64")
+
+
+def _is_time(text: str) -> bool:
+    found = _TIME.fullmatch(text)
+    if found is None:
+        return False
+    try:
+        date(int(found[1]) or 1, int(found[2]), int(found[3]))
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,43 @@
+"""The attributes a Broker gives to every event that enters it: arrival time, and the limit on loops.
+
+An event that comes back into a Broker as a reply has one life less; one that has none left is refused. Whoever puts
+an event into a Broker applies these, be it the ingress or a reply.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+from penstock.events.event import CloudEvent, MalformedEvent
+
+ARRIVAL_TIME = "knativearrivaltime"
+TTL = "knativebrokerttl"
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,9}")
+
+
+class TooManyHops(MalformedEvent):
+    """The event has passed through Brokers as often as its time to live allows."""
+
+
+def arrival_time(now_ns: int) -> str:
+    """An RFC 3339 time with nanoseconds, in UTC."""
+    seconds, nanos = divmod(now_ns, 1_000_000_000)
+    whole = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return f"{whole}.{nanos:09d}Z"
+
+
+def next_ttl(present: str | None, default: int) -> int:
+    """The TTL of an event that enters a Broker: the default if it has none that can be read, one less if it has."""
+    if present is None or _INTEGER.fullmatch(present) is None:
+        return default
+    return max(int(present) - 1, 0)
+
+
+def enter_broker(event: CloudEvent, default_ttl: int, now_ns: int) -> CloudEvent:
+    """The event as the Broker stores it. Raises TooManyHops when its TTL is used up."""
+    ttl = next_ttl(event.attributes.get(TTL), default_ttl)
+    if ttl <= 0:
+        raise TooManyHops(f"attribute {TTL!r} is used up: the event has gone through Brokers in a loop")
+    return CloudEvent({**event.attributes, TTL: str(ttl), ARRIVAL_TIME: arrival_time(now_ns)}, event.data)

@@ -1,0 +1,158 @@
+"""The CloudEvents HTTP binding (1.0.2; 0.3 alike): binary, structured and batched content mode.
+
+Header names are given in lower case. What is received either becomes an event or raises `MalformedEvent` with the
+attribute and the reason; nothing that a peer sends raises anything else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Literal
+from urllib.parse import quote, unquote_to_bytes
+
+from penstock.events import json_format, media_type
+from penstock.events.attributes import check_event, check_name, check_text, shown
+from penstock.events.event import REQUIRED, CloudEvent, MalformedEvent
+
+PREFIX = "ce-"
+CONTENT_TYPE = "content-type"
+STRUCTURED_JSON = "application/cloudevents+json"
+BATCH_JSON = "application/cloudevents-batch+json"
+
+ContentMode = Literal["binary", "structured", "batch"]
+
+_CLAIM = "application/cloudevents"
+_STRUCTURED = (STRUCTURED_JSON, _CLAIM)
+_BATCH = (BATCH_JSON, "application/cloudevents-batch")
+_REQUIRED_HEADERS = tuple(PREFIX + name for name in REQUIRED)
+_ENCODED = re.compile(r'[^!#$&-~]|["%]')
+_SAFE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
+_BROKEN_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_ESCAPE = re.compile(r"\\(.)")
+
+
+class UnsupportedFormat(MalformedEvent):
+    """A CloudEvents format that is not understood here, such as Avro; to be answered 415."""
+
+
+def fold_headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Headers as a server receives them (names in lower case) as a mapping; what must not occur twice must not."""
+    headers: dict[str, str] = {}
+    for raw_name, raw_value in raw:
+        name = raw_name.decode("latin-1")
+        if name.startswith(PREFIX) or name == CONTENT_TYPE:
+            if name in headers:
+                raise MalformedEvent(f"header {shown(name)} is given twice")
+            try:
+                headers[name] = raw_value.decode()
+            except UnicodeDecodeError as error:
+                raise MalformedEvent(f"header {shown(name)} is not UTF-8") from error
+        elif name in headers:
+            headers[name] += ", " + raw_value.decode("latin-1")
+        else:
+            headers[name] = raw_value.decode("latin-1")
+    return headers
+
+
+def is_event(headers: Mapping[str, str]) -> bool:
+    """Whether the message claims to be an event or a batch of them, valid or not."""
+    return any(name in headers for name in _REQUIRED_HEADERS) or _claims(headers.get(CONTENT_TYPE, ""))
+
+
+def content_mode(headers: Mapping[str, str]) -> ContentMode | None:
+    """How the message carries an event; None if it does not, or in a format that is not understood."""
+    content_type = headers.get(CONTENT_TYPE, "")
+    if _claims(content_type):
+        parsed = media_type.parse(content_type)
+        essence = parsed.essence if parsed is not None and parsed.is_unicode else ""
+        if essence in _STRUCTURED:
+            return "structured"
+        return "batch" if essence in _BATCH else None
+    return "binary" if any(name in headers for name in _REQUIRED_HEADERS) else None
+
+
+def from_http(headers: Mapping[str, str], body: bytes) -> CloudEvent:
+    """The one event of a message in binary or structured mode."""
+    mode = content_mode(headers)
+    if mode == "binary":
+        return _from_binary(headers, body)
+    if mode == "structured":
+        return json_format.decode(body)
+    if mode == "batch":
+        raise MalformedEvent("a batch of events where one event is expected")
+    raise _no_event(headers)
+
+
+def batch_from_http(headers: Mapping[str, str], body: bytes) -> list[CloudEvent]:
+    """The events of a message in batched mode, in order."""
+    if content_mode(headers) != "batch":
+        raise _no_event(headers)
+    return json_format.decode_batch(body)
+
+
+def to_binary(event: CloudEvent) -> tuple[list[tuple[str, str]], bytes]:
+    """Headers and body of the event in binary mode."""
+    headers = []
+    for name, value in event.attributes.items():
+        if name == "datacontenttype":
+            headers.append((CONTENT_TYPE, value))
+        elif _ENCODED.search(value) is None:
+            headers.append((PREFIX + name, value))
+        else:
+            headers.append((PREFIX + name, quote(value, safe=_SAFE)))
+    return headers, event.data or b""
+
+
+def to_structured(event: CloudEvent) -> tuple[list[tuple[str, str]], bytes]:
+    """Headers and body of the event in structured mode, in the JSON format."""
+    return [(CONTENT_TYPE, STRUCTURED_JSON)], json_format.encode(event)
+
+
+def _from_binary(headers: Mapping[str, str], body: bytes) -> CloudEvent:
+    attributes: dict[str, str] = {}
+    for header in _REQUIRED_HEADERS:
+        if header in headers:
+            attributes[header[3:]] = ""  # keeps these first, whatever the order of the headers
+    for header, value in headers.items():
+        if not header.startswith(PREFIX):
+            continue
+        name = header[3:]
+        check_name(name)
+        if "%" in value or '"' in value:
+            value = _decode(name, value)  # noqa: PLW2901  # the value from here on
+        check_text(name, value)
+        attributes[name] = value
+    content_type = headers.get(CONTENT_TYPE)
+    if content_type:
+        check_text("datacontenttype", content_type)
+        declared = attributes.setdefault("datacontenttype", content_type)
+        if declared != content_type:
+            raise MalformedEvent("attribute 'datacontenttype' differs from the header Content-Type")
+    check_event(attributes)
+    return CloudEvent(attributes, body or None)
+
+
+def _decode(name: str, value: str) -> str:
+    if '"' in value:
+        value = _QUOTED.sub(lambda quoted: _ESCAPE.sub(r"\1", quoted[1]), value)
+    if "%" not in value:
+        return value
+    if _BROKEN_PERCENT.search(value):
+        raise MalformedEvent(f"attribute {name!r} has a broken percent-encoding: {shown(value)}")
+    try:
+        return unquote_to_bytes(value).decode()
+    except UnicodeError as error:
+        raise MalformedEvent(f"attribute {name!r} is not UTF-8 once decoded: {shown(value)}") from error
+
+
+def _claims(content_type: str) -> bool:
+    return content_type[: len(_CLAIM)].lower() == _CLAIM or content_type.lstrip().lower().startswith(_CLAIM)
+
+
+def _no_event(headers: Mapping[str, str]) -> MalformedEvent:
+    content_type = headers.get(CONTENT_TYPE, "")
+    if _claims(content_type):
+        return UnsupportedFormat(f"the event format {shown(content_type)} is not understood; JSON in UTF-8 is")
+    return MalformedEvent("no event: neither the header ce-specversion nor a CloudEvents content type is there")
