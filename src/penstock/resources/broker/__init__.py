@@ -1,0 +1,1 @@
+"""Broker (eventing.knative.dev/v1)."""

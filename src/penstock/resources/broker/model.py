@@ -1,0 +1,30 @@
+"""A Broker as the controllers see it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.resources.admission import Obj, annotations_of
+from penstock.resources.metadata import Identity
+
+GROUP, KIND, PLURAL = "eventing.knative.dev", "Broker", "brokers"
+CLASS_ANNOTATION = "eventing.knative.dev/broker.class"
+
+
+@dataclass(frozen=True)
+class Broker:
+    """What is asked for."""
+
+    identity: Identity
+    broker_class: str
+    delivery: dict[str, Any] | None
+
+    @classmethod
+    def read(cls, obj: Obj) -> Broker:
+        """The Broker behind a stored object."""
+        return cls(
+            Identity.read(obj),
+            annotations_of(obj).get(CLASS_ANNOTATION, ""),
+            (obj.get("spec") or {}).get("delivery"),
+        )

@@ -1,0 +1,1 @@
+"""Channel (messaging.knative.dev/v1): the facade over a channel that does the work."""

@@ -1,0 +1,56 @@
+"""A reference to another object: `{apiVersion, kind, name, namespace}`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.resources.field_errors import FieldError, FieldErrors, missing
+
+
+@dataclass(frozen=True)
+class KReference:
+    """Which object is meant. `address` picks one of its addresses by name."""
+
+    api_version: str
+    kind: str
+    name: str
+    namespace: str
+    address: str | None = None
+
+    @classmethod
+    def read(cls, ref: dict[str, Any], namespace: str) -> KReference:
+        """The reference as written, in the namespace of the object that refers unless it names one."""
+        return cls(
+            str(ref.get("apiVersion") or ""),
+            str(ref.get("kind") or ""),
+            str(ref.get("name") or ""),
+            str(ref.get("namespace") or namespace),
+            ref.get("address") or None,
+        )
+
+    @property
+    def group(self) -> str:
+        """The API group; empty for the core group."""
+        return self.api_version.rpartition("/")[0]
+
+
+def fill_namespace(ref: object, namespace: str) -> None:
+    """Gives the reference a namespace if it has none."""
+    if isinstance(ref, dict) and not ref.get("namespace"):
+        ref["namespace"] = namespace
+
+
+def check_reference(ref: dict[str, Any], namespace: str | None) -> FieldErrors:
+    """What is wrong with the reference. `namespace` is the only one allowed; None: any."""
+    errors = [missing(name) for name in ("name", "apiVersion", "kind") if not ref.get(name)]
+    other = ref.get("namespace")
+    if namespace is not None and other and other != namespace:
+        errors.append(
+            FieldError(
+                "mismatched namespaces",
+                ("namespace",),
+                f'parent namespace: "{namespace}" does not match ref: "{other}"',
+            )
+        )
+    return errors

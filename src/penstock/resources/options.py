@@ -1,0 +1,59 @@
+"""The annotations `penstock.dev/…` that tune the delivery of a Trigger or a Subscription."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from penstock.resources.admission import Obj, annotations_of
+from penstock.resources.field_errors import FieldError, FieldErrors, invalid
+
+MAX_IN_FLIGHT = "penstock.dev/max-in-flight"
+ORDERING = "penstock.dev/ordering"
+PAUSED = "penstock.dev/paused"
+
+_MOST_IN_FLIGHT = 100_000
+
+
+@dataclass(frozen=True)
+class RouteOptions:
+    """The options with their types."""
+
+    max_in_flight: int | None = None
+    ordering: Literal["unordered", "key"] = "unordered"
+    paused: bool = False
+
+    @classmethod
+    def read(cls, obj: Obj) -> RouteOptions:
+        """The options of a stored object; a value that admission would refuse counts as unset."""
+        annotations = annotations_of(obj)
+        limit = annotations.get(MAX_IN_FLIGHT, "")
+        return cls(
+            int(limit) if _is_limit(limit) else None,
+            "key" if annotations.get(ORDERING) == "key" else "unordered",
+            annotations.get(PAUSED) == "true",
+        )
+
+
+def check_options(obj: Obj) -> FieldErrors:
+    """What is wrong with the annotations."""
+    annotations = annotations_of(obj)
+    errors: FieldErrors = []
+    limit = annotations.get(MAX_IN_FLIGHT)
+    if limit is not None and not _is_limit(limit):
+        errors.append(_refused(MAX_IN_FLIGHT, limit, f"expected a number from 1 to {_MOST_IN_FLIGHT}"))
+    ordering = annotations.get(ORDERING)
+    if ordering is not None and ordering not in ("unordered", "key"):
+        errors.append(_refused(ORDERING, ordering, "expected either 'unordered' or 'key'"))
+    paused = annotations.get(PAUSED)
+    if paused is not None and paused not in ("true", "false"):
+        errors.append(_refused(PAUSED, paused, "expected either 'true' or 'false'"))
+    return errors
+
+
+def _is_limit(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 6 and 1 <= int(text) <= _MOST_IN_FLIGHT
+
+
+def _refused(annotation: str, value: str, expected: str) -> FieldError:
+    return invalid(value, f"metadata.annotations[{annotation}]", expected)

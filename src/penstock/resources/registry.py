@@ -1,0 +1,101 @@
+"""The kinds of penstock in one place: their CRDs, their admission, and the ConfigMaps that hold their defaults.
+
+This is all the embedded API server knows of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import yaml
+
+from penstock.resources import broker, channel, features, inmemorychannel, subscription, trigger
+from penstock.resources.admission import (
+    SYSTEM_NAMESPACE,
+    Admission,
+    AdmissionContext,
+    AdmissionDenied,
+    KindAdmission,
+)
+from penstock.resources.broker import defaults as broker_defaults
+from penstock.resources.broker import validation as broker_validation
+from penstock.resources.channel import defaults as channel_defaults
+from penstock.resources.channel import validation as channel_validation
+from penstock.resources.inmemorychannel import defaults as inmemorychannel_defaults
+from penstock.resources.inmemorychannel import validation as inmemorychannel_validation
+from penstock.resources.subscription import defaults as subscription_defaults
+from penstock.resources.subscription import validation as subscription_validation
+from penstock.resources.trigger import defaults as trigger_defaults
+from penstock.resources.trigger import validation as trigger_validation
+from penstock.settings import Settings
+
+__all__ = [
+    "ADMISSION",
+    "Admission",
+    "AdmissionContext",
+    "AdmissionDenied",
+    "bootstrap_configmaps",
+    "crds",
+]
+
+EVENTING = "eventing.knative.dev"
+MESSAGING = "messaging.knative.dev"
+
+ADMISSION: Mapping[tuple[str, str], Admission] = {
+    (EVENTING, "Broker"): KindAdmission(EVENTING, broker_defaults.fill, broker_validation.check),
+    (EVENTING, "Trigger"): KindAdmission(EVENTING, trigger_defaults.fill, trigger_validation.check),
+    (MESSAGING, "Channel"): KindAdmission(MESSAGING, channel_defaults.fill, channel_validation.check),
+    (MESSAGING, "InMemoryChannel"): KindAdmission(
+        MESSAGING,
+        inmemorychannel_defaults.fill,
+        inmemorychannel_validation.check,
+        inmemorychannel_validation.WEBHOOK,
+    ),
+    (MESSAGING, "Subscription"): KindAdmission(MESSAGING, subscription_defaults.fill, subscription_validation.check),
+}
+
+
+@cache
+def _parsed_crds() -> tuple[str, ...]:
+    packages = (broker, trigger, channel, inmemorychannel, subscription)
+    return tuple(resources.files(package).joinpath("crd.yaml").read_text("utf-8") for package in packages)
+
+
+def crds() -> list[dict[str, Any]]:
+    """The CustomResourceDefinitions, as one would apply them to a cluster; the caller's to change."""
+    return [yaml.safe_load(text) for text in _parsed_crds()]
+
+
+def bootstrap_configmaps(settings: Settings) -> list[dict[str, Any]]:
+    """The ConfigMaps that hold defaults, as they are created in `knative-eventing` at the first start."""
+    channel_config = {"apiVersion": "v1", "kind": "ConfigMap", "name": "config-br-default-channel"}
+    broker_default = {
+        "brokerClass": settings.default_broker_class,
+        **channel_config,
+        "namespace": SYSTEM_NAMESPACE,
+        "delivery": {"retry": 10, "backoffPolicy": "exponential", "backoffDelay": "PT0.2S"},
+    }
+    return [
+        _configmap(broker_defaults.CONFIG_MAP, {broker_defaults.KEY: _yaml({"clusterDefault": broker_default})}),
+        _configmap(
+            channel_defaults.CONFIG_MAP, {channel_defaults.KEY: _yaml({"clusterDefault": channel_defaults.TEMPLATE})}
+        ),
+        _configmap(features.CONFIG_MAP, dict(features.DEFAULTS)),
+        _configmap("config-br-default-channel", {"channel-template-spec": _yaml(channel_defaults.TEMPLATE)}),
+    ]
+
+
+def _configmap(name: str, data: dict[str, str]) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": SYSTEM_NAMESPACE, "labels": {"app.kubernetes.io/name": "penstock"}},
+        "data": data,
+    }
+
+
+def _yaml(value: object) -> str:
+    return yaml.safe_dump(value, sort_keys=False)

@@ -1,0 +1,1 @@
+"""Subscription (messaging.knative.dev/v1)."""

@@ -1,0 +1,1 @@
+"""Trigger (eventing.knative.dev/v1)."""
