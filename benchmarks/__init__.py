@@ -1,0 +1,1 @@
+"""penstock measured, beside Knative's default Broker, on the machine at hand."""

@@ -1,0 +1,148 @@
+"""`python -m benchmarks [--scenario NAME] [--peer]`: runs the scenarios, prints a table, writes docs/benchmarks.md."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks import loadgen, objects, special
+from benchmarks.loadgen import middle
+from benchmarks.report import write
+from benchmarks.scenarios import SCENARIOS, Scenario
+from benchmarks.stack import Knative, Penstock, build_knative, build_loadgen
+
+RESULTS = Path(__file__).parent / ".build" / "results.json"
+
+
+def main() -> None:
+    """Runs what was asked for."""
+    parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
+    parser.add_argument("--scenario", help="run only this one (see benchmarks/scenarios.py and special.py)")
+    parser.add_argument("--peer", action="store_true", help="also measure upstream's in-memory Broker in the same run")
+    parser.add_argument("--no-write", action="store_true", help="print only; leave docs/benchmarks.md as it is")
+    arguments = parser.parse_args()
+    build_loadgen()
+    results: dict[str, Any] = {"penstock": {}, "knative": {}, "date": time.strftime("%Y-%m-%d")}
+    if arguments.peer:
+        say("building upstream's data path (some minutes the first time)")
+        problem = build_knative()
+        if problem:
+            say(f"upstream cannot be built here, going on without it: {problem}")
+            arguments.peer = False
+    listen = f"127.0.0.1:{free_port()}"
+    measure_penstock(results["penstock"], arguments.scenario, listen)
+    if arguments.peer:
+        measure_knative(results["knative"], arguments.scenario, listen)
+    RESULTS.write_text(json.dumps(results, indent=2))
+    write(results, None if arguments.no_write or arguments.scenario else Path("docs/benchmarks.md"))
+
+
+def measure_penstock(results: dict[str, Any], only: str | None, listen: str) -> None:
+    """All scenarios against one fresh stack."""
+    stack = Penstock()
+    try:
+        api = objects.Api(stack.kubeconfig)
+        api.create([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": objects.NAMESPACE}}])
+        results["start"] = {"seconds": stack.start_seconds}
+        say(f"penstock is up after {stack.start_seconds:.1f} s")
+        steps = {
+            "idle": lambda: special.idle(stack),
+            **{s.name: (lambda s=s: penstock_scenario(stack, api, s, listen)) for s in SCENARIOS[:-2]},
+            "dead-subscriber": lambda: special.dead_subscriber(stack, api, listen),
+            "route-changes": lambda: special.route_changes(stack, api, listen),
+            "backlog": lambda: special.backlog(stack, api, listen),
+            "apply-1000": lambda: special.apply_many(api, listen),
+            **{s.name: (lambda s=s: penstock_scenario(stack, api, s, listen)) for s in SCENARIOS[-2:]},
+        }
+        if only == "soak":
+            steps = {"soak": lambda: special.soak(stack, api, listen)}
+        for name, step in steps.items():
+            if only in (None, name):
+                results[name] = step()
+                say(f"{name}: {json.dumps(brief(results[name]))}")
+    except BaseException:
+        say(stack.output()[-3000:])
+        raise
+    finally:
+        results["stop"] = {"seconds": stack.stop()}
+
+
+def penstock_scenario(stack: Penstock, api: objects.Api, scenario: Scenario, listen: str) -> dict[str, Any]:
+    """Creates the scenario's objects, runs its load, removes them."""
+    routes = scenario.routes(f"http://{listen}/s/")
+    if scenario.channel:
+        hub, plural, path = objects.channel(scenario.name), "channels", f"/channels/bench/{scenario.name}"
+        spokes, spoke_plural = [objects.subscription(scenario.name, r) for r in routes], "subscriptions"
+    else:
+        hub, plural, path = objects.broker(scenario.name), "brokers", f"/bench/{scenario.name}"
+        spokes, spoke_plural = [objects.trigger(scenario.name, r) for r in routes], "triggers"
+    api.create([hub])
+    api.await_ready(plural, {scenario.name})
+    api.create(spokes)
+    api.await_ready(spoke_plural, {s["metadata"]["name"] for s in spokes})
+    reports = []
+    for _ in range(scenario.runs):
+        before = stack.usage()
+        report = loadgen.run(stack.url(path), listen, **scenario.load)
+        report["cpu_seconds"] = stack.usage().cpu_seconds - before.cpu_seconds
+        report["rss_mib"] = stack.usage().rss_mib
+        reports.append(report)
+    api.delete(spokes)
+    api.delete([hub])
+    return middle(reports)
+
+
+def measure_knative(results: dict[str, Any], only: str | None, listen: str) -> None:
+    """The scenarios that upstream can run, each against fresh processes."""
+    for scenario in SCENARIOS:
+        if not scenario.peer or only not in (None, scenario.name):
+            continue
+        try:
+            peer = Knative(scenario.routes(f"http://{listen}/s/"))
+            try:
+                reports = []
+                for _ in range(scenario.runs):
+                    report = loadgen.run(peer.url, listen, **{**scenario.load, "settle": "5s"})
+                    report["rss_mib"] = peer.usage().rss_mib
+                    reports.append(report)
+                results[scenario.name] = middle(reports)
+            finally:
+                peer.stop()
+        except RuntimeError as problem:
+            results[scenario.name] = {"problem": str(problem)}
+        say(f"upstream {scenario.name}: {json.dumps(brief(results[scenario.name]))}")
+
+
+def brief(figures: dict[str, Any]) -> dict[str, Any]:
+    """What is worth a line on the terminal."""
+    wanted = (
+        "accepted_per_second",
+        "delivered_per_second",
+        "send_to_receive.p50_ms",
+        "send_to_receive.p99_ms",
+        "lost",
+        "duplicates",
+    )
+    chosen = {key: figures[key] for key in wanted if key in figures} or figures
+    return {key: round(value, 1) if isinstance(value, float) else value for key, value in chosen.items()}
+
+
+def free_port() -> int:
+    """A port that is free now, for the subscribers of all scenarios."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def say(text: str) -> None:
+    """Progress, on the terminal."""
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,167 @@
+"""Scenarios that are more than one load against one set of routes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+from benchmarks import loadgen, objects
+from benchmarks.loadgen import middle
+from benchmarks.objects import Api
+from benchmarks.scenarios import BRIEF, all_of, one_of
+from benchmarks.stack import Penstock
+
+Figures = dict[str, Any]
+
+
+def dead_subscriber(stack: Penstock, api: Api, listen: str) -> Figures:
+    """Nine healthy subscribers alone, then with a tenth that refuses connections, flat out."""
+    healthy = all_of(9)(f"http://{listen}/s/")
+    load = {**BRIEF, "subscribers": 9, "fanout": 9}
+    rates = {}
+    for name, routes in (
+        ("nine", healthy),
+        (
+            "nine-and-dead",
+            [*healthy, {"name": "dead", "attributes": {"type": "bench"}, "subscriber": "http://127.0.0.1:9/"}],
+        ),
+    ):
+        _prepare(api, name, routes)
+        rates[name] = middle([loadgen.run(stack.url(f"/bench/{name}"), listen, **load) for _ in range(3)])
+        _remove(api, name, routes)
+    alone, beside = (rates[name]["delivered_per_second"] for name in ("nine", "nine-and-dead"))
+    return {"alone": alone, "beside_dead": beside, "ratio": beside / alone, "lost": rates["nine-and-dead"]["lost"]}
+
+
+def backlog(stack: Penstock, api: Api, listen: str, count: int = 500_000) -> Figures:
+    """Events pile up behind a paused Trigger, which then resumes."""
+    routes = one_of(1)(f"http://{listen}/s/")
+    _prepare(api, "backlog", routes, annotations={"penstock.dev/paused": "true"})
+    before = stack.usage().rss_mib
+    load = loadgen.start(
+        stack.url("/bench/backlog"), listen, batch=100, connections=8, count=count, warmup="0s", duration="120s",
+        settle="400s", payload=256,
+    )  # fmt: skip
+    time.sleep(5)
+    while _accepted(stack) < count:
+        time.sleep(0.5)
+    piled, began = stack.usage().rss_mib, time.monotonic()
+    api.annotate(objects.trigger("backlog", routes[0]), {"penstock.dev/paused": None})
+    report = load.report()
+    seconds = time.monotonic() - began
+    _remove(api, "backlog", routes)
+    return {
+        "events": report["delivered"],
+        "drained_per_second": report["delivered"] / seconds,
+        "lost": report["lost"],
+        "duplicates": report["duplicates"],
+        "rss_before_mib": before,
+        "rss_piled_mib": piled,
+    }
+
+
+def _accepted(stack: Penstock) -> int:
+    """Events the ingress accepted for the Broker `backlog`, by its own metrics."""
+    import urllib.request
+
+    url = f"http://127.0.0.1:{stack.settings['metrics_port']}/metrics"
+    with urllib.request.urlopen(url, timeout=10) as response:
+        lines = response.read().decode().splitlines()
+    accepted = [line for line in lines if line.startswith("penstock_events_accepted_total") and "backlog" in line]
+    return int(sum(float(line.rsplit(" ", 1)[1]) for line in accepted))
+
+
+def route_changes(stack: Penstock, api: Api, listen: str) -> Figures:
+    """Triggers come and go every two seconds under 500 events a second."""
+    routes = one_of(1)(f"http://{listen}/s/")
+    _prepare(api, "changing", routes)
+    done = threading.Event()
+    changes = 0
+
+    def change() -> None:
+        nonlocal changes
+        while not done.wait(2):
+            extra = objects.trigger(
+                "changing", {"name": f"x{changes}", "attributes": {"type": "no"}, "subscriber": f"http://{listen}/s/0"}
+            )
+            api.create([extra])
+            changes += 1
+
+    changer = threading.Thread(target=change)
+    load = loadgen.start(stack.url("/bench/changing"), listen, rate=500, warmup="3s", duration="20s")
+    changer.start()
+    report = load.report()
+    done.set()
+    changer.join()
+    _remove(api, "changing", routes)
+    return {
+        "changes": changes,
+        "worst_ms": report["send_to_receive"]["max_ms"],
+        "p99_ms": report["send_to_receive"]["p99_ms"],
+        "lost": report["lost"],
+        "duplicates": report["duplicates"],
+    }
+
+
+def idle(stack: Penstock, seconds: float = 30) -> Figures:
+    """Nothing happens: what does it cost?"""
+    time.sleep(5)
+    before = stack.usage()
+    time.sleep(seconds)
+    after = stack.usage()
+    return {
+        "cpu_percent_of_a_core": 100 * (after.cpu_seconds - before.cpu_seconds) / seconds,
+        "rss_mib": after.rss_mib,
+        "by_process": after.by_process,
+    }
+
+
+def apply_many(api: Api, listen: str, count: int = 1000) -> Figures:
+    """Triggers created at once: until the last one is Ready."""
+    routes = one_of(count)(f"http://{listen}/s/")
+    api.create([objects.broker("many")])
+    api.await_ready("brokers", {"many"})
+    triggers = [objects.trigger("many", route) for route in routes]
+    began = time.monotonic()
+    api.create(triggers)
+    created = time.monotonic() - began
+    api.await_ready("triggers", {t["metadata"]["name"] for t in triggers})
+    ready = time.monotonic() - began
+    _remove(api, "many", routes)
+    return {"triggers": count, "created_seconds": created, "ready_seconds": ready}
+
+
+def soak(stack: Penstock, api: Api, listen: str, minutes: float = 10) -> Figures:
+    """1,000 events a second for minutes: does memory grow after the first one?"""
+    routes = one_of(1)(f"http://{listen}/s/")
+    _prepare(api, "soak", routes)
+    load = loadgen.start(
+        stack.url("/bench/soak"), listen, rate=1000, warmup="5s", duration=f"{int(minutes * 60)}s", settle="60s"
+    )
+    samples = []
+    for _ in range(int(minutes * 4)):
+        time.sleep(15)
+        samples.append(round(stack.usage().rss_mib))
+    report = load.report()
+    _remove(api, "soak", routes)
+    return {
+        "rss_after_first_minute_mib": samples[3] if len(samples) > 3 else samples[0],
+        "rss_at_the_end_mib": samples[-1],
+        "rss_samples_mib": samples,
+        "p99_ms": report["send_to_receive"]["p99_ms"],
+        "lost": report["lost"],
+    }
+
+
+def _prepare(api: Api, name: str, routes: list[Figures], **metadata: Any) -> None:
+    api.create([objects.broker(name)])
+    api.await_ready("brokers", {name})
+    triggers = [objects.trigger(name, route, **metadata) for route in routes]
+    api.create(triggers)
+    api.await_ready("triggers", {t["metadata"]["name"] for t in triggers})
+
+
+def _remove(api: Api, name: str, routes: list[Figures]) -> None:
+    api.delete([objects.trigger(name, route) for route in routes])
+    api.delete([objects.broker(name)])
