@@ -1,0 +1,73 @@
+"""Structured logs: one JSON object per line, the same shape for penstock's own lines and for its libraries'.
+
+A line carries `timestamp`, `level`, `component`, `event` (what happened) and whatever names the objects concerned.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+from typing import TextIO
+
+import msgspec
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+
+def configure_logging(
+    component: str, level: str = "info", file: Path | None = None, stream: TextIO | None = None
+) -> None:
+    """Sends this process's log to a file (appended to), or to a stream; standard error if neither is given."""
+    threshold = logging.getLevelNamesMapping()[level.upper()]
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        handler: logging.Handler = logging.FileHandler(file, encoding="utf-8")
+    else:
+        handler = logging.StreamHandler(stream or sys.stderr)
+    shape: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _Named(component),
+        structlog.processors.format_exc_info,
+    ]
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shape,
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                structlog.processors.JSONRenderer(serializer=_to_json),
+            ],
+        )
+    )
+    root = logging.getLogger()
+    for former in root.handlers[:]:
+        root.removeHandler(former)
+        former.close()
+    root.addHandler(handler)
+    root.setLevel(threshold)
+    # Libraries speak of their own inner life below this; penstock's lines are about events and objects.
+    for library in ("asyncio", "uvicorn", "httpx2", "httpcore2", "lightkube", "py4j", "opentelemetry"):
+        logging.getLogger(library).setLevel(max(threshold, logging.WARNING))
+    structlog.configure(
+        processors=[*shape, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        wrapper_class=structlog.make_filtering_bound_logger(threshold),
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=True,
+    )
+
+
+class _Named:
+    """Puts the component's name into each line."""
+
+    def __init__(self, component: str) -> None:
+        self._component = component
+
+    def __call__(self, logger: WrappedLogger, method: str, line: EventDict) -> EventDict:
+        line.setdefault("component", self._component)
+        return line
+
+
+def _to_json(line: EventDict, **_: object) -> str:
+    return msgspec.json.encode(line, enc_hook=str).decode()

@@ -1,0 +1,166 @@
+"""Every metric of penstock, with its text. docs/observability.md lists the same; a test compares them.
+
+No label takes its value from an event: labels name objects of the control plane, codes and outcomes, so their number
+is bounded by the configuration. `TargetMetrics` and `RouteMetrics` bind them once per object.
+"""
+
+from __future__ import annotations
+
+from penstock.observability.instruments import OBJECT, Bound, counter, forget_object, gauge, histogram
+
+DISPATCH = histogram(
+    "kn_eventing_dispatch_duration_seconds",
+    "Seconds that one request took: storing an event at the ingress, or one attempt to deliver it.",
+    *OBJECT,
+    "code",
+)
+PROCESS = histogram(
+    "kn_eventing_process_duration_seconds",
+    "Seconds between the acceptance of an event and the start of its first delivery attempt.",
+    *OBJECT,
+)
+ACCEPTED = counter("penstock_events_accepted_total", "Events answered with 202: they are durable.", *OBJECT)
+REJECTED = counter(
+    "penstock_requests_rejected_total",
+    "Requests to the ingress that were not accepted, by status code. Without labels where no target was found.",
+    *OBJECT,
+    "code",
+)
+PENDING = gauge(
+    "penstock_ingress_pending_events",
+    "Events received and not yet confirmed by Kafka, all ingress processes together.",
+    merge="livesum",
+)
+MATCHED = counter("penstock_events_matched_total", "Events that matched and were taken for delivery.", *OBJECT)
+ATTEMPTS = counter(
+    "penstock_delivery_attempts_total",
+    "Delivery attempts by stage (subscriber, reply, deadletter) and outcome (success, retryable, final).",
+    *OBJECT,
+    "stage",
+    "outcome",
+)
+RETRIES = counter("penstock_delivery_retries_total", "Delivery attempts after the first one of a stage.", *OBJECT)
+DELIVERED = counter("penstock_events_delivered_total", "Deliveries that the subscriber accepted.", *OBJECT)
+DEAD_LETTERED = counter("penstock_events_dead_lettered_total", "Events that the dead letter sink accepted.", *OBJECT)
+DROPPED = counter(
+    "penstock_events_dropped_total",
+    "Deliveries given up without a dead letter sink that took them: the event is lost to this route.",
+    *OBJECT,
+)
+REPLIES = counter("penstock_replies_total", "Replies of subscribers that were stored or delivered.", *OBJECT)
+DISCARDED_BODIES = counter(
+    "penstock_response_bodies_discarded_total",
+    "Answers of subscribers with a body that is no event; the delivery succeeded and the body was dropped.",
+    *OBJECT,
+)
+LOST = counter(
+    "penstock_events_lost_total",
+    "Events that retention removed before the route came to them.",
+    *OBJECT,
+)
+LAG = gauge(
+    "penstock_route_lag_events", "Records between the end of the log and the route's cursor.", *OBJECT, merge="livesum"
+)
+OUTSTANDING = gauge(
+    "penstock_route_outstanding_deliveries",
+    "Deliveries started and not finished, waiting retries included.",
+    *OBJECT,
+    merge="livesum",
+)
+OLDEST = gauge(
+    "penstock_route_oldest_outstanding_seconds",
+    "Age of the oldest event that the route has not finished; 0 where there is none.",
+    *OBJECT,
+    merge="livemax",
+)
+DETACHED = gauge(
+    "penstock_route_detached_partitions",
+    "Partitions in which the route is behind and reads on from its own cursor.",
+    *OBJECT,
+    merge="livesum",
+)
+ROUTER_TRANSIT = histogram(
+    "penstock_router_transit_seconds",
+    "Seconds that a position marker took through the router: the latency that routing adds.",
+)
+ROUTER_GENERATION = gauge("penstock_router_generation", "Generation of the query that routes now.", merge="livemax")
+ROUTER_SWITCHES = counter("penstock_router_switches_total", "Changes from one generation of the query to the next.")
+ROUTER_MARKERS_OVERDUE = gauge(
+    "penstock_router_markers_overdue",
+    "Partitions whose newest marker has not come out in time: routing stands still there.",
+    merge="livesum",
+)
+POISONED = counter(
+    "penstock_records_set_aside_total",
+    "Records that could not be read and were passed over, by topic.",
+    "topic",
+)
+SNAPSHOT_VERSION = gauge(
+    "penstock_snapshot_version", "Version of the routes that a component acts by.", "component", merge="livemax"
+)
+
+
+class TargetMetrics:
+    """The metrics of one Broker or Channel, bound."""
+
+    def __init__(self, kind: str, namespace: str, name: str) -> None:
+        self._labels = (kind, namespace, name)
+        self._accepted = ACCEPTED.bind(*self._labels)
+        self._stored = DISPATCH.bind(*self._labels, "202")
+        self._rejected: dict[int, Bound] = {}
+
+    def accepted(self, events: int, seconds: float) -> None:
+        """A request with so many events was answered 202 after so long."""
+        self._accepted.inc(events)
+        self._stored.observe(seconds)
+
+    def rejected(self, code: int) -> None:
+        """A request was answered with an error."""
+        bound = self._rejected.get(code)
+        if bound is None:
+            bound = self._rejected[code] = REJECTED.bind(*self._labels, str(code))
+        bound.inc()
+
+    def forget(self) -> None:
+        """The target is gone."""
+        forget_object(*self._labels)
+
+
+class RouteMetrics:
+    """The metrics of one Trigger or Subscription, bound."""
+
+    def __init__(self, kind: str, namespace: str, name: str) -> None:
+        self._labels = (kind, namespace, name)
+        self._attempts: dict[tuple[str, str], Bound] = {}
+        self._durations: dict[int, Bound] = {}
+        self.matched = MATCHED.bind(*self._labels)
+        self.processed = PROCESS.bind(*self._labels)
+        self.retries = RETRIES.bind(*self._labels)
+        self.delivered = DELIVERED.bind(*self._labels)
+        self.dead_lettered = DEAD_LETTERED.bind(*self._labels)
+        self.dropped = DROPPED.bind(*self._labels)
+        self.replies = REPLIES.bind(*self._labels)
+        self.discarded_bodies = DISCARDED_BODIES.bind(*self._labels)
+        self.lost = LOST.bind(*self._labels)
+        self.lag = LAG.bind(*self._labels)
+        self.outstanding = OUTSTANDING.bind(*self._labels)
+        self.oldest = OLDEST.bind(*self._labels)
+        self.detached = DETACHED.bind(*self._labels)
+
+    def attempt(self, stage: str, outcome: str, code: int, seconds: float) -> None:
+        """One attempt is over; `code` is the status, 0 where there was no answer."""
+        key = (stage, outcome)
+        bound = self._attempts.get(key)
+        if bound is None:
+            bound = self._attempts[key] = ATTEMPTS.bind(*self._labels, stage, outcome)
+        bound.inc()
+        # A subscriber chooses its status codes; odd ones share a label so that it cannot choose how many there are.
+        code = code if 200 <= code <= 599 else 0
+        duration = self._durations.get(code)
+        if duration is None:
+            duration = self._durations[code] = DISPATCH.bind(*self._labels, str(code))
+        duration.observe(seconds)
+
+    def forget(self) -> None:
+        """The route is gone."""
+        forget_object(*self._labels)
