@@ -1,0 +1,116 @@
+"""The node: one life per Pod, begun, stopped and cleared away as the API says."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import structlog
+
+from penstock.workloads.kubernetes import Manifest, PodChange, PodList
+from penstock.workloads.podlife import DEFAULT_GRACE_SECONDS, Node, PodLife
+from penstock.workloads.podstatus import NODE_NAME
+
+log = structlog.get_logger()
+
+ENDED = ("Succeeded", "Failed")
+
+
+class Pods:
+    """The Pods of this node by uid."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._lives: dict[str, tuple[PodLife, asyncio.Task[None]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._lives)
+
+    def take(self, news: PodList | PodChange) -> None:
+        """Acts on what the API said."""
+        if isinstance(news, PodList):
+            present = {_uid(pod) for pod in news.pods}
+            for uid in [uid for uid in self._lives if uid not in present]:
+                self._gone(uid)
+            for pod in news.pods:
+                self._present(pod)
+        elif news.kind == "gone":
+            self._gone(_uid(news.pod))
+        else:
+            self._present(news.pod)
+
+    async def stop(self, grace: float) -> None:
+        """Ends all Pods with the node; they stay in the API and start again with it."""
+        for life, _ in self._lives.values():
+            life.stop(grace)
+        tasks = [task for _, task in self._lives.values()]
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=grace + 1)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+        self._lives.clear()
+
+    def _present(self, pod: Manifest) -> None:
+        uid, metadata = _uid(pod), pod["metadata"]
+        known = self._lives.get(uid)
+        if metadata.get("deletionTimestamp"):
+            grace = metadata.get("deletionGracePeriodSeconds")
+            self._delete(uid, pod, DEFAULT_GRACE_SECONDS if grace is None else float(grace))
+        elif known is None and _is_ours(pod):
+            self._begin(uid, PodLife(pod, self._node))
+        elif known is not None:
+            known[0].pod["metadata"] = metadata
+
+    def _begin(self, uid: str, life: PodLife) -> None:
+        task = asyncio.get_running_loop().create_task(self._guard(life), name=f"pod {life.title}")
+        self._lives[uid] = (life, task)
+
+    async def _guard(self, life: PodLife) -> None:
+        """One Pod that fails in a way nobody thought of must not end the others."""
+        try:
+            await life.run()
+        except asyncio.CancelledError:
+            raise
+        except Exception:
+            log.exception("a Pod could not be run", pod=life.title)
+
+    def _delete(self, uid: str, pod: Manifest, grace: float) -> None:
+        known = self._lives.get(uid)
+        if known is None:
+            if _is_ours(pod) or (pod.get("status") or {}).get("phase") in ENDED:
+                life = PodLife(pod, self._node)
+                self._lives[uid] = (life, asyncio.get_running_loop().create_task(self._remove(life, None)))
+            return
+        life, task = known
+        if not life.deleting:
+            life.deleting = True
+            life.stop(grace)
+            self._lives[uid] = (life, asyncio.get_running_loop().create_task(self._remove(life, task)))
+
+    async def _remove(self, life: PodLife, running: asyncio.Task[None] | None) -> None:
+        if running is not None:
+            await asyncio.wait({running})
+        try:
+            await self._node.api.remove(life.pod)
+        except Exception as error:
+            log.warning("a stopped Pod could not be removed", pod=life.title, error=str(error))
+
+    def _gone(self, uid: str) -> None:
+        known = self._lives.pop(uid, None)
+        if known is not None:
+            life, _ = known
+            life.stop(0)
+            life.forget()
+
+
+def _uid(pod: Manifest) -> str:
+    metadata = pod["metadata"]
+    return str(metadata.get("uid") or f"{metadata['namespace']}/{metadata['name']}")
+
+
+def _is_ours(pod: Manifest) -> bool:
+    """Whether the Pod is to be run by this node: not ended, and not given to another."""
+    spec: dict[str, Any] = pod.get("spec") or {}
+    ended = (pod.get("status") or {}).get("phase") in ENDED
+    return not ended and spec.get("nodeName") in (None, "", NODE_NAME)

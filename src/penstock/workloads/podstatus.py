@@ -1,0 +1,172 @@
+"""The status of a Pod from the state of its containers: what `kubectl get pods` and `describe` show.
+
+Pure: the node reports states, this turns them into phase, conditions and containerStatuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+NODE_NAME = "penstock"
+HOST_IP = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Not running, and why."""
+
+    reason: str = "ContainerCreating"
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Running:
+    """Running since."""
+
+    started: str
+    ready: bool = True
+
+
+@dataclass(frozen=True)
+class Terminated:
+    """Ended."""
+
+    exit_code: int
+    started: str
+    finished: str
+    message: str = ""
+
+    @property
+    def reason(self) -> str:
+        return "Completed" if self.exit_code == 0 else "Error"
+
+
+State = Waiting | Running | Terminated
+
+
+@dataclass(frozen=True)
+class Container:
+    """One container of the Pod."""
+
+    name: str
+    image: str
+    state: State = field(default_factory=Waiting)
+    last: Terminated | None = None
+    restarts: int = 0
+
+
+def phase_of(containers: Sequence[Container]) -> str:
+    """The Pod's phase in one word."""
+    if all(isinstance(container.state, Terminated) for container in containers):
+        failed = any(isinstance(c.state, Terminated) and c.state.exit_code for c in containers)
+        return "Failed" if failed else "Succeeded"
+    begun = any(not isinstance(c.state, Waiting) or c.last is not None or c.restarts for c in containers)
+    return "Running" if begun else "Pending"
+
+
+def running_status(
+    pod: Mapping[str, Any], containers: Sequence[Container], ip: str, started: str, now: str
+) -> dict[str, Any]:
+    """The status of a Pod that this node has taken."""
+    phase = phase_of(containers)
+    unready = [c.name for c in containers if not (isinstance(c.state, Running) and c.state.ready)]
+    return {
+        "phase": phase,
+        "conditions": _conditions(pod, now, _readiness(phase, unready)),
+        "hostIP": HOST_IP,
+        "hostIPs": [{"ip": HOST_IP}],
+        "podIP": ip,
+        "podIPs": [{"ip": ip}],
+        "startTime": started,
+        "qosClass": "BestEffort",
+        "containerStatuses": [_container_status(pod, container) for container in containers],
+    }
+
+
+def refused_status(pod: Mapping[str, Any], message: str, now: str) -> dict[str, Any]:
+    """The status of a Pod that cannot run here: pending, with the reason."""
+    scheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    return {"phase": "Pending", "conditions": _conditions(pod, now, [scheduled]), "qosClass": "BestEffort"}
+
+
+def lost_status(pod: Mapping[str, Any], now: str) -> dict[str, Any]:
+    """The status of a Pod that was running when this node stopped and may not be started again."""
+    status = dict(pod.get("status") or {})
+    message = "The node was stopped while the Pod ran, and its restartPolicy is Never."
+    unready = [{"type": kind, "status": "False", "reason": "PodFailed"} for kind in ("Ready", "ContainersReady")]
+    kept = [{"type": kind, "status": "True"} for kind in ("Initialized", "PodScheduled")]
+    statuses = []
+    for container in status.get("containerStatuses") or ():
+        ended = {"exitCode": 137, "reason": "Error", "message": message, "finishedAt": now}
+        running = (container.get("state") or {}).get("running")
+        state = {"terminated": ended} if running is not None else container.get("state")
+        statuses.append({**container, "ready": False, "started": False, "state": state})
+    return status | {
+        "phase": "Failed",
+        "reason": "NodeLost",
+        "message": message,
+        "conditions": _conditions(pod, now, [*kept, *unready]),
+        "containerStatuses": statuses,
+    }
+
+
+def _readiness(phase: str, unready: list[str]) -> list[dict[str, str]]:
+    always = [{"type": "Initialized", "status": "True"}, {"type": "PodScheduled", "status": "True"}]
+    if not unready:
+        ready = {"status": "True"}
+    elif phase == "Succeeded":
+        ready = {"status": "False", "reason": "PodCompleted"}
+    elif phase == "Failed":
+        ready = {"status": "False", "reason": "PodFailed"}
+    else:
+        message = f"containers with unready status: [{' '.join(unready)}]"
+        ready = {"status": "False", "reason": "ContainersNotReady", "message": message}
+    return [*always, {"type": "ContainersReady", **ready}, {"type": "Ready", **ready}]
+
+
+def _conditions(pod: Mapping[str, Any], now: str, wanted: list[dict[str, str]]) -> list[dict[str, Any]]:
+    """The wanted conditions; one whose status did not change keeps the time of its last transition."""
+    before = {condition["type"]: condition for condition in (pod.get("status") or {}).get("conditions") or ()}
+    conditions = []
+    for condition in wanted:
+        old = before.get(condition["type"], {})
+        same = old.get("status") == condition["status"] and old.get("lastTransitionTime")
+        conditions.append({**condition, "lastTransitionTime": old["lastTransitionTime"] if same else now})
+    return conditions
+
+
+def _container_status(pod: Mapping[str, Any], container: Container) -> dict[str, Any]:
+    running = isinstance(container.state, Running)
+    return {
+        "name": container.name,
+        "image": container.image,
+        "imageID": container.image,
+        "containerID": f"penstock://{pod['metadata'].get('uid', '')}/{container.name}/{container.restarts}",
+        "ready": isinstance(container.state, Running) and container.state.ready,
+        "started": running,
+        "restartCount": container.restarts,
+        "state": _state(container.state),
+        "lastState": _state(container.last) if container.last else {},
+    }
+
+
+def _state(state: State) -> dict[str, Any]:
+    match state:
+        case Waiting():
+            message = {"message": state.message} if state.message else {}
+            return {"waiting": {"reason": state.reason, **message}}
+        case Running():
+            return {"running": {"startedAt": state.started}}
+        case Terminated():
+            message = {"message": state.message} if state.message else {}
+            return {
+                "terminated": {
+                    "exitCode": state.exit_code,
+                    "reason": state.reason,
+                    **message,
+                    "startedAt": state.started,
+                    "finishedAt": state.finished,
+                }
+            }

@@ -1,0 +1,23 @@
+"""When a container that has ended is started again: as the Pod's restartPolicy says, later each time."""
+
+from __future__ import annotations
+
+FIRST_SECONDS = 10.0
+LONGEST_SECONDS = 300.0
+FORGIVEN_SECONDS = 600.0
+"""A container that ran this long before it ended is started again as if it had never failed."""
+
+
+def restarts(policy: str, exit_code: int) -> bool:
+    """Whether a container that ended with `exit_code` is started again."""
+    return policy == "Always" or (policy == "OnFailure" and exit_code != 0)
+
+
+def back_off(failures: int) -> float:
+    """Seconds to wait before the next start, after `failures` ends in a row."""
+    return min(FIRST_SECONDS * float(1 << min(failures - 1, 10)), LONGEST_SECONDS)
+
+
+def waiting_message(seconds: float, container: str, pod: str, namespace: str, uid: str) -> str:
+    """What kubectl shows while the container waits."""
+    return f"back-off {seconds:.0f}s restarting failed container={container} pod={pod}_{namespace}({uid})"
