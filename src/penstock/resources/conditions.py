@@ -1,0 +1,89 @@
+"""Conditions, and how `Ready` sums them up, by Knative's rules.
+
+Conditions that count towards Ready have no severity; if one of them is False, Ready is False, else if one is Unknown,
+Ready is Unknown, and takes its reason and message from the one that changed last. Others carry a severity and do not
+count. A condition that stays the same keeps its time; the list is sorted by type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+READY = "Ready"
+
+State = Literal["True", "False", "Unknown"]
+Severity = Literal["", "Warning", "Info"]
+Conditions = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What has been found out about one condition."""
+
+    type: str
+    status: State
+    reason: str = ""
+    message: str = ""
+    severity: Severity = ""
+
+
+def true(kind: str, reason: str = "", message: str = "") -> Finding:
+    """It holds."""
+    return Finding(kind, "True", reason, message)
+
+
+def false(kind: str, reason: str, message: str = "") -> Finding:
+    """It does not hold."""
+    return Finding(kind, "False", reason, message)
+
+
+def unknown(kind: str, reason: str = "", message: str = "") -> Finding:
+    """It is not known yet."""
+    return Finding(kind, "Unknown", reason, message)
+
+
+def conclude(previous: Iterable[Mapping[str, Any]], findings: Sequence[Finding], now: str) -> Conditions:
+    """The conditions after `findings`, with Ready. Of what changed at the same time, the first finding speaks."""
+    before = {condition["type"]: condition for condition in previous}
+    written = [_write(finding, before.get(finding.type), now) for finding in findings]
+    ready = _write(_sum_up(findings, written), before.get(READY), now)
+    return sorted([*written, ready], key=lambda condition: str(condition["type"]))
+
+
+def find(conditions: Iterable[Mapping[str, Any]] | None, kind: str) -> Mapping[str, Any] | None:
+    """The condition of that type."""
+    return next((condition for condition in conditions or () if condition.get("type") == kind), None)
+
+
+def is_ready(obj: Mapping[str, Any]) -> bool:
+    """Whether the object's Ready is True for its present generation."""
+    status = obj.get("status") or {}
+    ready = find(status.get("conditions"), READY)
+    generation = (obj.get("metadata") or {}).get("generation")
+    observed = status.get("observedGeneration")
+    current = generation is None or observed is None or observed == generation
+    return ready is not None and ready.get("status") == "True" and current
+
+
+def _sum_up(findings: Sequence[Finding], written: Conditions) -> Finding:
+    counting = [(f, c) for f, c in zip(findings, written, strict=True) if not f.severity]
+    newest_first = sorted(counting, key=lambda pair: str(pair[1].get("lastTransitionTime", "")), reverse=True)
+    for state in ("False", "Unknown"):
+        for finding, _ in newest_first:
+            if finding.status == state:
+                return Finding(READY, finding.status, finding.reason, finding.message)
+    return Finding(READY, "True")
+
+
+def _write(finding: Finding, before: Mapping[str, Any] | None, now: str) -> dict[str, Any]:
+    condition = {"type": finding.type, "status": finding.status}
+    for name in ("severity", "reason", "message"):
+        if getattr(finding, name):
+            condition[name] = getattr(finding, name)
+    if before is not None:
+        kept = {**condition, "lastTransitionTime": before.get("lastTransitionTime")}
+        if kept == dict(before):
+            return kept
+    return {**condition, "lastTransitionTime": now}

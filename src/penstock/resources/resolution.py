@@ -1,0 +1,78 @@
+"""What became of a destination: the address it leads to, or why it leads nowhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.resources.conditions import Finding, false, true
+
+DEAD_LETTER_SINK_RESOLVED = "DeadLetterSinkResolved"
+EVENT_POLICIES_READY = "EventPoliciesReady"
+OIDC_IDENTITY_CREATED = "OIDCIdentityCreated"
+EVENTS_RETAINED = "EventsRetained"
+
+
+@dataclass(frozen=True)
+class Address:
+    """A resolved destination."""
+
+    url: str
+    ca_certs: str | None = None
+    audience: str | None = None
+
+    def fields(self, prefix: str) -> dict[str, str]:
+        """The address as `<prefix>Uri`, `<prefix>CACerts` and `<prefix>Audience`."""
+        parts = {"Uri": self.url, "CACerts": self.ca_certs, "Audience": self.audience}
+        return {f"{prefix}{name}": value for name, value in parts.items() if value}
+
+    @classmethod
+    def read(cls, fields: dict[str, Any], prefix: str) -> Address | None:
+        """The address written by `fields`; None where there is none."""
+        url = fields.get(f"{prefix}Uri")
+        return cls(url, fields.get(f"{prefix}CACerts"), fields.get(f"{prefix}Audience")) if url else None
+
+
+@dataclass(frozen=True)
+class Unresolved:
+    """Why a destination leads nowhere."""
+
+    message: str
+
+
+Resolution = Address | Unresolved | None
+"""None: no destination was given."""
+
+
+def dead_letter_finding(resolution: Resolution) -> Finding:
+    """The condition `DeadLetterSinkResolved`."""
+    if resolution is None:
+        return true(DEAD_LETTER_SINK_RESOLVED, "DeadLetterSinkNotConfigured", "No dead letter sink is configured.")
+    if isinstance(resolution, Unresolved):
+        return false(DEAD_LETTER_SINK_RESOLVED, "Unable to get the dead letter sink's URI", resolution.message)
+    return true(DEAD_LETTER_SINK_RESOLVED)
+
+
+def policies_finding() -> Finding:
+    """The condition `EventPoliciesReady`: there are none to wait for."""
+    message = 'Feature "authentication-oidc" must be enabled to support Authorization'
+    return true(EVENT_POLICIES_READY, "OIDCDisabled", message)
+
+
+def identity_finding() -> Finding:
+    """The condition `OIDCIdentityCreated`: none is needed."""
+    return true(OIDC_IDENTITY_CREATED, "authentication-oidc feature disabled")
+
+
+def loss_finding(losses: tuple[str, ...]) -> list[Finding]:
+    """The condition `EventsRetained`, only where events were lost. It warns and does not count towards Ready."""
+    if not losses:
+        return []
+    message = "Events were removed by retention before they could be delivered: " + "; ".join(losses)
+    return [Finding(EVENTS_RETAINED, "False", "EventsLost", message, "Warning")]
+
+
+def addresses(url: str) -> dict[str, Any]:
+    """`address` and `addresses` of an Addressable with one address."""
+    address = {"name": url.partition(":")[0], "url": url}
+    return {"address": address, "addresses": [address]}

@@ -1,0 +1,119 @@
+"""The status of a Subscription."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.resources.admission import Obj
+from penstock.resources.conditions import READY, Finding, conclude, false, find, true, unknown
+from penstock.resources.metadata import Identity
+from penstock.resources.resolution import Address, Resolution, Unresolved, identity_finding, loss_finding
+
+REFERENCES_RESOLVED = "ReferencesResolved"
+ADDED_TO_CHANNEL = "AddedToChannel"
+CHANNEL_READY = "ChannelReady"
+
+
+@dataclass(frozen=True)
+class SubscriptionObservation:
+    """What the controller has found out."""
+
+    channel: Mapping[str, Any] | None
+    """The referenced channel as stored; None: it cannot be had."""
+    channel_failure: str
+    """Why it cannot be had."""
+    subscriber: Resolution
+    reply: Resolution
+    dead_letter: Resolution
+    """The Subscription's own dead letter sink, or the channel's where the Subscription has no delivery options."""
+    losses: tuple[str, ...] = ()
+
+
+def status_of(obj: Obj, seen: SubscriptionObservation, now: str) -> dict[str, Any]:
+    """The Subscription's status."""
+    previous = (obj.get("status") or {}).get("conditions") or []
+    return {
+        "observedGeneration": Identity.read(obj).generation,
+        "conditions": conclude(previous, _findings(obj, seen), now),
+        "physicalSubscription": _physical(seen),
+    }
+
+
+def subscriber_spec(obj: Obj, seen: SubscriptionObservation, delivery: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The entry of `spec.subscribers` of the channel; None where not everything is resolved."""
+    resolutions = (seen.subscriber, seen.reply, seen.dead_letter)
+    if seen.channel is None or any(isinstance(one, Unresolved) for one in resolutions):
+        return None
+    identity = Identity.read(obj)
+    entry: dict[str, Any] = {"name": identity.name, "uid": identity.uid, "generation": identity.generation}
+    if isinstance(seen.subscriber, Address):
+        entry |= seen.subscriber.fields("subscriber")
+    if isinstance(seen.reply, Address):
+        entry |= seen.reply.fields("reply")
+    options = {name: value for name, value in delivery.items() if name != "deadLetterSink"}
+    if isinstance(seen.dead_letter, Address):
+        fields = {"uri": seen.dead_letter.url, "CACerts": seen.dead_letter.ca_certs}
+        fields["audience"] = seen.dead_letter.audience
+        options["deadLetterSink"] = {name: value for name, value in fields.items() if value}
+    if options:
+        entry["delivery"] = options
+    return entry
+
+
+def _physical(seen: SubscriptionObservation) -> dict[str, str]:
+    physical: dict[str, str] = {}
+    pairs = (("subscriber", seen.subscriber), ("reply", seen.reply), ("deadLetterSink", seen.dead_letter))
+    for prefix, resolution in pairs:
+        if isinstance(resolution, Address):
+            physical |= resolution.fields(prefix)
+        elif isinstance(resolution, Unresolved):
+            physical[f"{prefix}Uri"] = ""
+    return physical
+
+
+def _findings(obj: Obj, seen: SubscriptionObservation) -> list[Finding]:
+    references = _references_finding(seen)
+    rest = [identity_finding(), *loss_finding(seen.losses)]
+    if references.status != "True" or seen.channel is None:
+        return [references, unknown(ADDED_TO_CHANNEL), unknown(CHANNEL_READY), *rest]
+    identity = Identity.read(obj)
+    entries = (seen.channel.get("spec") or {}).get("subscribers") or []
+    added = any(one.get("uid") == identity.uid and one.get("generation") == identity.generation for one in entries)
+    added_finding = true(ADDED_TO_CHANNEL) if added else unknown(ADDED_TO_CHANNEL, "NotAddedToChannel")
+    return [references, added_finding, _channel_finding(identity, seen.channel), *rest]
+
+
+def _references_finding(seen: SubscriptionObservation) -> Finding:
+    if seen.channel is None:
+        message = f"Failed to get Spec.Channel or backing channel: {seen.channel_failure}"
+        return unknown(REFERENCES_RESOLVED, "ChannelReferenceFailed", message)
+    if isinstance(seen.subscriber, Unresolved):
+        message = f"Failed to resolve spec.subscriber: {seen.subscriber.message}"
+        return false(REFERENCES_RESOLVED, "SubscriberResolveFailed", message)
+    if isinstance(seen.reply, Unresolved):
+        return false(REFERENCES_RESOLVED, "ReplyResolveFailed", f"Failed to resolve spec.reply: {seen.reply.message}")
+    if isinstance(seen.dead_letter, Unresolved):
+        message = f"Failed to resolve spec.delivery.deadLetterSink: {seen.dead_letter.message}"
+        return false(REFERENCES_RESOLVED, "DeadLetterSinkResolveFailed", message)
+    return true(REFERENCES_RESOLVED)
+
+
+def _channel_finding(identity: Identity, channel: Mapping[str, Any]) -> Finding:
+    status = channel.get("status") or {}
+    entry = next((one for one in status.get("subscribers") or [] if one.get("uid") == identity.uid), None)
+    reason = "SubscriptionNotMarkedReadyByChannel"
+    if entry is None or entry.get("observedGeneration", identity.generation) != identity.generation:
+        name = (channel.get("metadata") or {}).get("name", "")
+        message = f'subscription "{identity.name}" not present in channel "{name}" subscriber\'s list'
+        return unknown(CHANNEL_READY, reason, f"Failed to get subscription status: {message}")
+    if entry.get("ready") == "False":
+        return false(CHANNEL_READY, reason, "Subscription marked by Channel as False")
+    if entry.get("ready") != "True":
+        return unknown(CHANNEL_READY, reason, "Subscription marked by Channel as Unknown")
+    ready = find(status.get("conditions"), READY) or {}
+    if ready.get("status") != "True":
+        message = ready.get("message") or "The channel is not ready."
+        return unknown(CHANNEL_READY, ready.get("reason") or "ChannelNotReady", message)
+    return true(CHANNEL_READY)

@@ -1,0 +1,103 @@
+"""The status of a Trigger."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.resources.admission import Obj
+from penstock.resources.conditions import READY, Finding, conclude, false, find, true, unknown
+from penstock.resources.metadata import Identity
+from penstock.resources.resolution import (
+    DEAD_LETTER_SINK_RESOLVED,
+    OIDC_IDENTITY_CREATED,
+    Address,
+    Resolution,
+    Unresolved,
+    dead_letter_finding,
+    identity_finding,
+    loss_finding,
+)
+
+BROKER_READY = "BrokerReady"
+DEPENDENCY_READY = "DependencyReady"
+SUBSCRIBER_RESOLVED = "SubscriberResolved"
+SUBSCRIPTION_READY = "SubscriptionReady"
+
+
+@dataclass(frozen=True)
+class TriggerObservation:
+    """What the controller has found out."""
+
+    broker_name: str
+    broker: Mapping[str, Any] | None
+    """The Broker as stored; None: there is none."""
+    subscriber: Address | Unresolved
+    dead_letter: Resolution
+    """The Trigger's own dead letter sink, or the Broker's where the Trigger has no delivery options."""
+    dependency: Finding
+    taken: bool
+    """Whether the data plane delivers by this Trigger as it is now."""
+    losses: tuple[str, ...] = ()
+
+
+def status_of(obj: Obj, seen: TriggerObservation, now: str) -> dict[str, Any]:
+    """The Trigger's status."""
+    previous = (obj.get("status") or {}).get("conditions") or []
+    status: dict[str, Any] = {"observedGeneration": Identity.read(obj).generation}
+    status["conditions"] = conclude(previous, _findings(seen), now)
+    status["subscriberUri"] = ""
+    if seen.broker is not None:
+        if isinstance(seen.subscriber, Address):
+            status |= seen.subscriber.fields("subscriber")
+        if isinstance(seen.dead_letter, Address):
+            status |= seen.dead_letter.fields("deadLetterSink")
+        elif isinstance(seen.dead_letter, Unresolved):
+            status["deadLetterSinkUri"] = ""
+    return status
+
+
+def _findings(seen: TriggerObservation) -> list[Finding]:
+    if seen.broker is None:
+        missing = false(BROKER_READY, "BrokerDoesNotExist", f'Broker "{seen.broker_name}" does not exist')
+        others = (
+            SUBSCRIBER_RESOLVED,
+            DEAD_LETTER_SINK_RESOLVED,
+            DEPENDENCY_READY,
+            SUBSCRIPTION_READY,
+            OIDC_IDENTITY_CREATED,
+        )
+        return [missing, *(unknown(name) for name in others), *loss_finding(seen.losses)]
+    return [
+        _broker_finding(seen.broker),
+        _subscriber_finding(seen.subscriber),
+        dead_letter_finding(seen.dead_letter),
+        seen.dependency,
+        _subscription_finding(seen),
+        identity_finding(),
+        *loss_finding(seen.losses),
+    ]
+
+
+def _broker_finding(broker: Mapping[str, Any]) -> Finding:
+    """A Trigger of a Broker that is not ready is not ready either, whether the Broker failed or is on its way."""
+    ready = find((broker.get("status") or {}).get("conditions"), READY)
+    if ready is None:
+        return false(BROKER_READY, "BrokerNotConfigured", "Broker has not yet been reconciled.")
+    if ready["status"] == "True":
+        return true(BROKER_READY)
+    reason, message = ready.get("reason") or "BrokerNotReady", ready.get("message") or ""
+    return false(BROKER_READY, reason, message or "The Broker is not ready.")
+
+
+def _subscriber_finding(subscriber: Address | Unresolved) -> Finding:
+    if isinstance(subscriber, Unresolved):
+        return false(SUBSCRIBER_RESOLVED, "Unable to get the Subscriber's URI", subscriber.message)
+    return true(SUBSCRIBER_RESOLVED)
+
+
+def _subscription_finding(seen: TriggerObservation) -> Finding:
+    if seen.taken:
+        return true(SUBSCRIPTION_READY)
+    return unknown(SUBSCRIPTION_READY, "SubscriptionNotConfigured", "Subscription has not yet been reconciled.")
