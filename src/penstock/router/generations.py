@@ -1,0 +1,215 @@
+"""Generations: how a change of routes gets into the running router without an event lost or kept waiting.
+
+Real-Time Mode plans a query once, so other routes need another query. Generation N+1 starts beside N, right after the
+newest origin in each partition of `penstock.matched`, and N ends when N+1 has caught up. Why nothing is lost:
+
+1. A query writes a partition's events in order: one task, one idempotent producer. So when origin o is in
+   `penstock.matched`, every event up to o that matches something is there too, and o + 1 is a safe start. What N read
+   and never wrote, because it was stopped or killed, lies behind its newest origin, so N+1 reads it.
+2. N+1 has caught up when a marker, written to every partition before N+1 started, has come out of N+1 in every
+   partition. Then N is stopped, and a second marker must come out of N+1. From then on only N+1 writes, and it has
+   written everything older than that marker. Only now is the version acknowledged. So if all dies at any moment, the
+   newest origin is N+1's own, or that of an event from before the acknowledgement, which no new route was promised.
+3. During the overlap N may be ahead while both write the same partition, so origins fall back there. For a route that
+   both know, N+1 repeats what N wrote, and the dispatcher's cursor drops it. A route that only N+1 knows is not listed
+   by N, so its cursor moves with N+1's records alone. A route whose filter changed gets the verdict of either filter
+   for the events of the overlap.
+4. A route that N did not know moves the start back to the route's own `start`, as far as events are retained. So it
+   gets everything since it was published, and a replay is no more than an older start. N serves meanwhile.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import structlog
+
+from penstock.contract import topics
+from penstock.contract.routes import Route
+from penstock.contract.snapshot import Snapshot
+from penstock.router import positions
+from penstock.router.filing import RouteTable, file_routes
+from penstock.router.markers import MarkerSender, MarkerWatch, Round
+from penstock.router.positions import Gap, Retained, Start
+from penstock.router.tail import Tail
+
+log = structlog.get_logger()
+
+STUCK_SECONDS = 60.0
+"""How long a new generation may show nothing at all before it is given up."""
+
+
+class RunningQuery(Protocol):
+    """What is asked of a query."""
+
+    def alive(self) -> bool:
+        """Whether it runs."""
+
+    def reason(self) -> str:
+        """Why it ended."""
+
+    def stop(self) -> None:
+        """Ends it and what belongs to it."""
+
+
+Launch = Callable[[RouteTable, int, Start], RunningQuery]
+
+
+class GenerationFailed(RuntimeError):
+    """A generation ended or stood still before it was live."""
+
+
+class Stopping(Exception):
+    """The service ends while a generation starts."""
+
+
+@dataclass
+class Generation:
+    """A query and the routes it knows."""
+
+    number: int
+    version: int
+    routes: Mapping[str, Route]
+    query: RunningQuery
+
+
+def same_routing(before: Mapping[str, Route], now: Mapping[str, Route]) -> bool:
+    """Whether two sets of routes send every event to the same routes; where they deliver to is not the router's."""
+    return before.keys() == now.keys() and all(_routing(before[uid]) == _routing(route) for uid, route in now.items())
+
+
+def _routing(route: Route) -> tuple[object, ...]:
+    return route.target, route.attributes, route.filters, route.start
+
+
+class Generations:
+    """The live generation and the way to the next. Used by one thread only."""
+
+    def __init__(
+        self,
+        launch: Launch,
+        tail: Tail,
+        sender: MarkerSender,
+        watch: MarkerWatch,
+        *,
+        live: Callable[[Generation], None],
+        lost: Callable[[str, Gap], None],
+        stopping: Callable[[], bool],
+    ) -> None:
+        self._launch, self._tail, self._sender, self.watch = launch, tail, sender, watch
+        self._announce, self._lost, self._stopping = live, lost, stopping
+        self._newest_number = 0
+        self._partitions = 0
+        self.live: Generation | None = None
+
+    def advance(self, snapshot: Snapshot) -> None:
+        """Makes the snapshot's routes the ones in force; returns when they are."""
+        before = self.live
+        if before is not None and before.query.alive() and same_routing(before.routes, snapshot.routes):
+            before.version, before.routes = snapshot.version, snapshot.routes
+            self._announce(before)
+            return
+        began = time.monotonic()
+        partitions = self._partitions = self._tail.partitions()
+        start = self._where(before, snapshot, partitions)
+        ends = self._tail.retained(topics.MATCHED, partitions)
+        self._newest_number += 1
+        number = self._newest_number
+        marks, offsets = self._sender.send(number, range(partitions))
+        query = self._launch(file_routes(snapshot.routes.values()), number, start)
+        following = Generation(number, snapshot.version, snapshot.routes, query)
+        try:
+            self._tail.follow(ends)
+            self._until_out(following, marks, offsets)
+            if before is not None:
+                before.query.stop()
+            self._until_out(following, *self._sender.send(number, range(partitions)))
+        except BaseException:
+            query.stop()
+            self.watch.pending = None
+            raise
+        finally:
+            self._tail.rest()
+        self.live = following
+        log.info(
+            "a generation of routes is live",
+            generation=number,
+            version=snapshot.version,
+            routes=len(snapshot.routes),
+            seconds=round(time.monotonic() - began, 2),
+        )
+        self._announce(following)
+
+    def tend(self, now: float) -> None:
+        """Sends markers when they are due and there is traffic, and watches those under way."""
+        if self.live is None:
+            return
+        if self.watch.due(now):
+            retained = self._events()
+            busy = self.watch.busy(retained)
+            if not busy:
+                self.watch.looked(now)
+                return
+            self._tail.follow(self._tail.retained(topics.MATCHED, len(retained)))
+            self.watch.sent(*self._sender.send(self.live.number, busy), now)
+        if self.watch.pending is None:
+            return
+        found = self._tail.poll(0.1)
+        self.watch.saw(found, time.monotonic())
+        if self.watch.pending is None:
+            self._tail.rest()
+        if self.watch.pending is None or not found:
+            self.watch.measure(self._events())
+
+    def replace(self) -> None:
+        """Ends a generation that stands still, so that it counts as dead."""
+        if self.live is not None:
+            self.live.query.stop()
+        self.watch.pending = None
+        self._tail.rest()
+
+    def stop(self) -> None:
+        """Ends the live generation."""
+        if self.live is not None:
+            self.live.query.stop()
+            self.live = None
+
+    def _events(self) -> list[Retained]:
+        return self._tail.retained(topics.EVENTS, self._partitions)
+
+    def _where(self, before: Generation | None, snapshot: Snapshot, partitions: int) -> Start:
+        newest = {number: found for number in range(partitions) if (found := self._tail.newest(number)) is not None}
+        retained = self._events()
+        self._newest_number = max([self._newest_number, *(found.generation for found in newest.values())])
+        start = positions.resume({number: found.origin for number, found in newest.items()}, retained)
+        for uid, gap in positions.losses(start.gaps, snapshot.routes.values()):
+            self._lost(uid, gap)
+        if before is not None:
+            start = positions.reach_back(start, positions.newcomers(before.routes, snapshot.routes), retained)
+        log.info(
+            "routing goes on",
+            offsets=list(start.offsets),
+            by="penstock.matched" if newest else "the oldest events: nothing has been routed yet",
+            ends=[kept.end for kept in retained],
+        )
+        return start
+
+    def _until_out(self, generation: Generation, marks: Round, offsets: dict[int, int]) -> None:
+        now = time.monotonic()
+        self.watch.sent(marks, offsets, now)
+        moved = now
+        while self.watch.pending is not None:
+            if self._stopping():
+                raise Stopping
+            if not generation.query.alive():
+                raise GenerationFailed(f"generation {generation.number} ended: {generation.query.reason()}")
+            found = self._tail.poll(0.1)
+            now = time.monotonic()
+            self.watch.saw(found, now)
+            if any(record.generation == generation.number for record in found):
+                moved = now
+            if now - moved > STUCK_SECONDS:
+                raise GenerationFailed(f"generation {generation.number} shows no sign of life")

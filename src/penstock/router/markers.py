@@ -1,0 +1,140 @@
+"""Markers: small records that travel the way of an event and show that, and how fast, the router works.
+
+A marker goes into each partition of `penstock.events`; the query passes it on to `penstock.matched`. While there is
+traffic one is sent every few seconds, so that the newest record of each partition of `penstock.matched` is never much
+older than what has been routed, even where nothing matches. `MarkerWatch` is pure; `MarkerSender` is the edge to Kafka.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from penstock.contract import headers, topics
+from penstock.router.positions import Retained
+from penstock.router.records import Marker, MatchedRecord
+from penstock.router.tail import KAFKA_SECONDS, KafkaAway
+
+
+@dataclass
+class Round:
+    """Markers sent together, and the partitions in which they have not come out yet."""
+
+    marker: Marker
+    missing: set[int]
+    transit_ms: float = 0.0
+
+    def saw(self, record: MatchedRecord) -> None:
+        """Takes note of a record of `penstock.matched`. Only the generation that was marked counts."""
+        if record.marker == self.marker and record.generation == self.marker.generation:
+            self.missing.discard(record.partition)
+            self.transit_ms = max(self.transit_ms, float(record.written_ms - self.marker.sent_ms))
+
+    @property
+    def complete(self) -> bool:
+        """Whether the marker has come out of every partition it went into."""
+        return not self.missing
+
+
+@dataclass
+class MarkerWatch:
+    """What the markers say about the running generation."""
+
+    interval: float
+    stall_seconds: float = 10.0
+    marked: dict[int, int] = field(default_factory=dict)
+    """Offset after the newest marker of each partition of the events; what lies behind it is traffic."""
+    routed: dict[int, int] = field(default_factory=dict)
+    """Newest origin seen of each partition."""
+    transit_ms: float | None = None
+    lag: int = 0
+    pending: Round | None = None
+    _next: float = 0.0
+    _moved: float = 0.0
+
+    def due(self, now: float) -> bool:
+        """Whether it is time to look for traffic."""
+        return self.pending is None and now >= self._next
+
+    def busy(self, retained: Sequence[Retained]) -> list[int]:
+        """Partitions that got something else than markers since their newest marker."""
+        return [partition for partition, kept in enumerate(retained) if kept.end > self.marked.get(partition, 0)]
+
+    def looked(self, now: float) -> None:
+        """There was no traffic; look again an interval later."""
+        self._next = now + self.interval
+
+    def sent(self, marks: Round, offsets: dict[int, int], now: float) -> None:
+        """Markers are under way."""
+        self.pending = marks
+        self.marked.update({partition: offset + 1 for partition, offset in offsets.items()})
+        self._next = now + self.interval
+        self._moved = now
+
+    def saw(self, found: Iterable[MatchedRecord], now: float) -> None:
+        """Takes note of records of `penstock.matched`."""
+        for record in found:
+            self._moved = now
+            self.routed[record.partition] = max(record.origin, self.routed.get(record.partition, -1))
+            if self.pending is not None:
+                self.pending.saw(record)
+        if self.pending is not None and self.pending.complete:
+            self.transit_ms = self.pending.transit_ms
+            self.pending = None
+
+    def stalled_for(self, now: float) -> float:
+        """Seconds for which nothing came out although a marker should have; 0 while all is well."""
+        if self.pending is None:
+            return 0.0
+        waited = now - self._moved
+        return waited if waited > self.stall_seconds else 0.0
+
+    def measure(self, retained: Sequence[Retained]) -> None:
+        """Counts the events that have not been routed, as far as what came out tells."""
+        self.lag = sum(
+            max(0, kept.end - max(kept.first, self.routed.get(partition, -1) + 1))
+            for partition, kept in enumerate(retained)
+        )
+
+
+class MarkerSender:
+    """Writes markers into `penstock.events`."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "acks": "all",
+                "linger.ms": 0,
+                "delivery.timeout.ms": int(KAFKA_SECONDS * 1000),
+                "error_cb": lambda error: None,  # a marker that is not written reports that itself
+            }
+        )
+        self._sequence = 0
+
+    def send(self, generation: int, partitions: Iterable[int]) -> tuple[Round, dict[int, int]]:
+        """One marker into each partition; returns when all are written, with their offsets."""
+        self._sequence += 1
+        marker = Marker(generation, self._sequence, int(time.time() * 1000))
+        wanted = set(partitions)
+        offsets: dict[int, int] = {}
+
+        def written(error: KafkaError | None, message: Message) -> None:
+            partition, offset = message.partition(), message.offset()
+            if error is None and partition is not None and offset is not None:
+                offsets[partition] = offset
+
+        try:
+            for partition in sorted(wanted):
+                self._producer.produce(
+                    topics.EVENTS, partition=partition, headers=[(headers.MARKER, marker.encode())], on_delivery=written
+                )
+            self._producer.flush(KAFKA_SECONDS + 1)
+        except (BufferError, KafkaException) as error:
+            raise KafkaAway(str(error)) from error
+        if offsets.keys() != wanted:
+            raise KafkaAway("the markers could not be written")
+        return Round(marker, wanted), offsets

@@ -1,0 +1,96 @@
+"""Where routing goes on: pure decisions about offsets of `penstock.events`.
+
+The newest record of a partition of `penstock.matched` carries the offset of the event it came from, and a query writes
+the events of a partition in order. So everything up to that offset has been routed, and the next one is where a new
+query starts. Spark's own checkpoint plays no part: it is written once per long batch only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from penstock.contract import topics
+from penstock.contract.routes import Route
+
+
+@dataclass(frozen=True)
+class Retained:
+    """What a partition of `penstock.events` still holds: offsets from `first` up to, not including, `end`."""
+
+    first: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Events of a partition that were gone before they were routed, both ends included."""
+
+    partition: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a query starts in each partition, and what it can no longer read."""
+
+    offsets: tuple[int, ...]
+    gaps: tuple[Gap, ...] = ()
+
+    def as_json(self) -> str:
+        """The value of the Kafka source's option `startingOffsets`."""
+        return json.dumps({topics.EVENTS: {str(partition): offset for partition, offset in enumerate(self.offsets)}})
+
+
+def resume(newest_origins: Mapping[int, int], retained: Sequence[Retained]) -> Start:
+    """Right after the newest origin of each partition; from the oldest event where nothing has been routed yet."""
+    offsets, gaps = [], []
+    for partition, kept in enumerate(retained):
+        newest = newest_origins.get(partition)
+        position = kept.first if newest is None else newest + 1
+        if position < kept.first:
+            gaps.append(Gap(partition, position, kept.first - 1))
+        offsets.append(min(max(position, kept.first), kept.end))
+    return Start(tuple(offsets), tuple(gaps))
+
+
+def reach_back(start: Start, newcomers: Iterable[Route], retained: Sequence[Retained]) -> Start:
+    """The same start, moved back to where the routes that no earlier query knew want to begin."""
+    offsets = list(start.offsets)
+    for route in newcomers:
+        for partition, kept in enumerate(retained):
+            wanted = route.start[partition] if partition < len(route.start) else kept.first
+            offsets[partition] = min(offsets[partition], max(wanted, kept.first))
+    return Start(tuple(offsets), start.gaps)
+
+
+def newcomers(before: Mapping[str, Route], now: Mapping[str, Route]) -> list[Route]:
+    """Routes that are new, or that ask for older events than before: a replay."""
+    return [
+        route
+        for uid, route in now.items()
+        if uid not in before or (route.start != before[uid].start and not _rises(before[uid].start, route.start))
+    ]
+
+
+def losses(gaps: Iterable[Gap], routes: Iterable[Route]) -> list[tuple[str, Gap]]:
+    """For each route the part of each gap that it was still to get."""
+    routes = list(routes)
+    found = []
+    for gap in gaps:
+        for route in routes:
+            begins = route.start[gap.partition] if gap.partition < len(route.start) else 0
+            if begins <= gap.last:
+                found.append((route.uid, Gap(gap.partition, max(gap.first, begins), gap.last)))
+    return found
+
+
+def _rises(before: Sequence[int], now: Sequence[int]) -> bool:
+    """Whether no partition starts earlier than before; an empty start is the very beginning."""
+    width = max(len(before), len(now))
+    return all(
+        (now[partition] if partition < len(now) else 0) >= (before[partition] if partition < len(before) else 0)
+        for partition in range(width)
+    )

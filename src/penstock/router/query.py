@@ -1,0 +1,124 @@
+"""One generation's Structured Streaming query: `penstock.events` through `route()` into `penstock.matched`.
+
+Spark insists on a checkpoint folder but where routing stands is known from `penstock.matched`, so every query gets a
+fresh folder that goes with it. A Real-Time Mode batch runs until its time is up, and each new batch costs a pause,
+hence the long interval.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Literal
+
+import structlog
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from penstock.contract import topics
+from penstock.router.filing import RouteTable
+from penstock.router.positions import Start
+from penstock.router.routing import SESSION, route
+from penstock.settings import Settings
+
+log = structlog.get_logger()
+
+BATCH_INTERVAL = "1 hour"
+LINGER_MS = 2
+HEADROOM_BYTES = 256 * 1024
+"""What headers may add to an event of the largest accepted size."""
+
+FOLDER_PREFIX = "generation-"
+
+
+class Query:
+    """A running query and its folder."""
+
+    def __init__(self, query: StreamingQuery, folder: Path) -> None:
+        self._query, self._folder = query, folder
+
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        try:
+            return bool(self._query.isActive)
+        except (Py4JError, OSError):
+            return False
+
+    def reason(self) -> str:
+        """Why it ended, for the log."""
+        try:
+            error: StreamingQueryException | None = self._query.exception()
+        except (Py4JError, OSError) as gone:
+            return f"Spark is gone: {gone}"
+        return "it was stopped" if error is None else str(error).splitlines()[0]
+
+    def stop(self) -> None:
+        """Ends the query and removes its folder. What it had read and not written is read again by its successor."""
+        try:
+            self._query.stop()
+        except (Py4JError, OSError) as error:
+            log.warning("the query could not be stopped in order", error=str(error))
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def launch(spark: SparkSession, settings: Settings, table: RouteTable, generation: int, start: Start) -> Query:
+    """Starts the query of a generation from explicit offsets."""
+    parent = settings.data_dir / "spark"
+    parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{generation}-", dir=parent)).resolve()
+    for name, value in SESSION.items():
+        spark.conf.set(name, value)
+    try:
+        matched = route(read_events(spark, settings, start), table, generation)
+        query = _paced(_write_matched(matched, settings, folder), settings.router_mode).start()
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    return Query(query, folder)
+
+
+def sweep(settings: Settings) -> None:
+    """Removes the folders that queries of a killed process left behind."""
+    for folder in (settings.data_dir / "spark").glob(f"{FOLDER_PREFIX}*"):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def read_events(spark: SparkSession, settings: Settings, start: Start) -> DataFrame:
+    """The stream of `penstock.events` from these offsets on."""
+    largest = settings.max_event_bytes + HEADROOM_BYTES
+    return (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", settings.bootstrap)
+        .option("subscribe", topics.EVENTS)
+        .option("startingOffsets", start.as_json())
+        .option("includeHeaders", "true")
+        # Events that retention removed before they were routed end the query; the next start reports them as lost.
+        .option("failOnDataLoss", "true")
+        .option("kafka.max.partition.fetch.bytes", str(largest))
+        .option("kafka.fetch.min.bytes", "1")
+        .option("kafka.reconnect.backoff.max.ms", "1000")
+        .load()
+    )
+
+
+def _write_matched(matched: DataFrame, settings: Settings, folder: Path) -> DataStreamWriter:
+    return (
+        matched.writeStream.format("kafka")
+        .option("kafka.bootstrap.servers", settings.bootstrap)
+        .option("checkpointLocation", folder.as_uri())
+        .option("kafka.acks", "all")
+        .option("kafka.linger.ms", str(LINGER_MS))
+        .option("kafka.max.request.size", str(settings.max_event_bytes + HEADROOM_BYTES))
+        .option("kafka.reconnect.backoff.max.ms", "1000")
+    )
+
+
+def _paced(writer: DataStreamWriter, mode: Literal["realtime", "microbatch"]) -> DataStreamWriter:
+    if mode == "realtime":
+        paced: DataStreamWriter = writer.outputMode("update").trigger(realTime=BATCH_INTERVAL)  # type: ignore[call-overload]
+        return paced
+    return writer.outputMode("append").trigger(processingTime="0 seconds")

@@ -1,0 +1,53 @@
+"""What the router's driver needs to know of a record of `penstock.matched`: its origin, its generation, its marker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from penstock.contract import headers
+
+
+@dataclass(frozen=True)
+class Marker:
+    """What a marker says about itself."""
+
+    generation: int
+    sequence: int
+    sent_ms: int
+
+    def encode(self) -> bytes:
+        """The value of the marker's header."""
+        return f"{self.generation}:{self.sequence}:{self.sent_ms}".encode()
+
+
+@dataclass(frozen=True)
+class MatchedRecord:
+    """One record of `penstock.matched`."""
+
+    partition: int
+    offset: int
+    origin: int
+    generation: int
+    written_ms: int
+    marker: Marker | None = None
+
+
+def decode_marker(raw: bytes) -> Marker | None:
+    """The marker behind a header; None for what is none."""
+    parts = raw.split(b":")
+    if len(parts) != 3 or not all(part.isdigit() for part in parts):
+        return None
+    return Marker(*(int(part) for part in parts))
+
+
+def decode(
+    partition: int, offset: int, written_ms: int, pairs: Iterable[tuple[str, bytes | None]] | None
+) -> MatchedRecord | None:
+    """The record as the router wrote it; None for a record that somebody else put there."""
+    values = {name: raw for name, raw in pairs or () if raw is not None}
+    origin, generation = values.get(headers.ORIGIN, b""), values.get(headers.GENERATION, b"")
+    if not (origin.isdigit() and generation.isdigit()):
+        return None
+    marker = None if headers.MARKER not in values else decode_marker(values[headers.MARKER])
+    return MatchedRecord(partition, offset, int(origin), int(generation), written_ms, marker)

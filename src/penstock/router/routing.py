@@ -1,0 +1,165 @@
+"""`route()`: which routes get which event, as one pure function over DataFrames.
+
+Native expressions only, one row in and at most one row out, and joins with broadcast relations only, because Real-Time
+Mode runs nothing else. The same function serves the live query, a micro-batch query and a batch over history. An event
+is looked up under its target and the attributes that routes are filed under (see `filing`), so its cost depends on how
+many candidates it has, not on how many routes exist. Nothing here may raise, whatever a record contains.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import reduce
+from operator import and_
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from penstock.contract import headers, topics
+from penstock.events.event import REQUIRED
+from penstock.events.kafka import CONTENT_TYPE, PREFIX
+from penstock.filters.columns import column
+from penstock.filters.predicate import Predicate
+from penstock.router.filing import Bucket, RouteTable
+
+ATOM = "struct<op:string,attribute:string,value:string,negated:boolean>"
+ROUTE = f"struct<uid:string,start:array<bigint>,clauses:array<array<{ATOM}>>,predicate:int>"
+
+CHUNK = 500
+"""Buckets handed to the JVM in one piece."""
+
+SESSION = {"spark.sql.mapKeyDedupPolicy": "LAST_WIN"}
+"""What the session must be set to: a header that comes twice is no error, its last value counts."""
+
+
+def route(events: DataFrame, routes: RouteTable, generation: int) -> DataFrame:
+    """Records of `penstock.events` (as the Kafka source gives them, with headers) to records of `penstock.matched`.
+
+    A record that is neither an event for a target nor a marker is set aside in a topic of its own.
+    """
+    read = _read(events, sorted(routes.filed))
+    candidates = []
+    for number, attribute in enumerate(sorted(routes.filed)):
+        relation = _relation(events.sparkSession, routes.filed[attribute], f"filed{number}")
+        read = read.join(
+            F.broadcast(relation),
+            (F.col("target") == F.col(f"filed{number}_target"))
+            & (F.col(f"key{number}") == F.col(f"filed{number}_key")),
+            "left",
+        )
+        candidates.append(F.col(f"filed{number}_routes"))
+    if routes.unfiled:
+        relation = _relation(events.sparkSession, routes.unfiled, "unfiled")
+        read = read.join(F.broadcast(relation), F.col("target") == F.col("unfiled_target"), "left")
+        candidates.append(F.col("unfiled_routes"))
+    stray = ~(F.col("marker") | F.col("event"))
+    matched = read.select(
+        "partition",
+        "offset",
+        "key",
+        "value",
+        "headers",
+        (F.col("marker") | stray).alias("passes"),
+        F.when(stray, topics.SET_ASIDE).otherwise(topics.MATCHED).alias("topic"),
+        _matches(candidates, routes.predicates).alias("uids"),
+    ).where(F.col("passes") | (F.size("uids") > 0))
+    return matched.select("topic", "partition", "key", "value", _headers(generation).alias("headers"))
+
+
+def _read(events: DataFrame, filed_under: Sequence[str]) -> DataFrame:
+    """The record's attributes as a map, its target, and the values it is looked up under."""
+    named = F.map_from_entries(
+        F.transform(
+            F.coalesce("headers", _no_headers()),
+            lambda header: F.struct(
+                F.when(header["key"].startswith(PREFIX), F.substring(header["key"], len(PREFIX) + 1, 1 << 30))
+                .when(header["key"] == CONTENT_TYPE, F.lit("datacontenttype"))
+                .otherwise(F.concat(F.lit(":"), header["key"]))
+                .alias("key"),
+                F.coalesce(header["value"].cast("string"), F.lit("")).alias("value"),
+            ),
+        )
+    )
+    named_events = events.select("partition", "offset", "key", "value", "headers", named.alias("attributes"))
+    target = F.try_element_at("attributes", F.lit(f":{headers.TARGET}"))
+    marker = F.try_element_at("attributes", F.lit(f":{headers.MARKER}"))
+    return named_events.select(
+        "*",
+        target.alias("target"),
+        (target.isNull() & marker.isNotNull()).alias("marker"),
+        reduce(
+            and_, (F.try_element_at("attributes", F.lit(name)).isNotNull() for name in REQUIRED), target.isNotNull()
+        ).alias("event"),
+        *(F.try_element_at("attributes", F.lit(name)).alias(f"key{n}") for n, name in enumerate(filed_under)),
+    )
+
+
+def _matches(candidates: Sequence[Column], predicates: Sequence[Predicate]) -> Column:
+    """uids of the candidates that match."""
+    if not candidates:
+        return F.array().cast("array<string>")
+    every = candidates[0] if len(candidates) == 1 else F.flatten(F.array_compact(F.array(*candidates)))
+    matching = F.filter(F.coalesce(every, F.array().cast(f"array<{ROUTE}>")), lambda found: _holds(found, predicates))
+    return F.transform(matching, lambda found: found["uid"])
+
+
+def _holds(found: Column, predicates: Sequence[Predicate]) -> Column:
+    """Whether a candidate's start has come and what remains of its filter holds."""
+    started = F.coalesce(F.try_element_at(found["start"], F.col("partition") + 1), F.lit(0)) <= F.col("offset")
+    clauses = F.forall(found["clauses"], lambda clause: F.exists(clause, _atom))
+    holds = started & (found["clauses"].isNull() | F.coalesce(clauses, F.lit(False)))
+    if not predicates:
+        return holds
+    return holds & (found["predicate"].isNull() | _numbered(found["predicate"], predicates, 0))
+
+
+def _numbered(number: Column, predicates: Sequence[Predicate], first: int) -> Column:
+    """The predicate of that number, chosen by halves, so that many cost a candidate hardly more than few."""
+    if len(predicates) == 1:
+        return F.coalesce(column(predicates[0], F.col("attributes")), F.lit(False))
+    half = len(predicates) // 2
+    return F.when(number < first + half, _numbered(number, predicates[:half], first)).otherwise(
+        _numbered(number, predicates[half:], first + half)
+    )
+
+
+def _atom(atom: Column) -> Column:
+    """One comparison, given as data. A missing attribute compares as false."""
+    value = F.try_element_at(F.col("attributes"), atom["attribute"])
+    holds = (
+        F.when(atom["op"] == "exact", value == atom["value"])
+        .when(atom["op"] == "prefix", F.startswith(value, atom["value"]))
+        .when(atom["op"] == "suffix", F.endswith(value, atom["value"]))
+        .when(atom["op"] == "present", value != "")
+    )
+    return F.coalesce(holds, F.lit(False)) != atom["negated"]
+
+
+def _headers(generation: int) -> Column:
+    """The event's own headers, then those of `penstock.matched`."""
+    added = [
+        (headers.ORIGIN, F.col("offset").cast("string")),
+        (headers.ROUTES, F.array_join("uids", ",")),
+        (headers.GENERATION, F.lit(str(generation))),
+    ]
+    return F.concat(
+        F.coalesce("headers", _no_headers()),
+        F.array(*(F.struct(F.lit(name).alias("key"), text.cast("binary").alias("value")) for name, text in added)),
+    )
+
+
+def _no_headers() -> Column:
+    return F.array().cast("array<struct<key:string,value:binary>>")
+
+
+def _relation(spark: SparkSession, buckets: Sequence[Bucket], name: str) -> DataFrame:
+    """The buckets as a relation. They go to the JVM as text: one call for hundreds, and no Python worker reads them."""
+    jvm: Any = spark._jvm
+    texts = jvm.java.util.ArrayList()
+    for begin in range(0, len(buckets), CHUNK):
+        texts.add(json.dumps([bucket.as_data() for bucket in buckets[begin : begin + CHUNK]]))
+    strings = spark._jsparkSession.createDataset(texts, jvm.org.apache.spark.sql.Encoders.STRING())
+    rows = F.inline(F.from_json("value", f"array<struct<target:string,key:string,routes:array<{ROUTE}>>>"))
+    return DataFrame(strings.toDF(), spark).select(rows).toDF(f"{name}_target", f"{name}_key", f"{name}_routes")

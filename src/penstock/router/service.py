@@ -1,0 +1,169 @@
+"""The router as a service: follows the snapshot, keeps one generation live, restarts it when it dies, reports.
+
+One thread does everything that decides; the follower's thread only leaves the newest snapshot. Kafka being away is
+waited for as long as it takes. A query that keeps dying although Kafka answers is a failure of the service.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import structlog
+from pyspark.sql import SparkSession
+
+from penstock.contract.follow import SnapshotFollower
+from penstock.contract.reporter import Reporter
+from penstock.contract.snapshot import Snapshot
+from penstock.router.filing import RouteTable
+from penstock.router.generations import Generation, GenerationFailed, Generations, Stopping
+from penstock.router.markers import MarkerSender, MarkerWatch
+from penstock.router.positions import Gap, Start
+from penstock.router.query import Query, launch, sweep
+from penstock.router.tail import KafkaAway, Tail
+from penstock.settings import Settings
+
+log = structlog.get_logger()
+
+RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+"""Pauses before the query is started again, the last one from then on."""
+
+MAX_DEATHS = 8
+"""Failed starts in a row, with Kafka there, after which the service gives up."""
+
+STALL_RESTART_SECONDS = 60.0
+"""How long markers may be stuck before the query is replaced."""
+
+LOOK_SECONDS = 0.25
+"""Pause between looks at the query while nothing happens."""
+
+
+class RouterService:
+    """Routes events until it is stopped."""
+
+    def __init__(self, spark: SparkSession, settings: Settings) -> None:
+        self._spark, self._settings = spark, settings
+        self._stop, self._ready, self._changed = threading.Event(), threading.Event(), threading.Event()
+        self._failure: BaseException | None = None
+        self._status: dict[str, Any] = {"generation": 0, "version": 0, "lag": 0, "marker_transit_ms": None}
+        self._deaths = 0
+        self._thread = threading.Thread(target=self._run, name="router", daemon=True)
+
+    def start(self) -> None:
+        """Begins; returns at once."""
+        self._thread.start()
+
+    def wait_ready(self, timeout: float) -> None:
+        """Returns when the first generation is live. Raises TimeoutError, or what made the service fail."""
+        deadline = time.monotonic() + timeout
+        while not self._ready.wait(0.1):
+            if self._failure is not None:
+                raise self._failure
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the router was not ready within {timeout:g} s: {self._status}")
+
+    def status(self) -> dict[str, Any]:
+        """What it does: generation, version, lag in events, milliseconds a marker took, seconds it has stood still."""
+        return dict(self._status)
+
+    def failure(self) -> BaseException | None:
+        """Why the service ended by itself; None while it runs or when it was stopped."""
+        return self._failure
+
+    def stop(self) -> None:
+        """Ends the query and everything the service started."""
+        self._stop.set()
+        self._changed.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=30)
+
+    def _run(self) -> None:
+        reporter = Reporter(self._settings.bootstrap, "router", "router")
+        follower = SnapshotFollower(self._settings.bootstrap, lambda snapshot: self._changed.set())
+        tail = Tail(self._settings.bootstrap)
+        generations = self._generations(tail, reporter)
+        try:
+            sweep(self._settings)
+            follower.start()
+            while not follower.caught_up.wait(0.1):
+                if self._stop.is_set():
+                    return
+            while not self._stop.is_set():
+                self._turn(generations, follower)
+        except Stopping:
+            log.debug("stopped while a generation started")
+        except BaseException as error:
+            self._failure = error
+            log.exception("the router has failed")
+        finally:
+            generations.stop()
+            follower.stop()
+            tail.close()
+            reporter.close()
+
+    def _generations(self, tail: Tail, reporter: Reporter) -> Generations:
+        def start(table: RouteTable, number: int, where: Start) -> Query:
+            return launch(self._spark, self._settings, table, number, where)
+
+        def live(generation: Generation) -> None:
+            reporter.ack(generation.version)
+            self._status.update(generation=generation.number, version=generation.version, routes=len(generation.routes))
+            self._ready.set()
+
+        def lost(uid: str, gap: Gap) -> None:
+            log.error("events were gone before they were routed", route=uid, **vars(gap))
+            reporter.loss(uid, gap.partition, gap.first, gap.last)
+
+        sender = MarkerSender(self._settings.bootstrap)
+        watch = MarkerWatch(self._settings.router_marker_seconds)
+        return Generations(start, tail, sender, watch, live=live, lost=lost, stopping=self._stop.is_set)
+
+    def _turn(self, generations: Generations, follower: SnapshotFollower) -> None:
+        """One look at everything that may need doing."""
+        try:
+            live = generations.live
+            if live is not None and not live.query.alive():
+                log.error("the query ended and is started again", reason=live.query.reason())
+                self._advance(generations, follower.snapshot)
+            elif live is None or live.version != follower.snapshot.version:
+                self._gather(first=live is None)
+                self._advance(generations, follower.snapshot)
+            generations.tend(time.monotonic())
+            self._observe(generations)
+        except KafkaAway as error:
+            log.warning("Kafka is away; the router waits for it", error=str(error))
+            self._stop.wait(1.0)
+            return
+        if generations.watch.pending is None:
+            self._changed.wait(LOOK_SECONDS)
+            self._changed.clear()
+
+    def _gather(self, first: bool) -> None:
+        """Lets changes that come together share one switch."""
+        if not first:
+            self._stop.wait(self._settings.router_coalesce_ms / 1000)
+
+    def _advance(self, generations: Generations, snapshot: Snapshot) -> None:
+        try:
+            generations.advance(snapshot)
+            self._deaths = 0
+        except (KafkaAway, Stopping):
+            raise
+        except Exception as error:
+            self._deaths += 1
+            serving = generations.live is not None and generations.live.query.alive()
+            log.error("a generation could not start", version=snapshot.version, attempt=self._deaths, error=str(error))
+            if self._deaths >= MAX_DEATHS and not serving:
+                raise GenerationFailed(f"the router's query failed {self._deaths} times in a row: {error}") from error
+            self._stop.wait(RETRY_SECONDS[min(self._deaths, len(RETRY_SECONDS)) - 1])
+
+    def _observe(self, generations: Generations) -> None:
+        """Keeps the status current and replaces a query that stands still."""
+        watch = generations.watch
+        stalled = watch.stalled_for(time.monotonic())
+        if watch.pending is not None and stalled and not self._status.get("stalled_seconds"):
+            log.error("routing stands still: a marker does not come out", partitions=sorted(watch.pending.missing))
+        self._status.update(marker_transit_ms=watch.transit_ms, stalled_seconds=round(stalled, 1), lag=watch.lag)
+        if stalled > STALL_RESTART_SECONDS:
+            generations.replace()

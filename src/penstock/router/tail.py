@@ -1,0 +1,139 @@
+"""Looking at the ends of `penstock.events` and `penstock.matched` from the router's driver.
+
+Most of the time nothing is read. While markers are under way the end of `penstock.matched` is followed; at a start the
+newest record of each partition is looked up. `penstock.matched` is written without transactions, so offsets have no
+holes but those of records that are not the router's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from penstock.contract import topics
+from penstock.router import records
+from penstock.router.positions import Retained
+from penstock.router.records import MatchedRecord
+
+KAFKA_SECONDS = 10.0
+"""How long Kafka may take to answer a question before it counts as away."""
+
+FIRST_LOOK_BACK = 16
+"""Records looked at first when the newest one of a partition is searched; four times as many at each further look."""
+
+
+AT_ONCE = 500
+"""Records handed on together while the end is followed."""
+
+
+class KafkaAway(ConnectionError):
+    """Kafka does not answer; nothing is known about the topics until it does."""
+
+
+class Tail:
+    """The ends of both topics. Used by one thread only."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": "penstock-router",
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "auto.offset.reset": "earliest",
+                "enable.partition.eof": True,
+                "fetch.wait.max.ms": 100,
+                "queued.max.messages.kbytes": 4096,
+                "error_cb": lambda error: None,  # every question below reports its own failure
+            }
+        )
+        self._following = False
+
+    def partitions(self) -> int:
+        """How many partitions the events have."""
+        try:
+            found = self._consumer.list_topics(topics.EVENTS, timeout=KAFKA_SECONDS).topics[topics.EVENTS]
+        except KafkaException as error:
+            raise KafkaAway(str(error)) from error
+        if found.error is not None or not found.partitions:
+            raise KafkaAway(f"the topic {topics.EVENTS} cannot be seen yet")
+        return len(found.partitions)
+
+    def retained(self, topic: str, partitions: int) -> list[Retained]:
+        """What each partition of a topic holds."""
+        return [self._retained(topic, partition) for partition in range(partitions)]
+
+    def newest(self, partition: int) -> MatchedRecord | None:
+        """The newest record the router wrote to a partition of `penstock.matched`; None where there is none."""
+        kept = self._retained(topics.MATCHED, partition)
+        end, window = kept.end, FIRST_LOOK_BACK
+        while end > kept.first:
+            begin = max(kept.first, end - window)
+            found = None
+            for message in self._between(partition, begin, end):
+                found = _decode(message) or found
+            if found is not None:
+                return found
+            end, window = begin, window * 4
+        return None
+
+    def follow(self, ends: list[Retained]) -> None:
+        """Reads `penstock.matched` from these ends on, until `rest`."""
+        self._consumer.assign([TopicPartition(topics.MATCHED, number, kept.end) for number, kept in enumerate(ends)])
+        self._following = True
+
+    def poll(self, timeout: float) -> list[MatchedRecord]:
+        """What has been written since; waits up to `timeout` seconds for the first record."""
+        if not self._following:
+            return []
+        found: list[MatchedRecord] = []
+        message = self._consumer.poll(timeout)
+        while message is not None and len(found) < AT_ONCE:
+            if message.error() is None and (record := _decode(message)) is not None:
+                found.append(record)
+            message = self._consumer.poll(0)
+        return found
+
+    def rest(self) -> None:
+        """Stops reading."""
+        self._following = False
+        self._consumer.unassign()
+
+    def close(self) -> None:
+        """Leaves Kafka."""
+        self._consumer.close()
+
+    def _retained(self, topic: str, partition: int) -> Retained:
+        try:
+            first, end = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=KAFKA_SECONDS)
+        except KafkaException as error:
+            raise KafkaAway(str(error)) from error
+        return Retained(int(first), int(end))
+
+    def _between(self, partition: int, begin: int, end: int) -> Iterator[Message]:
+        self._consumer.assign([TopicPartition(topics.MATCHED, partition, begin)])
+        try:
+            while True:
+                message = self._consumer.poll(KAFKA_SECONDS)
+                if message is None:
+                    raise KafkaAway(f"partition {partition} of {topics.MATCHED} cannot be read")
+                error = message.error()
+                if error is not None:
+                    if error.code() == KafkaError._PARTITION_EOF:
+                        return
+                    raise KafkaAway(str(error))
+                if (message.offset() or 0) < end:
+                    yield message
+                if (message.offset() or 0) >= end - 1:
+                    return
+        finally:
+            self._consumer.unassign()
+
+
+def _decode(message: Message) -> MatchedRecord | None:
+    partition, offset = message.partition(), message.offset()
+    if partition is None or offset is None:
+        return None
+    pairs = message.headers()
+    return records.decode(partition, offset, message.timestamp()[1], pairs)  # type: ignore[arg-type]  # asked for as pairs
