@@ -1,0 +1,185 @@
+"""CESQL as Spark columns.
+
+An error is null, and only an error is: as any error means that the event does not pass, neither its kind nor the value
+beside it matters, and nulls spread through Spark's operators as errors do through CESQL's. Where Spark would overlook
+a null (AND, OR, IN) or raise (overflow, division, casts) another form is used. Types are known beforehand: attributes
+are strings, and every operator and function has one type of result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from penstock.filters.cesql import functions, like
+from penstock.filters.cesql.column_functions import FUNCTIONS
+from penstock.filters.cesql.evaluate import REQUIRED
+from penstock.filters.cesql.syntax import (
+    Attribute,
+    Calculate,
+    Call,
+    Combine,
+    Compare,
+    Exists,
+    Expression,
+    In,
+    Like,
+    Literal,
+    Minus,
+    Negation,
+)
+from penstock.filters.cesql.terms import Term, bind, cast, error, literal
+from penstock.filters.cesql.values import Type
+
+
+def passes(expression: Expression, attributes: Column) -> Column:
+    """Whether the expression, used as a filter, lets the event pass; never null."""
+    match expression:
+        case Attribute(name):
+            return F.coalesce(attributes[name] == F.lit("true"), F.lit(False))
+        case Combine("AND"):
+            return _true(expression, attributes)
+        case _:
+            term = compile_expression(expression, attributes)
+            return F.coalesce(term.column, F.lit(False)) if term.type is Type.BOOLEAN else F.lit(False)
+
+
+def _true(expression: Expression, attributes: Column) -> Column:
+    if isinstance(expression, Combine) and expression.operator == "AND":
+        # Where errors and false are the same, Spark's own AND will do, and it stops at the first operand that fails.
+        return _true(expression.left, attributes) & _true(expression.right, attributes)
+    return F.coalesce(cast(compile_expression(expression, attributes), Type.BOOLEAN).column, F.lit(False))
+
+
+def compile_expression(expression: Expression, attributes: Column) -> Term:
+    """The expression over a `map<string,string>` of an event's attributes."""
+    match expression:
+        case Literal(value):
+            return literal(value)
+        case Attribute(name):
+            return Term(Type.STRING, attributes[name], small=True)
+        case Exists(name):
+            return literal(True) if name in REQUIRED else Term(Type.BOOLEAN, attributes[name].isNotNull())
+        case _:
+            return _operation(expression, lambda operand: compile_expression(operand, attributes))
+
+
+def _operation(expression: Expression, term: Callable[[Expression], Term]) -> Term:  # noqa: PLR0911  # one per kind
+    match expression:
+        case Negation(operand):
+            return _negation(term(operand))
+        case Minus(operand):
+            return _calculate("-", literal(0), term(operand))
+        case Compare(operator, left, right):
+            return _compare(operator, term(left), term(right))
+        case Calculate(operator, left, right):
+            return _calculate(operator, term(left), term(right))
+        case Combine(operator, left, right):
+            return _combine(operator, term(left), term(right))
+        case Like(operand, pattern, negated):
+            return _negated_if(negated, _like(cast(term(operand), Type.STRING).column, pattern))
+        case In(operand, elements, negated):
+            return _negated_if(negated, _in(term(operand), [term(each) for each in elements]))
+        case Call(function, arguments):
+            return _call(function, [term(each) for each in arguments])
+        case _:
+            raise AssertionError(f"not an operation: {expression}")
+
+
+def _negated_if(negated: bool, column: Column) -> Term:
+    return Term(Type.BOOLEAN, ~column if negated else column)
+
+
+def _negation(operand: Term) -> Term:
+    # An integer is an error here and only here, as in the reference evaluator.
+    if operand.type is Type.INTEGER:
+        return error(Type.BOOLEAN)
+    return Term(Type.BOOLEAN, ~cast(operand, Type.BOOLEAN).column)
+
+
+def _compare(operator: str, left: Term, right: Term) -> Term:
+    target = right.type if operator in ("=", "!=") else Type.INTEGER
+    x, y = cast(left, target).column, cast(right, target).column
+    return Term(Type.BOOLEAN, _COMPARISONS[operator](x, y))
+
+
+_COMPARISONS: dict[str, Callable[[Column, Column], Column]] = {
+    "=": lambda x, y: x == y,
+    "!=": lambda x, y: x != y,
+    "<": lambda x, y: x < y,
+    "<=": lambda x, y: x <= y,
+    ">": lambda x, y: x > y,
+    ">=": lambda x, y: x >= y,
+}
+
+
+def _calculate(operator: str, left: Term, right: Term) -> Term:
+    x, y = cast(left, Type.INTEGER).column, cast(right, Type.INTEGER).column
+    return Term(Type.INTEGER, _ARITHMETIC[operator](x, y))
+
+
+_ARITHMETIC: dict[str, Callable[[Column, Column], Column]] = {
+    "+": F.try_add,
+    "-": F.try_subtract,
+    "*": F.try_multiply,
+    # Doubles hold 32-bit integers and their quotients closely enough that cutting off the fraction is exact.
+    "/": lambda x, y: F.try_divide(x.cast("double"), y.cast("double")).try_cast("int"),
+    "%": F.try_mod,
+}
+
+
+def _combine(operator: str, left: Term, right: Term) -> Term:
+    x, y = cast(left, Type.BOOLEAN).column, cast(right, Type.BOOLEAN).column
+    if operator == "XOR":
+        return Term(Type.BOOLEAN, x != y)
+    # The left operand chooses: an error chooses nothing, and the right operand counts only where it is needed.
+    choices = F.array(F.lit(False), y) if operator == "AND" else F.array(y, F.lit(True))
+    return Term(Type.BOOLEAN, F.get(choices, x.cast("int")))
+
+
+def _like(text: Column, pattern: str) -> Column:
+    runs = like.runs(pattern)
+    if not any(character is None for run in runs for character in run):
+        match ["".join(map(str, run)) for run in runs]:
+            case [whole]:
+                return text == F.lit(whole)
+            case [prefix, ""]:
+                return F.startswith(text, F.lit(prefix))
+            case ["", suffix]:
+                return F.endswith(text, F.lit(suffix))
+            case ["", inside, ""]:
+                return F.contains(text, F.lit(inside))
+    return F.rlike(text, F.lit(rf"(?s)\A(?:{like.regex(pattern)})\z"))
+
+
+def _in(operand: Term, elements: Sequence[Term]) -> Column:
+    typed = [cast(each, operand.type) for each in elements]
+    fixed = [each.literal for each in typed if each.literal is not None]
+    others = [each.column for each in typed if each.literal is None]
+    if not others:
+        return operand.column.isin(fixed)
+
+    def found(x: Column) -> Column:
+        hits = [(x == each).cast("int") for each in others] + ([x.isin(fixed).cast("int")] if fixed else [])
+        return _sum(hits) > 0
+
+    return bind(operand, found)
+
+
+def _sum(numbers: Sequence[Column]) -> Column:
+    """The sum, null if any is; added in halves, so that a long list does not become a deep expression."""
+    if len(numbers) == 1:
+        return numbers[0]
+    half = len(numbers) // 2
+    return _sum(numbers[:half]) + _sum(numbers[half:])
+
+
+def _call(name: str, arguments: Sequence[Term]) -> Term:
+    found = functions.find(name, len(arguments))
+    if found is None:
+        return error(Type.BOOLEAN)
+    function, types = found
+    typed = [each if kind is None else cast(each, kind) for each, kind in zip(arguments, types, strict=True)]
+    return Term(function.returns, FUNCTIONS[name](*typed))

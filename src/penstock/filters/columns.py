@@ -1,0 +1,48 @@
+"""Predicates as Spark columns: native expressions that are never null and never raise.
+
+Spark's ANSI mode is on by default and one odd event must not end the query, so nothing is used here that can fail
+on some input: look-ups and casts that give null instead, comparisons of strings, and regular expressions whose text is
+made here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from penstock.filters.cesql.columns import passes
+from penstock.filters.predicate import All, AnyOf, Cesql, Everything, Exact, Not, Predicate, Prefix, Present, Suffix
+
+
+def column(predicate: Predicate, attributes: Column) -> Column:  # noqa: PLR0911  # one return per kind
+    """Whether the predicate holds, given a `map<string,string>` of an event's attributes."""
+    match predicate:
+        case Everything():
+            return F.lit(True)
+        case Exact(name, value):
+            return _certain(attributes[name] == F.lit(value))
+        case Present(name):
+            return _certain(attributes[name] != F.lit(""))
+        case Prefix(name, value):
+            return _certain(F.startswith(attributes[name], F.lit(value)))
+        case Suffix(name, value):
+            return _certain(F.endswith(attributes[name], F.lit(value)))
+        case All(children):
+            return reduce(Column.__and__, _columns(children, attributes), F.lit(True))
+        case AnyOf(children):
+            return reduce(Column.__or__, _columns(children, attributes), F.lit(False))
+        case Not(child):
+            return ~column(child, attributes)
+        case Cesql(_, expression):
+            return passes(expression, attributes)
+
+
+def _columns(predicates: Sequence[Predicate], attributes: Column) -> list[Column]:
+    return [column(each, attributes) for each in predicates]
+
+
+def _certain(condition: Column) -> Column:
+    return F.coalesce(condition, F.lit(False))
