@@ -154,6 +154,11 @@ class Settings(BaseSettings):
         return self.kafka or f"127.0.0.1:{self.kafka_port}"
 
     @property
+    def max_record_bytes(self) -> int:
+        """Largest Kafka record: an event of the largest size, its headers, and the list of its routes."""
+        return self.max_event_bytes + 1024 * 1024
+
+    @property
     def ingress_url(self) -> str:
         """Base URL of the ingress as clients of this stack see it."""
         return (self.address_base or f"http://{self.host}:{self.port}").rstrip("/")

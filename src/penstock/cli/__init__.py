@@ -1,1 +1,21 @@
+"""The `penstock` command. One module per command or group of commands; each is registered here and nowhere else.
 
+Heavy libraries are imported inside the commands, so that `penstock version` and completion answer at once.
+"""
+
+from __future__ import annotations
+
+import typer
+
+from penstock.cli import dev, doctor, status, version
+
+app = typer.Typer(
+    name="penstock",
+    help="Brokers, Triggers, Channels and Subscriptions that route CloudEvents: durable, without Kubernetes.",
+    no_args_is_help=True,
+    pretty_exceptions_show_locals=False,
+)
+app.command("dev")(dev.dev)
+app.command("doctor")(doctor.doctor)
+app.command("status")(status.status)
+app.command("version")(version.version)

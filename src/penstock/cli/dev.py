@@ -1,0 +1,87 @@
+"""`penstock dev`: the whole stack in the foreground."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.options import DataDirOption, SetOption
+
+if TYPE_CHECKING:
+    from penstock.settings import Settings
+
+
+def dev(
+    *,
+    data_dir: DataDirOption = None,
+    port: Annotated[
+        int | None, typer.Option(help="Port of the ingress. 0: free ports for everything. (default: 8080)")
+    ] = None,
+    api_port: Annotated[int | None, typer.Option(help="Port of the Kubernetes API. (default: 8443)")] = None,
+    kafka_port: Annotated[int | None, typer.Option(help="Port of the embedded Kafka. (default: 19092)")] = None,
+    metrics_port: Annotated[int | None, typer.Option(help="Port of the metrics. (default: 9090)")] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on. (default: 127.0.0.1)")] = None,
+    kafka: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT,…", help="Use this Kafka instead of starting one.")
+    ] = None,
+    spark_master: Annotated[str | None, typer.Option(help="Use this Spark cluster instead of a local session.")] = None,
+    kubeconfig: Annotated[
+        Path | None, typer.Option(help="Use this cluster's API instead of starting the embedded one.")
+    ] = None,
+    partitions: Annotated[
+        int | None, typer.Option(help="Partitions of the topics, fixed at the first start. (default: 4)")
+    ] = None,
+    cache_dir: Annotated[
+        Path | None, typer.Option(help="Folder of downloaded jars. (default: the user's cache)")
+    ] = None,
+    assignments: SetOption = None,
+    verbose: Annotated[bool | None, typer.Option("--verbose", "-v", help="Show the log of every component.")] = None,
+) -> None:
+    """Start the whole stack and stay in the foreground; Ctrl-C stops it.
+
+    Settings come from these flags, then PENSTOCK_* variables, then penstock.toml.
+    """
+    from penstock.cli.options import load
+    from penstock.cli.terminal import problems
+
+    with problems():
+        settings = load(
+            assignments,
+            data_dir=data_dir,
+            port=port,
+            api_port=api_port,
+            kafka_port=kafka_port,
+            metrics_port=metrics_port,
+            host=host,
+            kafka=kafka,
+            spark_master=spark_master,
+            kubeconfig=kubeconfig,
+            partitions=partitions,
+            cache_dir=cache_dir,
+            verbose=verbose,
+        )
+        _run(settings)
+
+
+def _run(settings: Settings) -> None:
+    import asyncio
+    import signal
+
+    from penstock.cli.terminal import StackScreen
+    from penstock.engine import stack
+
+    screen = StackScreen()
+
+    async def until_stopped() -> None:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(signum, stop.set)
+        await stack.run(settings, screen, stop)
+
+    try:
+        asyncio.run(until_stopped())
+    finally:
+        screen.stopped()

@@ -1,0 +1,174 @@
+"""What the commands show: problems, the stack coming up, the line that says it is ready.
+
+On a terminal the components are one live line; elsewhere every change is a line of its own. Colours follow NO_COLOR.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from penstock.engine.problem import Problem
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+    from rich.status import Status
+
+    from penstock.engine.supervisor import Watch
+    from penstock.settings import Settings
+
+SLOW_SECONDS = 20.0
+
+_COLOURS = {"ready": "green", "starting": "yellow", "restarting": "red", "waiting": "dim", "stopping": "yellow"}
+
+
+def console() -> Console:
+    """Standard output."""
+    return Console(highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def problems() -> Iterator[None]:
+    """Prints a Problem for people and exits with 1."""
+    try:
+        yield
+    except Problem as problem:
+        errors = Console(stderr=True, highlight=False, soft_wrap=True)
+        for line in problem.details:
+            errors.print(f"  [dim]{escape(_readable(line))}[/dim]")
+        errors.print(f"[bold red]penstock:[/bold red] {escape(problem.what)}")
+        if problem.remedy:
+            errors.print(f"  {escape(problem.remedy)}")
+        raise typer.Exit(1) from None
+
+
+class StackScreen:
+    """Shows a stack that starts, runs and stops."""
+
+    def __init__(self) -> None:
+        self._console = console()
+        self._progress: Progress | None = None
+        self._task: TaskID | None = None
+        self._status: Status | None = None
+        self._states: dict[str, str] = {}
+        self._up = False
+        self._stopping = 0.0
+
+    def fetching(self, done: int, total: int, what: str) -> None:
+        """A bar on a terminal; elsewhere a line at every tenth file."""
+        if not self._console.is_terminal:
+            if done % 10 == 0 or done == total:
+                self._console.print(f"fetching jars: {done} of {total} ({what})")
+            return
+        if self._progress is None:
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+            self._progress = Progress(
+                TextColumn("fetching jars of Kafka and Spark's connector, once"),
+                *(BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("[dim]{task.description}")),
+                console=self._console,
+            )
+            self._progress.start()
+            self._task = self._progress.add_task(what, total=total)
+        if self._task is not None:
+            self._progress.update(self._task, completed=done, total=total, description=what)
+        if done >= total:
+            self._progress.stop()
+            self._progress = None
+
+    def began(self, settings: Settings) -> None:
+        """Components are about to start."""
+        self._console.print(f"penstock starts in {escape(str(settings.data_dir))}")
+        if self._console.is_terminal and not settings.verbose:
+            self._status = self._console.status("starting")
+            self._status.start()
+
+    def changed(self, watch: Watch) -> None:
+        """A component is in another state."""
+        if self._states.get(watch.name) == watch.state:
+            return
+        self._states[watch.name] = watch.state
+        if self._status is not None:
+            self._status.update("  ".join(_coloured(name, state) for name, state in self._states.items()))
+        elif watch.state == "ready" and not self._stopping:
+            self._console.print(f"  {watch.name} [green]ready[/green]{_address(watch)}")
+        if watch.state == "ready" and self._up:
+            self._console.print(f"  {watch.name} [green]is ready again[/green]")
+
+    def remark(self, watch: Watch, text: str) -> None:
+        """Something a person should read."""
+        self._console.print(f"  [yellow]{watch.name}[/yellow] {escape(text)}")
+
+    def ready(self, settings: Settings, seconds: float) -> None:
+        """The line that everybody waits for, and what to do next."""
+        self._end_status()
+        self._up = True
+        kubeconfig = settings.kubeconfig or settings.data_dir / "kubeconfig"
+        metrics = f"   metrics http://{settings.host}:{settings.metrics_port}/metrics" if settings.metrics else ""
+        api = "" if settings.kubeconfig else f"   Kubernetes API {settings.api_url}"
+        say = self._console.print
+        say(f"[bold green]penstock is ready[/bold green] after {seconds:.1f} s. Ctrl-C stops it.")
+        say(f"  events {settings.ingress_url}{api}   Kafka {settings.bootstrap}{metrics}")
+        say("\nIn another terminal, with a Broker to send to:")
+        say(f"  export KUBECONFIG={escape(str(kubeconfig))}")
+        say(f"  {BROKER_COMMAND}", markup=False)
+        say(f"  {curl(settings)}\n", markup=False)
+
+    def stopping(self) -> None:
+        """On its way down."""
+        self._end_status()
+        self._up, self._stopping = False, time.monotonic()
+        self._console.print("stopping …")
+
+    def log_line(self, component: str, line: str) -> None:
+        """A log line under --verbose."""
+        self._console.print(f"[cyan]{component:>10}[/cyan] {escape(_readable(line))}")
+
+    def stopped(self) -> None:
+        """The end; also after a failure."""
+        self._end_status()
+        if self._progress is not None:
+            self._progress.stop()
+        if self._stopping:
+            self._console.print(f"penstock has stopped after {time.monotonic() - self._stopping:.1f} s.")
+        sys.stdout.flush()
+
+    def _end_status(self) -> None:
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+
+BROKER_COMMAND = (
+    "printf 'apiVersion: eventing.knative.dev/v1\\nkind: Broker\\nmetadata: {name: default}\\n' | kubectl apply -f -"
+)
+
+
+def curl(settings: Settings) -> str:
+    """One command that sends an event."""
+    return (
+        f"curl -i {settings.ingress_url}/default/default -H 'ce-specversion: 1.0' -H 'ce-id: 1' "
+        "-H 'ce-source: /hello' -H 'ce-type: greeting' -H 'content-type: application/json' -d '{\"hello\": \"world\"}'"
+    )
+
+
+def _coloured(name: str, state: str) -> str:
+    return f"[{_COLOURS.get(state, 'dim')}]{name}[/] [dim]{state}[/dim]"
+
+
+def _address(watch: Watch) -> str:
+    address = watch.details.get("address")
+    return f" at {address}" if address else ""
+
+
+def _readable(line: str) -> str:
+    from penstock.engine.logs import readable
+
+    return readable(line)

@@ -1,0 +1,188 @@
+"""The jars of Kafka and of Spark's Kafka connector: fetched once, checked at every start, kept in the user's cache.
+
+The Ivy inside pyspark fetches them from Maven Central, so no Maven is needed. What it brought is described by a
+manifest of checksums; files that no longer match it are fetched again. The folder is named after what `ivy.xml` asks
+for, so versions of penstock do not disturb each other. A lock lets two stacks that start together fetch once.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import resources
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from penstock.engine.datadir import write_atomically
+from penstock.engine.java import Java
+from penstock.engine.problem import Problem
+from penstock.settings import Settings
+
+MANIFEST = "manifest.json"
+EXPECTED_FILES = 50
+"""About as many files as there are, for the progress bar before Ivy has counted them."""
+
+Progress = Callable[[int, int, str], None]
+"""Called with the number of files that are there, the number expected, and what is being done."""
+
+
+@dataclass(frozen=True)
+class Jars:
+    """The folders of resolved jars."""
+
+    root: Path
+
+    @property
+    def kafka_classpath(self) -> str:
+        """Class path of the embedded Kafka."""
+        return str(self.root / "kafka" / "*")
+
+    @property
+    def spark_classpath(self) -> str:
+        """What a local Spark gets in addition to its own."""
+        return str(self.root / "spark" / "*")
+
+    @property
+    def spark_files(self) -> list[Path]:
+        """The same as files, for a cluster that must be sent them."""
+        return sorted((self.root / "spark").glob("*.jar"))
+
+
+def cache_root(settings: Settings) -> Path:
+    """The folder of downloads."""
+    if settings.cache_dir is not None:
+        return settings.cache_dir.expanduser().absolute()
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(base).expanduser().absolute() / "penstock"
+
+
+def folder(settings: Settings) -> Path:
+    """Where the jars of this version of penstock are kept."""
+    return cache_root(settings) / "jars" / hashlib.sha256(_wanted()).hexdigest()[:12]
+
+
+def resolve(settings: Settings, java: Java, progress: Progress = lambda done, total, what: None) -> Jars:
+    """The jars, fetched first if they are missing or damaged. Raises Problem if that fails."""
+    root = folder(settings)
+    try:
+        root.parent.mkdir(parents=True, exist_ok=True)
+        with _lock(root.with_suffix(".lock")):
+            if damage(root):
+                _fetch(root, java, progress)
+    except OSError as error:
+        raise Problem(
+            f"The cache folder {cache_root(settings)} cannot be used: {error.strerror} ({error.filename}).",
+            "Make room or change its rights, or choose another with --cache-dir.",
+        ) from None
+    return Jars(root)
+
+
+def damage(root: Path) -> list[str]:
+    """What is wrong with a folder of jars: missing, surplus and changed files. Empty if it is as it was fetched."""
+    try:
+        manifest: dict[str, str] = json.loads((root / MANIFEST).read_bytes())["sha256"]
+    except FileNotFoundError:
+        return ["no manifest"]
+    except (ValueError, KeyError, TypeError):
+        return ["the manifest cannot be read"]
+    found = {str(path.relative_to(root)): path for path in root.glob("*/*.jar")}
+    wrong = [f"{name} is missing" for name in manifest if name not in found]
+    wrong += [f"{name} does not belong" for name in found if name not in manifest]
+    wrong += [f"{name} has changed" for name in manifest if name in found and _sha256(found[name]) != manifest[name]]
+    return wrong
+
+
+def _fetch(root: Path, java: Java, progress: Progress) -> None:
+    """Fetches into a folder beside, which then takes the place of the old one: there is never half a cache."""
+    staging = root.with_suffix(".new")
+    shutil.rmtree(staging, ignore_errors=True)
+    staging.mkdir(parents=True)
+    (staging / "ivy.xml").write_bytes(_wanted())
+    try:
+        _run_ivy(staging, java, progress)
+        shutil.rmtree(staging / "ivy")
+        jars = sorted(staging.glob("*/*.jar"))
+        manifest = {"sha256": {str(jar.relative_to(staging)): _sha256(jar) for jar in jars}}
+        write_atomically(staging / MANIFEST, json.dumps(manifest, indent=2).encode())
+        shutil.rmtree(root, ignore_errors=True)
+        staging.rename(root)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _run_ivy(staging: Path, java: Java, progress: Progress) -> None:
+    command = [
+        *(str(java.program), "-Xmx128m", *_proxies(), "-cp", str(_ivy_jar()), "org.apache.ivy.Main"),
+        *("-ivy", str(staging / "ivy.xml"), "-cache", str(staging / "ivy"), "-confs", "spark", "kafka"),
+        *("-retrieve", str(staging / "[conf]" / "[artifact]-[revision].[ext]")),
+    ]
+    found, fetched = 0, 0
+    tail: list[str] = []
+    progress(0, EXPECTED_FILES, "asking Maven Central")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as ivy:
+        assert ivy.stdout is not None  # noqa: S101 - for the type checker: it is a pipe
+        for line in ivy.stdout:
+            tail = [*tail[-30:], line.rstrip()]
+            words = line.split()
+            found += words[:1] == ["found"]
+            if words[:1] == ["[SUCCESSFUL"] and len(words) > 2:
+                fetched += 1
+                progress(fetched, max(found, EXPECTED_FILES), words[2].partition("#")[2].partition("!")[0])
+    if (
+        ivy.returncode != 0
+        or not list(staging.glob("kafka/kafka_*.jar"))
+        or not list(staging.glob("spark/spark-*.jar"))
+    ):
+        reasons = tuple(line.strip() for line in tail if line.strip(" :\t"))
+        raise Problem(
+            "The jars of Kafka and Spark's Kafka connector could not be fetched from Maven Central.",
+            "Check the network (HTTPS_PROXY is used if set) and start again; it is needed for the first start only.",
+            reasons[-12:],
+        )
+    progress(fetched, fetched, "checked")
+
+
+def _proxies() -> Iterator[str]:
+    """Java does not read the proxy variables that every other tool reads."""
+    for scheme in ("http", "https"):
+        value = os.environ.get(f"{scheme}_proxy") or os.environ.get(f"{scheme.upper()}_PROXY")
+        proxy = urlsplit(value if "://" in value else f"http://{value}") if value else None
+        if proxy is not None and proxy.hostname:
+            yield f"-D{scheme}.proxyHost={proxy.hostname}"
+            yield f"-D{scheme}.proxyPort={proxy.port or 80}"
+
+
+def _wanted() -> bytes:
+    return resources.files("penstock.engine").joinpath("ivy.xml").read_bytes()
+
+
+def _ivy_jar() -> Path:
+    spec = find_spec("pyspark")
+    if spec is None or not spec.submodule_search_locations:
+        raise Problem("pyspark is not installed.", "Install penstock again: pip install penstock")
+    jars = sorted(Path(spec.submodule_search_locations[0], "jars").glob("ivy-*.jar"))
+    if not jars:
+        raise Problem(
+            "The installed pyspark has no Ivy jar.", "Install it again: pip install --force-reinstall pyspark"
+        )
+    return jars[-1]
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

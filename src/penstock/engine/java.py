@@ -1,0 +1,96 @@
+"""Finding a Java that Spark and Kafka run on, or saying what was found instead."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.engine.problem import Problem
+
+SUPPORTED = (17, 21)
+HOW_TO_GET_IT = (
+    "Install Java 17 or 21 (Debian/Ubuntu: apt install openjdk-17-jre-headless; Fedora: dnf install "
+    "java-21-openjdk-headless; macOS: brew install openjdk@21) or point JAVA_HOME at one."
+)
+
+_VERSION = re.compile(r'version "(?P<version>[^"]+)"')
+_PLACES = ("/usr/lib/jvm/*", "/opt/homebrew/opt/openjdk*", "/usr/local/opt/openjdk*")
+_PLACES_MAC = ("/Library/Java/JavaVirtualMachines/*/Contents/Home",)
+_PLACES_HOME = (".sdkman/candidates/java/*", ".jdks/*")
+
+
+@dataclass(frozen=True)
+class Java:
+    """A Java installation."""
+
+    program: Path
+    version: str
+    major: int
+
+    @property
+    def home(self) -> Path:
+        """What JAVA_HOME should be for it."""
+        return self.program.resolve().parent.parent
+
+
+def parse_version(output: str) -> tuple[str, int] | None:
+    """Full and major version from what `java -version` prints; None if it says neither."""
+    found = _VERSION.search(output)
+    if found is None:
+        return None
+    version = found["version"]
+    numbers = re.split(r"[._+-]", version)
+    major = numbers[1] if numbers[0] == "1" and len(numbers) > 1 else numbers[0]
+    return (version, int(major)) if major.isdigit() else None
+
+
+def find(environ: dict[str, str] | None = None) -> Java:
+    """The Java to use: JAVA_HOME's, the PATH's, then the usual places. Raises Problem if none is supported."""
+    seen: list[Java] = []
+    for program in _candidates(dict(os.environ) if environ is None else environ):
+        java = probe(program)
+        if java is None:
+            continue
+        if java.major in SUPPORTED:
+            return java
+        seen.append(java)
+    if not seen:
+        raise Problem("penstock needs Java 17 or 21 and found no Java.", HOW_TO_GET_IT)
+    listed = ", ".join(f"Java {java.version} ({java.program})" for java in seen)
+    raise Problem(f"penstock needs Java 17 or 21 and found {listed}.", HOW_TO_GET_IT)
+
+
+def probe(program: Path) -> Java | None:
+    """The Java behind a program; None if it is none or does not run."""
+    try:
+        ran = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    parsed = parse_version(ran.stderr + ran.stdout)
+    return None if parsed is None else Java(program, *parsed)
+
+
+def _candidates(environ: dict[str, str]) -> Iterator[Path]:
+    seen: set[Path] = set()
+    for program in _places(environ):
+        if program.is_file() and program.resolve() not in seen:
+            seen.add(program.resolve())
+            yield program
+
+
+def _places(environ: dict[str, str]) -> Iterator[Path]:
+    if home := environ.get("JAVA_HOME"):
+        yield Path(home) / "bin" / "java"
+    if on_path := shutil.which("java", path=environ.get("PATH", os.defpath)):
+        yield Path(on_path)
+    for pattern in (*_PLACES, *_PLACES_MAC):
+        for place in sorted(Path("/").glob(pattern.lstrip("/"))):
+            yield place / "bin" / "java"
+    for pattern in _PLACES_HOME:
+        for place in sorted(Path(environ.get("HOME", "/nonexistent")).glob(pattern)):
+            yield place / "bin" / "java"

@@ -1,0 +1,98 @@
+"""The component `pipeline`: one Spark session that runs the router and the dispatcher.
+
+Spark starts while Kafka still does; the two services begin when Kafka is there. If one of them fails, the process
+ends, and the supervisor starts it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, Protocol
+
+import structlog
+
+from penstock.engine import jars, spark
+from penstock.lifecycle import Lifecycle
+from penstock.settings import Settings
+
+READY_SECONDS = 90.0
+LOOK_SECONDS = 1.0
+
+log = structlog.get_logger()
+
+
+class Service(Protocol):
+    """What the router and the dispatcher look like from here."""
+
+    def start(self) -> None:
+        """Begins."""
+
+    def wait_ready(self, timeout: float) -> None:
+        """Returns when it works; raises TimeoutError if it does not in time."""
+
+    def status(self) -> dict[str, Any]:
+        """What `penstock status` shows."""
+
+    def stop(self) -> None:
+        """Ends in order."""
+
+    def failure(self) -> BaseException | None:
+        """Why it no longer works."""
+
+
+async def run(settings: Settings, lifecycle: Lifecycle, released: asyncio.Event) -> None:
+    """Runs both services until told to stop; raises what made one of them fail."""
+    session = await asyncio.to_thread(spark.open_session, settings, jars.Jars(jars.folder(settings)))
+    log.info("Spark is up", slots=spark.slots(settings))
+    if not await _either(released, lifecycle.stopping):
+        return
+    from penstock.dispatcher.service import DispatcherService
+    from penstock.router.service import RouterService
+
+    services: dict[str, Service] = {
+        "router": RouterService(session, settings),
+        "dispatcher": DispatcherService(session, settings),
+    }
+    try:
+        await asyncio.gather(*(asyncio.to_thread(_bring_up, one) for one in services.values()))
+        lifecycle.ready(spark=session.version, **_status(services))
+        await _watch(services, lifecycle)
+    finally:
+        began = time.monotonic()
+        await asyncio.gather(*(asyncio.to_thread(one.stop) for one in services.values()))
+        log.info("router and dispatcher have stopped", seconds=round(time.monotonic() - began, 2))
+
+
+async def _watch(services: dict[str, Service], lifecycle: Lifecycle) -> None:
+    shown: dict[str, Any] = {}
+    while not lifecycle.stopping.is_set():
+        for name, service in services.items():
+            if (failure := service.failure()) is not None:
+                raise RuntimeError(f"the {name} failed: {failure}") from failure
+        status = await asyncio.to_thread(_status, services)
+        if status != shown:
+            lifecycle.status(**status)
+            shown = status
+        try:
+            await asyncio.wait_for(lifecycle.stopping.wait(), LOOK_SECONDS)
+        except TimeoutError:
+            continue
+
+
+def _bring_up(service: Service) -> None:
+    service.start()
+    service.wait_ready(READY_SECONDS)
+
+
+def _status(services: dict[str, Service]) -> dict[str, Any]:
+    return {f"{name}_{key}": value for name, service in services.items() for key, value in service.status().items()}
+
+
+async def _either(released: asyncio.Event, stopping: asyncio.Event) -> bool:
+    """True when released, False when told to stop before."""
+    waits = [asyncio.create_task(released.wait()), asyncio.create_task(stopping.wait())]
+    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for wait in waits:
+        wait.cancel()
+    return released.is_set() and not stopping.is_set()

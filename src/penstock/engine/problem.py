@@ -1,0 +1,20 @@
+"""A failure told to people: what happened, and what to do next.
+
+Everything in the engine that the user can put right raises a Problem; the command prints it without a traceback.
+"""
+
+from __future__ import annotations
+
+
+class Problem(Exception):
+    """Something the user can put right."""
+
+    def __init__(self, what: str, remedy: str = "", details: tuple[str, ...] = ()) -> None:
+        super().__init__(what)
+        self.what = what
+        self.remedy = remedy
+        self.details = details
+        """Lines to show with it, such as the end of a log."""
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.remedy}".strip()

@@ -1,0 +1,52 @@
+"""When a component that died is started again, and when it is given up. Pure: time is handed in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Restart:
+    """Start it again after `delay` seconds."""
+
+    delay: float
+
+
+@dataclass(frozen=True)
+class GiveUp:
+    """It keeps dying."""
+
+    deaths: int
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How much dying is borne."""
+
+    first_delay: float = 0.25
+    longest_delay: float = 8.0
+    deaths_before_ready: int = 3
+    """Deaths in a row without ever being ready: something is wrong that a new start will not change."""
+    deaths_after_ready: int = 6
+    """Deaths in a row of a component that comes up each time."""
+    stable_seconds: float = 60.0
+    """A life of this length makes the deaths before it forgotten."""
+
+
+@dataclass
+class Deaths:
+    """The recent deaths of one component."""
+
+    patience: Patience = field(default_factory=Patience)
+    _in_a_row: int = 0
+    _never_ready: int = 0
+
+    def count(self, lived: float, was_ready: bool) -> Restart | GiveUp:
+        """What to do after a life of `lived` seconds."""
+        if was_ready and lived >= self.patience.stable_seconds:
+            self._in_a_row = 0
+        self._in_a_row += 1
+        self._never_ready = 0 if was_ready else self._never_ready + 1
+        if self._never_ready >= self.patience.deaths_before_ready or self._in_a_row >= self.patience.deaths_after_ready:
+            return GiveUp(self._in_a_row)
+        return Restart(min(self.patience.first_delay * 2 ** (self._in_a_row - 1), self.patience.longest_delay))

@@ -1,0 +1,85 @@
+"""The Spark session of the pipeline: local with one thread per task that must run at once, or on a given cluster.
+
+The router's query needs a slot per partition, twice while a new generation starts beside the old one; each
+dispatcher task keeps one for good. These are threads that mostly wait, so there are more of them than cores.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import resources
+from typing import TYPE_CHECKING
+
+from penstock.engine.jars import Jars
+from penstock.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TASK_FAILURES = 1000
+"""Failures of one task before Spark gives up on its job: a dispatcher task is started again each time it dies."""
+
+
+def slots(settings: Settings) -> int:
+    """Tasks that must be able to run at the same time."""
+    return 2 * settings.partitions + settings.dispatchers + 2
+
+
+def config_of(settings: Settings, jars: Jars) -> dict[str, str]:
+    """Configuration of the session."""
+    scratch = settings.data_dir / "spark"
+    config = {
+        "spark.app.name": "penstock",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.shuffle.partitions": str(settings.partitions),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.sql.streaming.numRecentProgressUpdates": "4",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.python.worker.reuse": "true",
+        "spark.task.maxFailures": str(TASK_FAILURES),
+    }
+    if settings.spark_master is not None:
+        return config | {
+            "spark.master": settings.spark_master,
+            "spark.jars": ",".join(map(str, jars.spark_files)),
+        }
+    return config | {
+        "spark.master": f"local[{slots(settings)},{TASK_FAILURES}]",
+        "spark.local.dir": str(scratch / "scratch"),
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": f"{settings.spark_heap_mib}m",
+        "spark.driver.extraClassPath": jars.spark_classpath,
+        "spark.driver.extraJavaOptions": _java_options(settings),
+        "spark.cleaner.periodicGC.interval": "24h",
+        "spark.executor.heartbeatInterval": "60s",
+        "spark.network.timeout": "600s",
+    }
+
+
+def _java_options(settings: Settings) -> str:
+    config = resources.files("penstock.engine").joinpath("log4j2.properties")
+    return " ".join(
+        (
+            "-XX:+UseSerialGC -XX:-UsePerfData -XX:ReservedCodeCacheSize=128m -Xss1m -XX:+ExitOnOutOfMemoryError",
+            f"-Dlog4j2.configurationFile={config}",
+            f"-Dpenstock.log={settings.data_dir / 'logs' / 'spark.log'}",
+            f"-Dpenstock.level={'info' if settings.verbose else 'warn'}",
+        )
+    )
+
+
+def open_session(settings: Settings, jars: Jars) -> SparkSession:
+    """Starts Spark in this process; the JVM ends with it."""
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ.setdefault("MALLOC_ARENA_MAX", "2")
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder
+    for key, value in config_of(settings, jars).items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()

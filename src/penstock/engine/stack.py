@@ -1,0 +1,197 @@
+"""The whole stack of one data folder: what it consists of, how it is started, recorded and stopped.
+
+kafka ----+--> ingress ----+
+          +--> pipeline    |  (router and dispatcher; its JVM starts while Kafka still does)
+apiserver +--> control     |  (controllers and workloads)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+from penstock.engine import jars as jar_cache
+from penstock.engine import java as java_search
+from penstock.engine import kafka, ports, topics
+from penstock.engine.datadir import DataDir
+from penstock.engine.supervisor import Component, Observer, Supervisor, Watch
+from penstock.observability import exposition
+from penstock.settings import Settings
+
+
+class Screen(Observer, Protocol):
+    """Who shows the user what happens."""
+
+    def fetching(self, done: int, total: int, what: str) -> None:
+        """Jars are being fetched."""
+
+    def began(self, settings: Settings) -> None:
+        """The ports are known and components are about to start."""
+
+    def ready(self, settings: Settings, seconds: float) -> None:
+        """Everything serves."""
+
+    def stopping(self) -> None:
+        """The stack is on its way down."""
+
+    def log_line(self, component: str, line: str) -> None:
+        """A line of a component's log, where the user wants to see them."""
+
+
+async def run(settings: Settings, screen: Screen, stop: asyncio.Event) -> None:
+    """Runs the stack until `stop` is set. Raises Problem for what the user can put right."""
+    began = time.monotonic()
+    settings = settings.model_copy(update={"data_dir": settings.data_dir.expanduser().absolute()})
+    java = java_search.find()
+    jars = await asyncio.to_thread(jar_cache.resolve, settings, java, screen.fetching)
+    data = DataDir(settings.data_dir)
+    data.open(settings)
+    try:
+        await asyncio.to_thread(data.end_leftovers)
+        settings = ports.resolve(settings)
+        data.clear_metrics()
+        settings_file = data.write_settings(settings)
+        if settings.kafka is not None:
+            await asyncio.to_thread(topics.ensure, settings)
+        screen.began(settings)
+        recorder = Recorder(data, settings, screen)
+        supervisor = Supervisor(
+            components(settings, settings_file, jars, java),
+            settings.data_dir / "logs",
+            environment(settings, java),
+            recorder,
+            drain_seconds=settings.drain_seconds,
+            echo=screen.log_line if settings.verbose else None,
+        )
+        recorder.watches = supervisor.watches
+        announced = asyncio.create_task(_announce_stop(stop, screen))
+        try:
+            with _metrics(settings):
+                await supervisor.run(stop, lambda: recorder.all_ready(time.monotonic() - began))
+        finally:
+            announced.cancel()
+            recorder.write(state="stopped")
+    finally:
+        data.close()
+
+
+async def _announce_stop(stop: asyncio.Event, screen: Screen) -> None:
+    await stop.wait()
+    screen.stopping()
+
+
+@contextmanager
+def _metrics(settings: Settings) -> Iterator[None]:
+    """Serves the numbers of all processes from a thread of the supervisor."""
+    if not settings.metrics:
+        yield
+        return
+    server, thread = exposition.serve(settings.host, settings.metrics_port, settings.data_dir / "metrics")
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(timeout=2)
+
+
+def environment(settings: Settings, java: java_search.Java) -> dict[str, str]:
+    """The environment of every child."""
+    env = dict(os.environ)
+    env |= {"JAVA_HOME": str(java.home), "PYTHONUNBUFFERED": "1", "MALLOC_ARENA_MAX": "2"}
+    # Settings reach children in a file, whole; their environment would only be read a second time.
+    env = {name: value for name, value in env.items() if not name.startswith("PENSTOCK_")}
+    if settings.metrics:
+        env["PROMETHEUS_MULTIPROC_DIR"] = str(settings.data_dir / "metrics")
+    return env
+
+
+def components(
+    settings: Settings, settings_file: Path, jars: jar_cache.Jars, java: java_search.Java
+) -> list[Component]:
+    """What this stack consists of."""
+
+    def python(name: str) -> Callable[[], Any]:
+        async def command() -> list[str]:
+            return [sys.executable, "-m", "penstock.engine.child", name, "--settings", str(settings_file)]
+
+        return command
+
+    async def kafka_command() -> list[str]:
+        return await asyncio.to_thread(kafka.prepare, settings, jars, java)
+
+    async def kafka_ready() -> dict[str, Any]:
+        await kafka.answering(settings.bootstrap)
+        await asyncio.to_thread(topics.ensure, settings)
+        return {"address": settings.bootstrap}
+
+    log = () if settings.kafka is not None else ("kafka",)
+    api = () if settings.kubeconfig is not None else ("apiserver",)
+    stack = []
+    if log:
+        stack.append(Component("kafka", kafka_command, stage=0, probe=kafka_ready))
+    if api:
+        stack.append(Component("apiserver", python("apiserver"), stage=0))
+    many = settings.ingress_processes > 1
+    names = [f"ingress-{number + 1}" if many else "ingress" for number in range(settings.ingress_processes)]
+    stack += [Component(name, python(name), needs=log, stage=1) for name in names]
+    stack.append(Component("control", python("control"), needs=(*log, *api), stage=1))
+    stack.append(Component("pipeline", python("pipeline"), needs=log, stage=2, early=True, start_seconds=180))
+    return stack
+
+
+class Recorder:
+    """Passes what happens on to the screen and keeps the record in the data folder."""
+
+    def __init__(self, data: DataDir, settings: Settings, screen: Screen) -> None:
+        self.watches: dict[str, Watch] = {}
+        self._data, self._settings, self._screen = data, settings, screen
+        self._started = time.time()
+        self._state = "starting"
+
+    def changed(self, watch: Watch) -> None:
+        """A component changed."""
+        self._screen.changed(watch)
+        self.write()
+
+    def remark(self, watch: Watch, text: str) -> None:
+        """Something to read."""
+        self._screen.remark(watch, text)
+
+    def all_ready(self, seconds: float) -> None:
+        """Everything serves."""
+        self.write(state="ready")
+        self._screen.ready(self._settings, seconds)
+
+    def write(self, state: str | None = None) -> None:
+        """Writes the record."""
+        self._state = state or self._state
+        fields = [port.field for port in ports.needed(self._settings)]
+        self._data.write_stack(
+            {
+                "state": self._state,
+                "pid": os.getpid(),
+                "started": self._started,
+                "host": self._settings.host,
+                "ports": {field: getattr(self._settings, field) for field in fields},
+                "bootstrap": self._settings.bootstrap,
+                "components": {name: _entry(watch) for name, watch in self.watches.items()},
+            }
+        )
+
+
+def _entry(watch: Watch) -> dict[str, Any]:
+    return {
+        "state": watch.state,
+        "since": watch.since,
+        "pid": watch.child.pid if watch.child else None,
+        "created": watch.child.created if watch.child else None,
+        "restarts": watch.restarts,
+        "details": watch.details,
+    }

@@ -1,0 +1,204 @@
+"""The real things that integration tests run on, each started once for the whole session.
+
+`stack` is `penstock dev` in its own process; `kafka` is the embedded Kafka alone; `spark` is one Spark session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock.engine import components, jars, java, kafka, ports, topics
+from penstock.engine import spark as spark_engine
+from penstock.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+STACK_READY_SECONDS = 120
+STACK_STOP_SECONDS = 30
+
+
+@dataclass(frozen=True)
+class Stack:
+    """A running stack and how to speak to it."""
+
+    settings: Settings
+    """Resolved: every port is a number."""
+    process: subprocess.Popen[str]
+    output: list[str]
+    """What it has printed."""
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's kubeconfig."""
+        return self.settings.data_dir / "kubeconfig"
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """What runs now, as `penstock status` reads it."""
+        record: dict[str, Any] = json.loads((self.settings.data_dir / "run" / "stack.json").read_bytes())
+        return record
+
+    def kubectl(self, *arguments: str, stdin: str | None = None, check: bool = True, timeout: float = 60) -> str:
+        """Runs kubectl against this stack and returns what it printed; fails the test if it fails and `check` is set."""
+        ran = subprocess.run(
+            [kubectl_program(), "--kubeconfig", str(self.kubeconfig), *arguments],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+        if check and ran.returncode != 0:
+            pytest.fail(f"kubectl {' '.join(arguments)} failed ({ran.returncode}):\n{ran.stdout}{ran.stderr}")
+        return ran.stdout if check else ran.stdout + ran.stderr
+
+    def apply(self, manifest: str) -> str:
+        """`kubectl apply` of a manifest given as text."""
+        return self.kubectl("apply", "-f", "-", stdin=manifest)
+
+    def logs(self) -> str:
+        """The end of what the stack printed and of each component's log."""
+        parts = ["--- penstock dev", *self.output[-40:]]
+        for path in sorted((self.settings.data_dir / "logs").glob("*.log")):
+            parts += [f"--- {path.name}", *path.read_text(errors="replace").splitlines()[-25:]]
+        return "\n".join(parts)
+
+
+def kubectl_program() -> str:
+    """kubectl from the PATH. A machine without it fails these tests: passing without having looked helps nobody."""
+    found = shutil.which("kubectl")
+    if found is None:
+        pytest.fail("The integration tests need kubectl on the PATH (1.31 or newer).")
+    return found
+
+
+def start_stack(data_dir: Path, *flags: str) -> Stack:
+    """Starts `penstock dev` with free ports and waits until it says that it is ready."""
+    command = [sys.executable, "-m", "penstock.cli", "dev", "--port", "0", "--data-dir", str(data_dir), *flags]
+    env = {**os.environ, "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env)
+    output: list[str] = []
+    ready, ended = threading.Event(), threading.Event()
+
+    def read() -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            output.append(line.rstrip("\n"))
+            if line.startswith("penstock is ready"):
+                ready.set()
+        ended.set()
+        process.stdout.close()
+
+    threading.Thread(target=read, daemon=True).start()
+    deadline = time.monotonic() + STACK_READY_SECONDS
+    while not ready.wait(0.05):
+        if ended.is_set() or time.monotonic() > deadline:
+            stop_process(process)
+            said = "\n".join(output)
+            logs = Stack(Settings(data_dir=data_dir), process, output).logs()
+            pytest.fail(f"the stack did not become ready (exit code {process.poll()}):\n{said}\n{logs}", pytrace=False)
+    return Stack(components.load_settings(data_dir / "run" / "settings.json"), process, output)
+
+
+def stop_process(process: subprocess.Popen[str]) -> float:
+    """Stops a stack as Ctrl-C does and returns the seconds it took."""
+    began = time.monotonic()
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(STACK_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    return time.monotonic() - began
+
+
+@pytest.fixture(scope="session")
+def stack(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Stack]:
+    """The whole stack, real, for all tests of the session. Shows its logs if a test failed."""
+    running = start_stack(tmp_path_factory.mktemp("stack") / "data")
+    yield running
+    failed = request.session.testsfailed > 0
+    stop_process(running.process)
+    if failed:
+        print(running.logs())
+
+
+@pytest.fixture(scope="session")
+def jar_folders() -> jars.Jars:
+    """The jars of the user's cache, fetched if need be."""
+    return jars.resolve(Settings(), java.find())
+
+
+@contextlib.contextmanager
+def running_kafka(settings: Settings, jar_folders: jars.Jars) -> Iterator[subprocess.Popen[bytes]]:
+    """The embedded Kafka of these settings, ready and with its topics."""
+    command = kafka.prepare(settings, jar_folders, java.find())
+    with (settings.data_dir / "kafka.log").open("ab") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+    try:
+        asyncio.run(asyncio.wait_for(kafka.answering(settings.bootstrap), 60))
+        topics.ensure(settings)
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture(scope="session")
+def kafka_settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """Settings of the `kafka` fixture: every port free, data in a temporary folder."""
+    return ports.resolve(Settings(port=0, data_dir=tmp_path_factory.mktemp("kafka")))
+
+
+@pytest.fixture(scope="session", name="kafka")
+def kafka_fixture(kafka_settings: Settings, jar_folders: jars.Jars) -> Iterator[Settings]:
+    """The embedded Kafka alone, with its topics. The value is the settings that reach it (`settings.bootstrap`)."""
+    with running_kafka(kafka_settings, jar_folders):
+        yield kafka_settings
+
+
+@pytest.fixture(scope="session")
+def spark(kafka_settings: Settings, jar_folders: jars.Jars) -> Iterator[SparkSession]:
+    """One Spark session as the pipeline has it."""
+    for name in ("logs", "spark"):
+        (kafka_settings.data_dir / name).mkdir(exist_ok=True)
+    session = spark_engine.open_session(kafka_settings, jar_folders)
+    yield session
+    session.stop()
+
+
+def eventually(look: Callable[[], Any], seconds: float = 20.0, every: float = 0.1) -> Any:
+    """The first true thing that `look` returns; fails with the last thing it saw."""
+    deadline = time.monotonic() + seconds
+    while True:
+        seen: Any = None
+        try:
+            seen = look()
+        except AssertionError as error:
+            seen = error
+        if seen and not isinstance(seen, AssertionError):
+            return seen
+        if time.monotonic() > deadline:
+            pytest.fail(f"waited {seconds:g} s in vain; last seen: {seen!r}")
+        time.sleep(every)
