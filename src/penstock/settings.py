@@ -94,6 +94,9 @@ class Settings(BaseSettings):
     max_pending_events: int = Field(20_000, ge=1)
     """Events an ingress process holds that Kafka has not confirmed; beyond that it answers 429 with Retry-After."""
 
+    store_timeout_seconds: float = Field(5, gt=0)
+    """Seconds the ingress waits for Kafka to confirm an event before it answers 503."""
+
     broker_ttl: int = Field(255, ge=1)
     """`knativebrokerttl` given to an event that enters a Broker without one."""
 
@@ -105,6 +108,15 @@ class Settings(BaseSettings):
 
     max_outstanding: int = Field(2000, ge=1)
     """Deliveries a route may have started and not finished, waiting retries included, per partition."""
+
+    max_outstanding_total: int = Field(100_000, ge=1)
+    """Deliveries a dispatcher task may have started and not finished over all routes; beyond that each keeps a few."""
+
+    delivery_memory_mib: int = Field(64, ge=1)
+    """MiB of events a dispatcher task keeps in memory; what does not fit is read again from Kafka when it is due."""
+
+    catch_up_records: int = Field(500, ge=1)
+    """Records read at a time for a route that fell behind, before another such route has its turn."""
 
     max_in_flight_total: int = Field(512, ge=1)
     """Requests under way at once per dispatcher task, over all routes."""

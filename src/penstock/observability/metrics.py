@@ -100,19 +100,12 @@ SNAPSHOT_VERSION = gauge(
 )
 
 
-class TargetMetrics:
-    """The metrics of one Broker or Channel, bound."""
+class Rejections:
+    """Refused requests to one Broker or Channel, by code; to none of them where the labels are empty."""
 
     def __init__(self, kind: str, namespace: str, name: str) -> None:
         self._labels = (kind, namespace, name)
-        self._accepted = ACCEPTED.bind(*self._labels)
-        self._stored = DISPATCH.bind(*self._labels, "202")
         self._rejected: dict[int, Bound] = {}
-
-    def accepted(self, events: int, seconds: float) -> None:
-        """A request with so many events was answered 202 after so long."""
-        self._accepted.inc(events)
-        self._stored.observe(seconds)
 
     def rejected(self, code: int) -> None:
         """A request was answered with an error."""
@@ -120,6 +113,20 @@ class TargetMetrics:
         if bound is None:
             bound = self._rejected[code] = REJECTED.bind(*self._labels, str(code))
         bound.inc()
+
+
+class TargetMetrics(Rejections):
+    """The metrics of one Broker or Channel, bound."""
+
+    def __init__(self, kind: str, namespace: str, name: str) -> None:
+        super().__init__(kind, namespace, name)
+        self._accepted = ACCEPTED.bind(*self._labels)
+        self._stored = DISPATCH.bind(*self._labels, "202")
+
+    def accepted(self, events: int, seconds: float) -> None:
+        """A request with so many events was answered 202 after so long."""
+        self._accepted.inc(events)
+        self._stored.observe(seconds)
 
     def forget(self) -> None:
         """The target is gone."""

@@ -1,0 +1,37 @@
+"""Whether there is room for one more event: on the disk, and among those that Kafka has not confirmed."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import structlog
+
+CHECK_SECONDS = 1.0
+
+log = structlog.get_logger()
+
+
+class DiskWatch:
+    """Looks at the free space of the disk that Kafka writes to."""
+
+    def __init__(self, folder: Path, min_free_mib: int) -> None:
+        self._folder, self._min_free = folder, min_free_mib * 1024 * 1024
+        self.full = False
+
+    def check(self) -> None:
+        """Looks once."""
+        free = shutil.disk_usage(self._folder).free
+        full = free < self._min_free
+        if full and not self.full:
+            log.error("the disk is nearly full: events are refused", folder=str(self._folder), free_mib=free >> 20)
+        elif self.full and not full:
+            log.info("the disk has room again: events are accepted", folder=str(self._folder), free_mib=free >> 20)
+        self.full = full
+
+    async def run(self) -> None:
+        """Looks every second until cancelled."""
+        while True:
+            self.check()
+            await asyncio.sleep(CHECK_SECONDS)

@@ -1,0 +1,76 @@
+"""Which Broker or Channel a request is for: by its path, or by its Host where the path is `/`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from penstock.contract.routes import Target
+from penstock.observability.metrics import TargetMetrics
+from penstock.observability.span_attributes import destination
+
+_CLUSTER_SUFFIXES = (".cluster.local", ".svc.cluster.local")
+"""What a name inside the cluster may leave out."""
+
+
+class Addressee:
+    """A target with what the ingress keeps beside it."""
+
+    __slots__ = ("is_broker", "metrics", "place", "target", "uid")
+
+    def __init__(self, target: Target, metrics: TargetMetrics) -> None:
+        self.target = target
+        self.metrics = metrics
+        self.uid = target.uid.encode()
+        self.is_broker = target.kind == "Broker"
+        self.place = destination(target.kind, target.namespace, target.name)
+
+
+class TargetTable:
+    """The targets of one snapshot. Never changes."""
+
+    def __init__(self, targets: Iterable[Target] = (), before: TargetTable | None = None) -> None:
+        former = before.by_uid if before is not None else {}
+        self.by_uid: Mapping[str, Addressee] = {
+            target.uid: Addressee(
+                target,
+                former[target.uid].metrics
+                if target.uid in former
+                else TargetMetrics(target.kind, target.namespace, target.name),
+            )
+            for target in targets
+        }
+        self._paths: dict[str, Addressee] = {}
+        self._hosts: dict[str, Addressee] = {}
+        for addressee in self.by_uid.values():
+            for path in addressee.target.paths:
+                self._paths[path] = addressee
+            for host in addressee.target.hosts:
+                for name in _names(host.lower()):
+                    self._hosts[name] = addressee
+        if before is not None:
+            _forget_gone(before, self)
+
+    def find(self, path: str, host: bytes) -> Addressee | None:
+        """The target at this path; for `/`, the one with this Host."""
+        if path not in ("/", ""):
+            return self._paths.get(path)
+        name = host.decode("latin-1").lower()
+        if not name.startswith("["):
+            name = name.partition(":")[0]
+        return self._hosts.get(name.rstrip("."))
+
+
+def _names(host: str) -> Iterable[str]:
+    yield host
+    for suffix in _CLUSTER_SUFFIXES:
+        if host.endswith(suffix):
+            yield host.removesuffix(suffix)
+
+
+def _forget_gone(before: TargetTable, now: TargetTable) -> None:
+    # A target that was deleted and made anew has another uid but the same name, and so the same metrics.
+    used = {(a.target.kind, a.target.namespace, a.target.name) for a in now.by_uid.values()}
+    for uid, addressee in before.by_uid.items():
+        target = addressee.target
+        if uid not in now.by_uid and (target.kind, target.namespace, target.name) not in used:
+            addressee.metrics.forget()
