@@ -1,0 +1,170 @@
+"""One attempt: compose the request, send it, and say what came of it. Never raises for what a peer does."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from penstock.contract import headers as stored
+from penstock.contract.names import NameTable
+from penstock.contract.routes import Endpoint, Route
+from penstock.dispatcher import carried as carried_values
+from penstock.dispatcher.broker_store import BrokerStore, NotStored
+from penstock.dispatcher.carried import Carried
+from penstock.dispatcher.classify import Outcome, classify
+from penstock.dispatcher.client import Answer, Clients, NoAnswer, Unsendable
+from penstock.dispatcher.cursor import Stage
+from penstock.dispatcher.deadletter import NO_ANSWER, dead_letter, error_data, no_answer_data
+from penstock.dispatcher.decision import Verdict, destination, expects_reply
+from penstock.dispatcher.matched import Matched
+from penstock.dispatcher.outgoing import compose, passed_along, passed_from_answer
+from penstock.events import http
+from penstock.events.broker_attributes import TTL, TooManyHops
+from penstock.events.event import CloudEvent, MalformedEvent
+from penstock.observability import span_attributes, trace
+
+BAD_GATEWAY = 502
+"""`knativeerrorcode` where the answer claims to be an event and is none."""
+UNAVAILABLE = 503
+"""`knativeerrorcode` where a reply could not be stored in the Broker."""
+
+NOWHERE = Endpoint("")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What came of an attempt."""
+
+    verdict: Verdict
+    url: str
+    latency: float
+    code: int = 0
+    """`knativeerrorcode` if this was the last attempt."""
+    data: str = ""
+    """`knativeerrordata` likewise."""
+    carried: Carried | None = None
+    """The reply, where it has a stage of its own."""
+    stored: bool = False
+    """Whether a reply was stored in the Broker."""
+    discarded: bool = False
+    """Whether there was a body that is no event, or a reply that nobody takes."""
+
+
+class Sender:
+    """Makes attempts."""
+
+    def __init__(self, clients: Clients, store: BrokerStore, tracer: trace.Tracer, default_timeout: float) -> None:
+        self._clients, self._store, self._tracer = clients, store, tracer
+        self._default_timeout = default_timeout
+        self.names = NameTable()
+
+    async def attempt(self, route: Route, stage: Stage, record: Matched, carried: Carried | None) -> Report:
+        """Sends the event to where its stage leads."""
+        begun = time.perf_counter()
+        endpoint = destination(route, stage)
+        if endpoint is None:
+            return _refused("there is no destination for it", NOWHERE, begun)
+        parent = trace.parse(record.header(stored.TRACE))
+        span = self._tracer.begin(parent)
+        start_ns = time.time_ns() if self._tracer.enabled else 0
+        try:
+            event, passed = _content(stage, record, carried)
+            composed, body = compose(route, stage, event, passed, span, record.header(stored.TRACE_STATE))
+        except (UnicodeDecodeError, KeyError, ValueError) as problem:
+            return _refused(f"the stored event cannot be sent: {problem!r}", endpoint, begun)
+        timeout = route.delivery.timeout or self._default_timeout
+        counts = expects_reply(route, stage)
+        try:
+            answer = await self._clients.post(endpoint, self.names, composed, body, timeout, counts)
+        except NoAnswer as problem:
+            report = _no_answer(str(problem), endpoint, begun)
+        except Unsendable as problem:
+            report = _refused(str(problem), endpoint, begun)
+        else:
+            report = await self._judge(route, record, answer, endpoint, begun, span, counts)
+        if self._tracer.enabled:
+            self._trace(route, event, stage, report, span, parent, start_ns)
+        return report
+
+    async def _judge(
+        self,
+        route: Route,
+        record: Matched,
+        answer: Answer,
+        endpoint: Endpoint,
+        begun: float,
+        span: str,
+        counts: bool,
+    ) -> Report:
+        outcome = classify(answer.status)
+        latency = time.perf_counter() - begun
+        if outcome is not Outcome.DELIVERED:
+            reason = f"HTTP status {answer.status}"
+            verdict = Verdict(outcome, answer.status, answer.retry_after, reason=reason)
+            return Report(verdict, endpoint.url, latency, answer.status, error_data(answer.body))
+        delivered = Verdict(outcome, answer.status)
+        if not counts or not answer.headers or not http.is_event(answer.headers):
+            discarded = counts and answer.status != 202 and bool(answer.body)
+            return Report(delivered, endpoint.url, latency, discarded=discarded)
+        try:
+            if answer.cut:
+                raise MalformedEvent("it is larger than an event may be")
+            reply = http.from_http(answer.headers, answer.body)
+        except MalformedEvent as problem:
+            reason = f"the answer claims to be an event and is none: {problem}"
+            verdict = Verdict(Outcome.RETRYABLE, answer.status, reason=reason)
+            return Report(verdict, endpoint.url, latency, BAD_GATEWAY, error_data(reason.encode()))
+        passed = passed_from_answer(answer.headers.items())
+        if route.kind == "Subscription":
+            if route.reply is None:
+                return Report(delivered, endpoint.url, latency, discarded=True)
+            verdict = Verdict(outcome, answer.status, replied=True)
+            return Report(verdict, endpoint.url, latency, carried=carried_values.reply(reply, passed))
+        try:
+            await self._store.store(route.target, reply, record.event.attributes.get(TTL), passed, span)
+        except TooManyHops:
+            return Report(delivered, endpoint.url, latency, discarded=True)
+        except NotStored as problem:
+            verdict = Verdict(Outcome.RETRYABLE, answer.status, reason=str(problem))
+            return Report(verdict, endpoint.url, latency, UNAVAILABLE, error_data(str(problem).encode()))
+        return Report(delivered, endpoint.url, latency, stored=True)
+
+    def _trace(
+        self, route: Route, event: CloudEvent, stage: Stage, report: Report, span: str, parent: str | None, start: int
+    ) -> None:
+        place = span_attributes.destination(route.kind, route.namespace, route.name)
+        attributes: dict[str, str | int | float | bool] = {**span_attributes.messaging(event, place)}
+        attributes["url.full"] = report.url
+        attributes["penstock.stage"] = stage.label
+        if report.verdict.status is not None:
+            attributes["http.response.status_code"] = report.verdict.status
+        self._tracer.record(
+            span,
+            parent=parent,
+            kind="client",
+            name=place,
+            start_ns=start,
+            end_ns=start + int(report.latency * 1e9),
+            attributes=attributes,
+            error=None if report.verdict.outcome is Outcome.DELIVERED else report.verdict.reason,
+        )
+
+
+def _content(stage: Stage, record: Matched, carried: Carried | None) -> tuple[CloudEvent, list[tuple[str, str]]]:
+    if stage is Stage.REPLY and carried is not None:
+        return carried.reply, carried.passed
+    event = record.event
+    if stage is Stage.DEAD_LETTER and carried is not None and carried.failure is not None:
+        event = dead_letter(event, carried.failure)
+    return event, passed_along(record.headers)
+
+
+def _no_answer(reason: str, endpoint: Endpoint, begun: float) -> Report:
+    latency = time.perf_counter() - begun
+    verdict = Verdict(Outcome.RETRYABLE, reason=reason)
+    return Report(verdict, endpoint.url, latency, NO_ANSWER, no_answer_data(reason))
+
+
+def _refused(reason: str, endpoint: Endpoint, begun: float) -> Report:
+    latency = time.perf_counter() - begun
+    return Report(Verdict(Outcome.REFUSED, reason=reason), endpoint.url, latency, NO_ANSWER, no_answer_data(reason))

@@ -1,0 +1,46 @@
+"""How long to wait before a retry: linear `delay * i`, exponential `delay * 2^i`, `i` from 0, without jitter.
+
+`Retry-After` of a 429 or 503 lengthens the wait, up to the delivery spec's `retryAfterMax`; without that it is ignored.
+"""
+
+from __future__ import annotations
+
+from email.utils import parsedate_to_datetime
+
+from penstock.contract.routes import Delivery
+
+LONGEST_SECONDS = 30 * 24 * 3600.0
+"""Exponential waits end here: a month, longer than any retention by default."""
+
+_LARGEST_EXPONENT = 60
+
+
+def backoff(policy: Delivery, retry: int) -> float:
+    """Seconds before the retry with this index, counted from 0. Both a policy and a delay must be set to wait."""
+    if policy.backoff_policy is None or not policy.backoff_delay:
+        return 0.0
+    factor = float(retry) if policy.backoff_policy == "linear" else 2.0 ** min(retry, _LARGEST_EXPONENT)
+    return min(policy.backoff_delay * factor, LONGEST_SECONDS)
+
+
+def retry_after(header: str | None, now: float) -> float | None:
+    """Seconds that a `Retry-After` header asks for: a number of seconds or an HTTP date. None where it is unreadable."""
+    text = (header or "").strip()
+    if not text:
+        return None
+    if text.isascii() and text.isdigit():
+        return float(text[:12])
+    try:
+        return max(0.0, parsedate_to_datetime(text).timestamp() - now)
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+def wait_before(policy: Delivery, retry: int, status: int | None, header: str | None, now: float) -> float:
+    """Seconds to wait before the retry with this index, given the answer it follows."""
+    wait = backoff(policy, retry)
+    if status in (429, 503) and policy.retry_after_max:
+        asked = retry_after(header, now)
+        if asked is not None:
+            wait = max(wait, min(asked, policy.retry_after_max))
+    return wait

@@ -1,0 +1,447 @@
+"""The heart of a task: takes records, runs deliveries, follows the snapshot, and knows what has to be written down.
+
+All of it runs on one event loop; nothing here blocks. Reading, writing and sending are given in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import structlog
+
+from penstock.contract.reporter import Reporter
+from penstock.contract.routes import Route
+from penstock.contract.snapshot import Snapshot
+from penstock.dispatcher import carried as carried_values
+from penstock.dispatcher.attempt import Report, Sender
+from penstock.dispatcher.carried import Carried
+from penstock.dispatcher.changes import Changes
+from penstock.dispatcher.classify import Outcome
+from penstock.dispatcher.cursor import Cursor, Stage
+from penstock.dispatcher.deadletter import Failure
+from penstock.dispatcher.decision import DeadLetter, Done, Dropped, Reply, Retry, Step, next_step
+from penstock.dispatcher.facts import Fact, Result
+from penstock.dispatcher.journal import Restored
+from penstock.dispatcher.lanes import Job, Lane, Schedule
+from penstock.dispatcher.ledger import Ledger, Lost, Start
+from penstock.dispatcher.matched import Matched
+from penstock.dispatcher.memory import Memory
+from penstock.dispatcher.reread import RereadReader
+from penstock.observability.metrics import RouteMetrics
+from penstock.settings import Settings
+
+log = structlog.get_logger()
+
+CARRIED_LIMIT_BYTES = 16 * 1024 * 1024
+"""Replies that a route may have waiting; beyond that it has no room."""
+UNKNOWN_SECONDS = 60.0
+"""How long records wait for a route that the snapshot does not know (yet)."""
+SHARE = 16
+"""Deliveries every route may have even when the task as a whole has more than its limit."""
+LONG_WAIT_SECONDS = 0.5
+FACTS_LIMIT = 50_000
+"""Facts not yet written at which no further attempt starts: Kafka is away."""
+
+
+class Dispatcher:
+    """The deliveries of some partitions."""
+
+    def __init__(
+        self, settings: Settings, partitions: list[int], sender: Sender, reread: RereadReader, reporter: Reporter
+    ) -> None:
+        self._settings, self._sender, self._reread, self._reporter = settings, sender, reread, reporter
+        self.ledgers = {partition: Ledger(partition) for partition in partitions}
+        self.changes = {partition: Changes(ledger) for partition, ledger in self.ledgers.items()}
+        self.schedule = Schedule(settings.max_in_flight_total)
+        self.memory = Memory(settings.delivery_memory_mib * 1024 * 1024)
+        self.lanes: dict[str, Lane] = {}
+        self.metrics: dict[str, RouteMetrics] = {}
+        self.snapshot = Snapshot()
+        self.hungry = asyncio.Event()
+        """Set when a detached route may have room again."""
+        self.draining = False
+        self.outstanding = 0
+        self._gone: dict[str, None] = {}
+        self._unknown: dict[str, float] = {}
+        self._workers: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+
+    # --- what comes in -------------------------------------------------------------------------------------------
+
+    def apply(self, snapshot: Snapshot) -> None:
+        """Acts by a snapshot from now on; deliveries under way see changes from their next attempt on."""
+        if snapshot.version < self.snapshot.version:
+            return
+        before, self.snapshot = self.snapshot, snapshot
+        self._sender.names = snapshot.names
+        for uid in [uid for uid in self.lanes if uid not in snapshot.routes]:
+            self._remove(uid)
+        for uid, route in snapshot.routes.items():
+            if before.routes.get(uid) is not route:
+                self._adopt(route)
+        self._reporter.ack(snapshot.version)
+        self.hungry.set()
+        self.pump()
+
+    def _adopt(self, route: Route) -> None:
+        self._gone.pop(route.uid, None)
+        self._unknown.pop(route.uid, None)
+        limit = route.max_in_flight or self._settings.max_in_flight
+        lane = self.lanes.get(route.uid)
+        if lane is None:
+            self.lanes[route.uid] = Lane(route, limit)
+            self.metrics[route.uid] = RouteMetrics(route.kind, route.namespace, route.name)
+            return
+        lane.route, lane.limit = route, limit
+        self.schedule.refresh(lane)
+
+    def _remove(self, uid: str) -> None:
+        """Cancels what waits; a request under way ends, and nothing follows it."""
+        lane = self.lanes.pop(uid)
+        for job in self.schedule.close(lane):
+            self.memory.release(job.record)
+        self._forget(uid)
+        self.metrics.pop(uid).forget()
+
+    def _forget(self, uid: str) -> None:
+        self._gone[uid] = None
+        while len(self._gone) > 10_000:
+            self._gone.pop(next(iter(self._gone)))
+        for partition, ledger in self.ledgers.items():
+            cursor = ledger.cursors.get(uid)
+            if cursor is not None:
+                self.outstanding -= len(cursor.outstanding)
+                ledger.forget(uid)
+                self.changes[partition].removed(cursor)
+
+    def restore(self, partition: int, restored: Restored) -> None:
+        """Goes on where the cursors say; the snapshot must be in force."""
+        ledger, now = self.ledgers[partition], time.time()
+        ledger.tail = restored.tail
+        ledger.restore(restored.cursors.values())
+        for uid, cursor in restored.cursors.items():
+            self.outstanding += len(cursor.outstanding)
+            lane = self.lanes.get(uid)
+            if lane is None:
+                continue
+            for delivery in cursor.outstanding.values():
+                carried = restored.carried.get((uid, delivery.origin))
+                if carried is None and delivery.stage is Stage.REPLY:
+                    delivery.stage, delivery.attempt, delivery.due = Stage.SUBSCRIBER, 0, 0.0
+                if carried is not None:
+                    lane.carried_bytes += carried.size
+                self.schedule.add(Job(lane, partition, cursor, delivery, None, carried), now)
+        if self.snapshot.version > 0:
+            for uid in [uid for uid in ledger.cursors if uid not in self.lanes]:
+                self._forget(uid)
+        alive = {(uid, origin) for uid, cursor in ledger.cursors.items() for origin in cursor.outstanding}
+        self.changes[partition].orphaned(ident for ident in restored.carried if ident not in alive)
+
+    def take(self, batch: list[Matched]) -> None:
+        """Takes records from the tail."""
+        now = time.time()
+        for record in batch:
+            ledger = self.ledgers[record.partition]
+            if ledger.tail is not None and record.offset > ledger.tail:
+                self._report_lost(ledger.skip_lost(ledger.tail, record, self.snapshot.routes), ledger)
+            for start in ledger.take(record, self.snapshot.routes, self._gone, self._room):
+                self._start(start, now)
+            self.changes[record.partition].tail_moved(bool(record.routes))
+            for uid in record.routes:
+                if uid not in self.lanes and uid not in self._gone:
+                    self._unknown.setdefault(uid, now)
+            if ledger.detached:
+                self.hungry.set()
+        self.pump()
+
+    async def catch_up(self) -> None:
+        """Serves detached routes, partition by partition, chunk by chunk; never returns."""
+        while True:
+            self.hungry.clear()
+            idle = True
+            for ledger in self.ledgers.values():
+                begin = None if self.draining else ledger.next_chunk(self.snapshot.routes, self._hungry)
+                if begin is None or ledger.tail is None:
+                    continue
+                idle = False
+                end = min(ledger.tail, begin + self._settings.catch_up_records)
+                chunk = await self._reread.chunk(ledger.partition, begin, end)
+                if chunk.begin > begin and chunk.records:
+                    self._report_lost(ledger.skip_lost(chunk.begin, chunk.records[0], self.snapshot.routes), ledger)
+                now = time.time()
+                for start in ledger.catch_up(
+                    begin, chunk.end, chunk.records, self.snapshot.routes, self._room, self._hungry
+                ):
+                    self._start(start, now)
+                self.pump()
+            if idle:
+                await self.hungry.wait()
+
+    def _room(self, cursor: Cursor) -> bool:
+        count = len(cursor.outstanding)
+        if count >= self._settings.max_outstanding or self.lanes[cursor.route].carried_bytes > CARRIED_LIMIT_BYTES:
+            return False
+        return count < SHARE or self.outstanding < self._settings.max_outstanding_total
+
+    def _hungry(self, cursor: Cursor) -> bool:
+        """Room for a chunk, not just for one: catching up in crumbs would read everything many times."""
+        return self._room(cursor) and len(cursor.outstanding) * 2 <= self._settings.max_outstanding
+
+    def _start(self, start: Start, now: float) -> None:
+        lane = self.lanes[start.cursor.route]
+        self.outstanding += 1
+        self.metrics[start.cursor.route].matched.inc()
+        record = self.memory.hold(start.record)
+        self.schedule.add(Job(lane, start.record.partition, start.cursor, start.delivery, record), now)
+
+    # --- running deliveries --------------------------------------------------------------------------------------
+
+    def pump(self) -> None:
+        """Starts whatever may start."""
+        while not self.draining and self.facts_pending < FACTS_LIMIT:
+            job = self.schedule.pop()
+            if job is None:
+                break
+            worker = self._loop.create_task(self._work(job))
+            self._workers.add(worker)
+            worker.add_done_callback(self._workers.discard)
+        self._set_timer()
+
+    @property
+    def facts_pending(self) -> int:
+        """Facts that are not written yet."""
+        return sum(len(changes.facts) for changes in self.changes.values())
+
+    def _set_timer(self) -> None:
+        due = self.schedule.next_due
+        if due is None or self.draining:
+            return
+        when = self._loop.time() + max(0.0, due - time.time())
+        if self._timer is not None and not self._timer.cancelled():
+            if self._timer.when() <= when and self._timer.when() > self._loop.time():
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(when, self._come_due)
+
+    def _come_due(self) -> None:
+        self._timer = None
+        self.schedule.due(time.time())
+        self.pump()
+
+    async def _work(self, first: Job) -> None:
+        """Runs one job after another: a worker lives as long as there is something to do."""
+        job: Job | None = first
+        while job is not None:
+            try:
+                await self._run(job)
+            except Exception:
+                # A defect of ours must not eat the delivery: it stays outstanding and is tried again.
+                log.exception("an attempt broke off", route=job.lane.route.uid, origin=job.delivery.origin)
+                job.delivery.due = time.time() + 1.0
+                self.schedule.landed(job)
+                self.schedule.retry(job, time.time())
+            job = None if self.draining else self.schedule.pop()
+        self._set_timer()
+
+    async def _run(self, job: Job) -> None:
+        record = job.record
+        if record is None:
+            record = await self._reread.record(job.partition, job.delivery.matched)
+        if record is None:
+            self._lost(job)
+            return
+        begun = time.time()
+        route, delivery = job.lane.route, job.delivery
+        metrics = self.metrics.get(route.uid)
+        if metrics is not None and delivery.attempt == 0 and delivery.stage is Stage.SUBSCRIBER:
+            metrics.processed.observe(max(0.0, begun - delivery.at / 1000))
+        report = await self._sender.attempt(route, delivery.stage, record, job.carried)
+        self.schedule.landed(job)
+        if job.lane.gone:
+            self._write_fact(job, record, report, begun, "cancelled", None)
+            self.memory.release(job.record)
+            return
+        delivery.attempt += 1
+        step = next_step(route, delivery.stage, delivery.attempt, report.verdict, time.time())
+        self._count(job, report, step)
+        self._follow(job, record, report, step, begun)
+
+    def _follow(self, job: Job, record: Matched, report: Report, step: Step, begun: float) -> None:
+        stage = job.delivery.stage
+        match step:
+            case Done():
+                self._write_fact(job, record, report, begun, "delivered", None)
+                self._end(job)
+            case Retry(at):
+                self._write_fact(job, record, report, begun, "retry", at)
+                self._wait(job, stage, job.delivery.attempt, at)
+            case Reply():
+                self._write_fact(job, record, report, begun, "replied", None)
+                self._carry(job, report.carried)
+                self._wait(job, Stage.REPLY, 0, 0.0)
+            case DeadLetter(reason):
+                self._write_fact(job, record, report, begun, "deadletter", None)
+                self._carry(job, Carried(failure=self._failure(job, report, reason)))
+                self._wait(job, Stage.DEAD_LETTER, 0, 0.0)
+            case Dropped(reason):
+                self._write_fact(job, record, report, begun, "dropped", None)
+                self._tell_dropped(job, record, reason)
+                self._end(job)
+
+    def _failure(self, job: Job, report: Report, reason: str) -> Failure:
+        subscriber = job.lane.route.subscriber
+        return Failure(
+            dest=report.url,
+            code=report.code,
+            data=report.data,
+            subscriber=subscriber.url if subscriber is not None else report.url,
+            reason=reason,
+            attempts=job.delivery.attempt,
+        )
+
+    def _wait(self, job: Job, stage: Stage, attempt: int, due: float) -> None:
+        now = time.time()
+        delivery = job.delivery
+        delivery.stage, delivery.attempt, delivery.due = stage, attempt, due
+        job.cursor.dirty = True
+        if job.record is not None and due - now > LONG_WAIT_SECONDS and self.memory.tight:
+            self.memory.release(job.record)
+            job.record = None
+        self.schedule.retry(job, now)
+
+    def _carry(self, job: Job, carried: Carried | None) -> None:
+        lane, changes = job.lane, self.changes[job.partition]
+        if job.carried is not None:
+            lane.carried_bytes -= job.carried.size
+        job.carried = carried
+        if carried is not None:
+            lane.carried_bytes += carried.size
+            changes.carry(job.cursor.route, job.delivery.origin, carried_values.encode(carried))
+        else:
+            changes.drop_carried(job.cursor.route, job.delivery.origin)
+
+    def _end(self, job: Job) -> None:
+        """The delivery leaves `outstanding`, whichever way it went."""
+        if job.carried is not None:
+            self._carry(job, None)
+        job.cursor.finish(job.delivery.origin)
+        self.outstanding -= 1
+        self.memory.release(job.record)
+        self.schedule.ended(job, time.time())
+        if not job.cursor.attached:
+            self.hungry.set()
+
+    # --- telling -------------------------------------------------------------------------------------------------
+
+    def _count(self, job: Job, report: Report, step: Step) -> None:
+        metrics = self.metrics[job.lane.route.uid]
+        stage, verdict = job.delivery.stage, report.verdict
+        outcome = {Outcome.DELIVERED: "success", Outcome.RETRYABLE: "retryable", Outcome.REFUSED: "final"}
+        metrics.attempt(stage.label, outcome[verdict.outcome], verdict.status or 0, report.latency)
+        if job.delivery.attempt > 1:
+            metrics.retries.inc()
+        if verdict.outcome is Outcome.DELIVERED:
+            if stage is Stage.SUBSCRIBER:
+                metrics.delivered.inc()
+            elif stage is Stage.DEAD_LETTER:
+                metrics.dead_lettered.inc()
+            if report.stored or stage is Stage.REPLY:
+                metrics.replies.inc()
+            if report.discarded:
+                metrics.discarded_bodies.inc()
+                log.warning("an answer's body was not used", **_names(job.lane.route), status=verdict.status)
+        if isinstance(step, Dropped):
+            metrics.dropped.inc()
+
+    def _write_fact(
+        self, job: Job, record: Matched, report: Report, begun: float, result: Result, due: float | None
+    ) -> None:
+        attributes, delivery = record.event.attributes, job.delivery
+        self.changes[job.partition].facts.append(
+            Fact(
+                begun,
+                job.lane.route.uid,
+                job.partition,
+                delivery.origin,
+                attributes.get("id", ""),
+                attributes.get("source", ""),
+                attributes.get("type", ""),
+                delivery.stage.label,
+                delivery.attempt,
+                report.url,
+                result,
+                report.latency,
+                report.verdict.status,
+                due,
+                report.verdict.reason or None,
+            )
+        )
+
+    def _tell_dropped(self, job: Job, record: Matched, reason: str) -> None:
+        log.error(
+            "an event was dropped: no attempt succeeded and no dead letter sink took it",
+            **_names(job.lane.route),
+            event=record.event.attributes.get("id"),
+            reason=reason,
+        )
+
+    def _lost(self, job: Job) -> None:
+        """Retention has removed the event while it waited."""
+        self.schedule.landed(job)
+        if job.lane.gone:
+            return
+        lost = Lost(job.cursor.route, job.delivery.origin, job.delivery.origin)
+        self._report_lost([lost], self.ledgers[job.partition])
+        self._end(job)
+
+    def _report_lost(self, losses: list[Lost], ledger: Ledger) -> None:
+        for lost in losses:
+            self._reporter.loss(lost.route, ledger.partition, lost.first, lost.last)
+            if (metrics := self.metrics.get(lost.route)) is not None:
+                metrics.lost.inc(lost.last - lost.first + 1)
+            log.error(
+                "events were removed by retention before a route got them",
+                route=lost.route,
+                partition=ledger.partition,
+                first=lost.first,
+                last=lost.last,
+            )
+
+    def keep_house(self) -> None:
+        """Once a second: gauges, routes that never became known, and lanes that nobody woke."""
+        now = time.time()
+        for uid in [uid for uid, seen in self._unknown.items() if now - seen > UNKNOWN_SECONDS]:
+            del self._unknown[uid]
+            if uid not in self.lanes:
+                self._forget(uid)
+        for uid, metrics in self.metrics.items():
+            cursors = [ledger.cursors[uid] for ledger in self.ledgers.values() if uid in ledger.cursors]
+            oldest = min((d.at for cursor in cursors for d in cursor.outstanding.values()), default=None)
+            behind = [
+                (ledger.tail or 0) - resume
+                for ledger in self.ledgers.values()
+                if uid in ledger.cursors and (resume := ledger.cursors[uid].resume) is not None
+            ]
+            count = sum(len(cursor.outstanding) for cursor in cursors)
+            metrics.outstanding.set(count)
+            metrics.lag.set(count + sum(behind))
+            metrics.oldest.set(0.0 if oldest is None else max(0.0, now - oldest / 1000))
+            metrics.detached.set(len(behind))
+        self.hungry.set()
+        self.pump()
+
+    async def drain(self, seconds: float) -> None:
+        """Starts nothing more and waits for what is under way; what is not over then will be repeated."""
+        self.draining = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._workers:
+            await asyncio.wait(self._workers, timeout=seconds)
+        for worker in self._workers:
+            worker.cancel()
+
+
+def _names(route: Route) -> dict[str, str]:
+    return {"kind": route.kind, "namespace": route.namespace, "name": route.name}

@@ -1,0 +1,133 @@
+"""The dispatcher as a service of the Spark application: one job whose tasks never end by themselves.
+
+Spark starts a task again that dies; a job that ends is started again here, after a pause that grows. Tasks are told to
+stop by a record in Kafka, so it does not matter on which machine they run.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+import uuid
+from typing import Any
+
+import structlog
+from confluent_kafka import Producer
+from pyspark.sql import SparkSession
+
+from penstock.contract import reports, topics
+from penstock.contract.follow import TableFollower
+from penstock.contract.reports import Ack
+from penstock.dispatcher.worker import serve, stop_key
+from penstock.settings import Settings
+
+log = structlog.get_logger()
+
+PAUSES_SECONDS = (0.5, 1.0, 2.0, 5.0, 10.0)
+"""Before the job is started again, the last one from then on."""
+STEADY_SECONDS = 60.0
+"""A job that ran this long had started well: the pauses begin anew."""
+MAX_DEATHS = 8
+"""Jobs that ended soon, in a row, after which the service gives up."""
+STOP_MARGIN_SECONDS = 10.0
+
+
+class DispatcherService:
+    """Delivers matched events until it is stopped."""
+
+    def __init__(self, spark: SparkSession, settings: Settings) -> None:
+        self._context, self._settings = spark.sparkContext, settings
+        self._run_id = uuid.uuid4().hex
+        self._stopping, self._ended = threading.Event(), threading.Event()
+        self._failure: BaseException | None = None
+        self._restarts = 0
+        self._begun = time.time()
+        self._acks: dict[str, Ack] = {}
+        self._follower = TableFollower(settings.bootstrap, topics.REPORTS, self._note, lambda: None)
+        self._thread = threading.Thread(target=self._run, name="dispatcher", daemon=True)
+
+    def start(self) -> None:
+        """Begins; returns at once."""
+        self._begun = time.time()
+        self._follower.start()
+        self._thread.start()
+
+    def wait_ready(self, timeout: float) -> None:
+        """Returns when every task delivers. Raises TimeoutError, or what made the service fail."""
+        deadline = time.monotonic() + timeout
+        while len(self._alive()) < self._settings.dispatchers:
+            if self._failure is not None:
+                raise self._failure
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the dispatcher was not ready within {timeout:g} s: {self.status()}")
+            self._stopping.wait(0.05)
+
+    def status(self) -> dict[str, Any]:
+        """Tasks asked for and alive, the version of routes that all of them act by, and restarts of the job."""
+        alive = self._alive()
+        version = min((ack.version for ack in alive), default=0)
+        return {
+            "tasks": self._settings.dispatchers,
+            "ready": len(alive),
+            "version": version,
+            "restarts": self._restarts,
+        }
+
+    def failure(self) -> BaseException | None:
+        """Why the service ended by itself; None while it runs or when it was stopped."""
+        return self._failure
+
+    def stop(self) -> None:
+        """Ends in order: tasks finish what is under way within the drain time and write their cursors."""
+        if self._stopping.is_set():
+            return
+        self._stopping.set()
+        producer = Producer({"bootstrap.servers": self._settings.bootstrap})
+        producer.produce(topics.REPORTS, key=stop_key(self._run_id), value=b"{}")
+        producer.flush(5)
+        if not self._ended.wait(self._settings.drain_seconds + STOP_MARGIN_SECONDS):
+            log.warning("dispatcher tasks did not end in time and are cancelled")
+            self._context.cancelJobGroup(self._run_id)
+            self._ended.wait(5)
+        self._follower.stop()
+        producer.produce(topics.REPORTS, key=stop_key(self._run_id), value=None)
+        producer.flush(5)
+
+    def _note(self, key: str, value: bytes | None) -> None:
+        if not key.startswith("ack/dispatcher/"):
+            return
+        ack = None if value is None else reports.decode(key, value)
+        if isinstance(ack, Ack):
+            self._acks[key] = ack
+        else:
+            self._acks.pop(key, None)
+
+    def _alive(self) -> list[Ack]:
+        """Tasks of this run that were heard of lately. A predecessor's last word is older than this service."""
+        since = max(self._begun, time.time() - reports.SILENT_SECONDS)
+        return [ack for ack in list(self._acks.values()) if ack.at >= since]
+
+    def _run(self) -> None:
+        body = functools.partial(serve, self._run_id, self._settings.model_dump(mode="json"))
+        deaths, tasks = 0, self._settings.dispatchers
+        try:
+            while not self._stopping.is_set():
+                begun = time.monotonic()
+                problem: BaseException | None = None
+                try:
+                    self._context.setJobGroup(self._run_id, "penstock dispatcher", interruptOnCancel=True)
+                    self._context.parallelize(range(tasks), tasks).foreachPartition(body)
+                except Exception as error:
+                    problem = error
+                if self._stopping.is_set():
+                    return
+                deaths = 1 if time.monotonic() - begun > STEADY_SECONDS else deaths + 1
+                self._restarts += 1
+                log.error("the dispatcher's job has ended and is started again", deaths=deaths, error=str(problem))
+                if deaths >= MAX_DEATHS:
+                    self._failure = problem or RuntimeError("the dispatcher's job keeps ending")
+                    return
+                self._stopping.wait(PAUSES_SECONDS[min(deaths, len(PAUSES_SECONDS)) - 1])
+        finally:
+            self._ended.set()

@@ -1,0 +1,176 @@
+"""One dispatcher task: owns partitions, from taking them over to handing them back. Needs Kafka, not Spark.
+
+Start: take the partitions over (fences a predecessor), read the snapshot, then the cursors, and go on from there.
+Stop: read nothing more, let requests end within the drain time, write the cursors a last time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import structlog
+
+from penstock.contract import topics
+from penstock.contract.follow import SnapshotFollower
+from penstock.contract.reporter import Reporter
+from penstock.contract.snapshot import Snapshot
+from penstock.dispatcher.attempt import Sender
+from penstock.dispatcher.broker_store import BrokerStore
+from penstock.dispatcher.client import Clients
+from penstock.dispatcher.dispatch import Dispatcher
+from penstock.dispatcher.journal import GivenUp, Journal
+from penstock.dispatcher.reread import RereadReader
+from penstock.dispatcher.tail import TailReader
+from penstock.observability import trace
+from penstock.observability.metrics import POISONED
+from penstock.settings import Settings
+
+log = structlog.get_logger()
+
+PARENT_CHECK_SECONDS = 1.0
+
+T = TypeVar("T")
+
+
+async def run_task(
+    settings: Settings, partitions: list[int], stop: asyncio.Event, instance: str = "dispatcher-0"
+) -> None:
+    """Delivers what is matched in `partitions` until `stop` is set. Raises Fenced when another task took over."""
+    task = _Task(settings, partitions, instance)
+    try:
+        await task.start()
+        await task.run(stop)
+    finally:
+        await task.close()
+
+
+class _Task:
+    def __init__(self, settings: Settings, partitions: list[int], instance: str) -> None:
+        self._settings, self._partitions = settings, partitions
+        self._loop = asyncio.get_running_loop()
+        bootstrap = settings.bootstrap
+        self._threads = ThreadPoolExecutor(max(2, len(partitions)), thread_name_prefix="cursors")
+        self._journals = {partition: Journal(bootstrap, partition) for partition in partitions}
+        self._tracer = trace.configure("penstock-dispatcher")
+        self._clients = Clients(settings.max_event_bytes)
+        self._store = BrokerStore(bootstrap, settings.broker_ttl)
+        sender = Sender(self._clients, self._store, self._tracer, settings.delivery_timeout_seconds)
+        self._reread = RereadReader(bootstrap, self._unreadable)
+        self._reporter = Reporter(bootstrap, "dispatcher", instance)
+        self._dispatcher = Dispatcher(settings, partitions, sender, self._reread, self._reporter)
+        self._follower = SnapshotFollower(bootstrap, self._announce)
+        self._first: asyncio.Future[Snapshot] = self._loop.create_future()
+        self._tail: TailReader | None = None
+        self._started = False
+
+    def _announce(self, snapshot: Snapshot) -> None:
+        self._loop.call_soon_threadsafe(self._receive, snapshot)
+
+    def _receive(self, snapshot: Snapshot) -> None:
+        if not self._first.done():
+            self._first.set_result(snapshot)
+        elif self._started:
+            self._dispatcher.apply(snapshot)
+
+    def _unreadable(self, partition: int, offset: int, problem: str) -> None:
+        POISONED.bind(topics.MATCHED).inc()
+        log.error("a record cannot be read and is passed over", partition=partition, offset=offset, problem=problem)
+
+    async def start(self) -> None:
+        """Takes over and restores."""
+        begun = time.monotonic()
+        self._follower.start()
+        await asyncio.gather(*(self._blocking(journal.open) for journal in self._journals.values()))
+        restored = await asyncio.gather(*(self._blocking(journal.load) for journal in self._journals.values()))
+        await self._first
+        self._started = True
+        self._dispatcher.apply(self._follower.snapshot)
+        for partition, state in zip(self._journals, restored, strict=True):
+            for key in state.unreadable:
+                POISONED.bind(topics.CURSORS).inc()
+                log.error("a cursor cannot be read and is left out", partition=partition, key=key)
+            self._dispatcher.restore(partition, state)
+        starts = {partition: ledger.tail for partition, ledger in self._dispatcher.ledgers.items()}
+        self._tail = TailReader(self._settings.bootstrap, starts, self._dispatcher.take, self._unreadable)
+        self._tail.start()
+        self._dispatcher.pump()
+        log.info(
+            "dispatching",
+            partitions=self._partitions,
+            version=self._dispatcher.snapshot.version,
+            outstanding=self._dispatcher.outstanding,
+            tails=starts,
+            seconds=round(time.monotonic() - begun, 3),
+        )
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Works until stopped, or until something ends it."""
+        stopped = self._loop.create_task(stop.wait(), name="stop")
+        works = {
+            stopped,
+            self._loop.create_task(self._flush_forever(), name="flush"),
+            self._loop.create_task(self._dispatcher.catch_up(), name="catch up"),
+            self._loop.create_task(self._keep_house(), name="house"),
+        }
+        try:
+            done, _ = await asyncio.wait(works, return_when=asyncio.FIRST_COMPLETED)
+            for work in done - {stopped}:
+                work.result()
+            if self._tail is not None:
+                await self._blocking(self._tail.stop)
+            await self._dispatcher.drain(self._settings.drain_seconds)
+        finally:
+            for work in works:
+                work.cancel()
+            await asyncio.gather(*works, return_exceptions=True)
+        with contextlib.suppress(GivenUp):
+            await asyncio.wait_for(self._flush(final=True), timeout=max(1.0, self._settings.drain_seconds))
+
+    async def _flush_forever(self) -> None:
+        period = self._settings.cursor_flush_ms / 1000
+        while True:
+            await asyncio.sleep(period)
+            # A flush that has begun is finished even if the task is told to stop: two at once would clash.
+            await asyncio.shield(self._flush())
+
+    async def _flush(self, final: bool = False) -> None:
+        batches = [(self._journals[p], changes.entries(final)) for p, changes in self._dispatcher.changes.items()]
+        commits = [self._blocking(journal.commit, entries) for journal, entries in batches if entries]
+        if commits:
+            await asyncio.gather(*commits)
+
+    async def _keep_house(self) -> None:
+        parent = os.getppid()
+        while True:
+            await asyncio.sleep(PARENT_CHECK_SECONDS)
+            if os.getppid() != parent:
+                raise ParentGone("the process that started this task is gone")
+            self._dispatcher.keep_house()
+
+    async def _blocking(self, call: Callable[..., T], *arguments: object) -> T:
+        return await self._loop.run_in_executor(self._threads, call, *arguments)
+
+    async def close(self) -> None:
+        """Lets go of everything, in whatever state it is."""
+        for journal in self._journals.values():
+            journal.given_up.set()
+        self._dispatcher.draining = True
+        if self._tail is not None:
+            await asyncio.to_thread(self._tail.stop)
+        await asyncio.to_thread(self._follower.stop)
+        await asyncio.to_thread(self._reread.stop)
+        await asyncio.to_thread(self._store.close)
+        await self._clients.close()
+        await asyncio.to_thread(self._reporter.close)
+        await asyncio.to_thread(self._tracer.close)
+        await asyncio.to_thread(self._threads.shutdown)
+
+
+class ParentGone(RuntimeError):
+    """Nobody would ever stop this task: it ends itself."""
