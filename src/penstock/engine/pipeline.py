@@ -43,9 +43,14 @@ class Service(Protocol):
 
 async def run(settings: Settings, lifecycle: Lifecycle, released: asyncio.Event) -> None:
     """Runs both services until told to stop; raises what made one of them fail."""
-    session = await asyncio.to_thread(spark.open_session, settings, jars.Jars(jars.folder(settings)))
+    opening = asyncio.create_task(
+        asyncio.to_thread(spark.open_session, settings, jars.Jars(jars.folder(settings))), name="open the session"
+    )
+    if not await _before_stop(opening, lifecycle.stopping):
+        return  # the JVM that is still starting ends with this process
+    session = opening.result()
     log.info("Spark is up", slots=spark.slots(settings))
-    if not await _either(released, lifecycle.stopping):
+    if not await _before_stop(asyncio.create_task(released.wait()), lifecycle.stopping):
         return
     from penstock.dispatcher.service import DispatcherService
     from penstock.router.service import RouterService
@@ -55,9 +60,11 @@ async def run(settings: Settings, lifecycle: Lifecycle, released: asyncio.Event)
         "dispatcher": DispatcherService(session, settings),
     }
     try:
-        await asyncio.gather(*(asyncio.to_thread(_bring_up, one) for one in services.values()))
-        lifecycle.ready(spark=session.version, **_status(services))
-        await _watch(services, lifecycle)
+        coming = asyncio.gather(*(asyncio.to_thread(_bring_up, one) for one in services.values()))
+        if await _before_stop(coming, lifecycle.stopping):
+            coming.result()
+            lifecycle.ready(spark=session.version, **_status(services))
+            await _watch(services, lifecycle)
     finally:
         began = time.monotonic()
         await asyncio.gather(*(asyncio.to_thread(one.stop) for one in services.values()))
@@ -89,10 +96,9 @@ def _status(services: dict[str, Service]) -> dict[str, Any]:
     return {f"{name}_{key}": value for name, service in services.items() for key, value in service.status().items()}
 
 
-async def _either(released: asyncio.Event, stopping: asyncio.Event) -> bool:
-    """True when released, False when told to stop before."""
-    waits = [asyncio.create_task(released.wait()), asyncio.create_task(stopping.wait())]
-    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-    for wait in waits:
-        wait.cancel()
-    return released.is_set() and not stopping.is_set()
+async def _before_stop(task: asyncio.Future[Any], stopping: asyncio.Event) -> bool:
+    """Waits for a task; False if the stop comes first."""
+    stopped = asyncio.create_task(stopping.wait())
+    await asyncio.wait([task, stopped], return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    return task.done() and not stopping.is_set()

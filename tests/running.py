@@ -1,7 +1,4 @@
-"""The real things that integration tests run on, each started once for the whole session.
-
-`stack` is `penstock dev` in its own process; `kafka` is the embedded Kafka alone; `spark` is one Spark session.
-"""
+"""Running the real things in tests: a whole stack, an embedded Kafka; and waiting for what they do."""
 
 from __future__ import annotations
 
@@ -18,16 +15,12 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from penstock.engine import components, jars, java, kafka, ports, topics
-from penstock.engine import spark as spark_engine
+from penstock.engine import components, jars, java, kafka, topics
 from penstock.settings import Settings
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 STACK_READY_SECONDS = 120
 STACK_STOP_SECONDS = 30
@@ -55,7 +48,7 @@ class Stack:
         return record
 
     def kubectl(self, *arguments: str, stdin: str | None = None, check: bool = True, timeout: float = 60) -> str:
-        """Runs kubectl against this stack and returns what it printed; fails the test if it fails and `check` is set."""
+        """Runs kubectl against this stack and returns what it printed; with `check` its failure fails the test."""
         ran = subprocess.run(
             [kubectl_program(), "--kubeconfig", str(self.kubeconfig), *arguments],
             input=stdin,
@@ -129,23 +122,6 @@ def stop_process(process: subprocess.Popen[str]) -> float:
     return time.monotonic() - began
 
 
-@pytest.fixture(scope="session")
-def stack(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Stack]:
-    """The whole stack, real, for all tests of the session. Shows its logs if a test failed."""
-    running = start_stack(tmp_path_factory.mktemp("stack") / "data")
-    yield running
-    failed = request.session.testsfailed > 0
-    stop_process(running.process)
-    if failed:
-        print(running.logs())
-
-
-@pytest.fixture(scope="session")
-def jar_folders() -> jars.Jars:
-    """The jars of the user's cache, fetched if need be."""
-    return jars.resolve(Settings(), java.find())
-
-
 @contextlib.contextmanager
 def running_kafka(settings: Settings, jar_folders: jars.Jars) -> Iterator[subprocess.Popen[bytes]]:
     """The embedded Kafka of these settings, ready and with its topics."""
@@ -163,29 +139,6 @@ def running_kafka(settings: Settings, jar_folders: jars.Jars) -> Iterator[subpro
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-
-@pytest.fixture(scope="session")
-def kafka_settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    """Settings of the `kafka` fixture: every port free, data in a temporary folder."""
-    return ports.resolve(Settings(port=0, data_dir=tmp_path_factory.mktemp("kafka")))
-
-
-@pytest.fixture(scope="session", name="kafka")
-def kafka_fixture(kafka_settings: Settings, jar_folders: jars.Jars) -> Iterator[Settings]:
-    """The embedded Kafka alone, with its topics. The value is the settings that reach it (`settings.bootstrap`)."""
-    with running_kafka(kafka_settings, jar_folders):
-        yield kafka_settings
-
-
-@pytest.fixture(scope="session")
-def spark(kafka_settings: Settings, jar_folders: jars.Jars) -> Iterator[SparkSession]:
-    """One Spark session as the pipeline has it."""
-    for name in ("logs", "spark"):
-        (kafka_settings.data_dir / name).mkdir(exist_ok=True)
-    session = spark_engine.open_session(kafka_settings, jar_folders)
-    yield session
-    session.stop()
 
 
 def eventually(look: Callable[[], Any], seconds: float = 20.0, every: float = 0.1) -> Any:
