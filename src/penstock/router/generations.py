@@ -41,6 +41,9 @@ log = structlog.get_logger()
 STUCK_SECONDS = 60.0
 """How long a new generation may show nothing at all before it is given up."""
 
+WARM_UP_MARKERS = 250
+"""Markers sent through each partition of the first generation, so that no event has to wait for the compiler."""
+
 
 class RunningQuery(Protocol):
     """What is asked of a query."""
@@ -96,7 +99,7 @@ class Generations:
         watch: MarkerWatch,
         *,
         live: Callable[[Generation], None],
-        lost: Callable[[str, Gap], None],
+        lost: Callable[[Route, Gap], None],
         stopping: Callable[[], bool],
     ) -> None:
         self._launch, self._tail, self._sender, self.watch = launch, tail, sender, watch
@@ -126,7 +129,8 @@ class Generations:
             self._until_out(following, marks, offsets)
             if before is not None:
                 before.query.stop()
-            self._until_out(following, *self._sender.send(number, range(partitions)))
+            warm_up = WARM_UP_MARKERS if before is None else 0
+            self._until_out(following, *self._sender.send(number, range(partitions), warm_up))
         except BaseException:
             query.stop()
             self.watch.pending = None
@@ -185,8 +189,8 @@ class Generations:
         retained = self._events()
         self._newest_number = max([self._newest_number, *(found.generation for found in newest.values())])
         start = positions.resume({number: found.origin for number, found in newest.items()}, retained)
-        for uid, gap in positions.losses(start.gaps, snapshot.routes.values()):
-            self._lost(uid, gap)
+        for route, gap in positions.losses(start.gaps, snapshot.routes.values()):
+            self._lost(route, gap)
         if before is not None:
             start = positions.reach_back(start, positions.newcomers(before.routes, snapshot.routes), retained)
         log.info(

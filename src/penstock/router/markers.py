@@ -8,7 +8,7 @@ older than what has been routed, even where nothing matches. `MarkerWatch` is pu
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -45,6 +45,8 @@ class MarkerWatch:
 
     interval: float
     stall_seconds: float = 10.0
+    timed: Callable[[float], None] = lambda ms: None
+    """Told how many milliseconds each marker took."""
     marked: dict[int, int] = field(default_factory=dict)
     """Offset after the newest marker of each partition of the events; what lies behind it is traffic."""
     routed: dict[int, int] = field(default_factory=dict)
@@ -83,6 +85,7 @@ class MarkerWatch:
                 self.pending.saw(record)
         if self.pending is not None and self.pending.complete:
             self.transit_ms = self.pending.transit_ms
+            self.timed(self.transit_ms)
             self.pending = None
 
     def stalled_for(self, now: float) -> float:
@@ -115,8 +118,8 @@ class MarkerSender:
         )
         self._sequence = 0
 
-    def send(self, generation: int, partitions: Iterable[int]) -> tuple[Round, dict[int, int]]:
-        """One marker into each partition; returns when all are written, with their offsets."""
+    def send(self, generation: int, partitions: Iterable[int], warm_up: int = 0) -> tuple[Round, dict[int, int]]:
+        """One marker into each partition, behind as many older ones to warm up with; returns their offsets."""
         self._sequence += 1
         marker = Marker(generation, self._sequence, int(time.time() * 1000))
         wanted = set(partitions)
@@ -125,13 +128,18 @@ class MarkerSender:
         def written(error: KafkaError | None, message: Message) -> None:
             partition, offset = message.partition(), message.offset()
             if error is None and partition is not None and offset is not None:
-                offsets[partition] = offset
+                offsets[partition] = max(offset, offsets.get(partition, 0))
 
+        rehearsal = Marker(generation, 0, marker.sent_ms)
         try:
-            for partition in sorted(wanted):
-                self._producer.produce(
-                    topics.EVENTS, partition=partition, headers=[(headers.MARKER, marker.encode())], on_delivery=written
-                )
+            for each in [rehearsal] * warm_up + [marker]:
+                for partition in sorted(wanted):
+                    self._producer.produce(
+                        topics.EVENTS,
+                        partition=partition,
+                        headers={headers.MARKER: each.encode()},
+                        on_delivery=written,
+                    )
             self._producer.flush(KAFKA_SECONDS + 1)
         except (BufferError, KafkaException) as error:
             raise KafkaAway(str(error)) from error

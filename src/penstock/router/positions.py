@@ -75,7 +75,7 @@ def newcomers(before: Mapping[str, Route], now: Mapping[str, Route]) -> list[Rou
     ]
 
 
-def losses(gaps: Iterable[Gap], routes: Iterable[Route]) -> list[tuple[str, Gap]]:
+def losses(gaps: Iterable[Gap], routes: Iterable[Route]) -> list[tuple[Route, Gap]]:
     """For each route the part of each gap that it was still to get."""
     routes = list(routes)
     found = []
@@ -83,7 +83,7 @@ def losses(gaps: Iterable[Gap], routes: Iterable[Route]) -> list[tuple[str, Gap]
         for route in routes:
             begins = route.start[gap.partition] if gap.partition < len(route.start) else 0
             if begins <= gap.last:
-                found.append((route.uid, Gap(gap.partition, max(gap.first, begins), gap.last)))
+                found.append((route, Gap(gap.partition, max(gap.first, begins), gap.last)))
     return found
 
 

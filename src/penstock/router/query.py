@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import structlog
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -29,8 +29,15 @@ log = structlog.get_logger()
 
 BATCH_INTERVAL = "1 hour"
 LINGER_MS = 2
-HEADROOM_BYTES = 256 * 1024
-"""What headers may add to an event of the largest accepted size."""
+FETCH_WAIT_MS = 2000
+"""How long Kafka holds a fetch open when there is nothing to read: longer costs less when idle, and delays nothing."""
+
+NOISY_LOGGERS = (
+    "org.apache.spark.util.Utils",
+    "org.apache.spark.sql.execution.datasources.v2.DataWritingSparkTask",
+    "org.apache.spark.sql.execution.datasources.v2.WriteToDataSourceV2Exec",
+)
+"""They print a page of errors for every task of a query that is stopped in order; others log the real failures."""
 
 FOLDER_PREFIX = "generation-"
 
@@ -70,8 +77,7 @@ def launch(spark: SparkSession, settings: Settings, table: RouteTable, generatio
     parent = settings.data_dir / "spark"
     parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{generation}-", dir=parent)).resolve()
-    for name, value in SESSION.items():
-        spark.conf.set(name, value)
+    _prepare(spark)
     try:
         matched = route(read_events(spark, settings, start), table, generation)
         query = _paced(_write_matched(matched, settings, folder), settings.router_mode).start()
@@ -79,6 +85,15 @@ def launch(spark: SparkSession, settings: Settings, table: RouteTable, generatio
         shutil.rmtree(folder, ignore_errors=True)
         raise
     return Query(query, folder)
+
+
+def _prepare(spark: SparkSession) -> None:
+    for name, value in SESSION.items():
+        spark.conf.set(name, value)
+    jvm: Any = spark._jvm
+    log4j = jvm.org.apache.logging.log4j
+    for logger in NOISY_LOGGERS:
+        log4j.core.config.Configurator.setLevel(logger, log4j.Level.OFF)
 
 
 def sweep(settings: Settings) -> None:
@@ -89,7 +104,6 @@ def sweep(settings: Settings) -> None:
 
 def read_events(spark: SparkSession, settings: Settings, start: Start) -> DataFrame:
     """The stream of `penstock.events` from these offsets on."""
-    largest = settings.max_event_bytes + HEADROOM_BYTES
     return (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", settings.bootstrap)
@@ -98,8 +112,8 @@ def read_events(spark: SparkSession, settings: Settings, start: Start) -> DataFr
         .option("includeHeaders", "true")
         # Events that retention removed before they were routed end the query; the next start reports them as lost.
         .option("failOnDataLoss", "true")
-        .option("kafka.max.partition.fetch.bytes", str(largest))
-        .option("kafka.fetch.min.bytes", "1")
+        .option("kafka.max.partition.fetch.bytes", str(settings.max_record_bytes))
+        .option("kafka.fetch.max.wait.ms", str(FETCH_WAIT_MS))
         .option("kafka.reconnect.backoff.max.ms", "1000")
         .load()
     )
@@ -112,7 +126,7 @@ def _write_matched(matched: DataFrame, settings: Settings, folder: Path) -> Data
         .option("checkpointLocation", folder.as_uri())
         .option("kafka.acks", "all")
         .option("kafka.linger.ms", str(LINGER_MS))
-        .option("kafka.max.request.size", str(settings.max_event_bytes + HEADROOM_BYTES))
+        .option("kafka.max.request.size", str(settings.max_record_bytes))
         .option("kafka.reconnect.backoff.max.ms", "1000")
     )
 

@@ -13,14 +13,18 @@ from typing import Any
 import structlog
 from pyspark.sql import SparkSession
 
+from penstock.contract import topics
 from penstock.contract.follow import SnapshotFollower
 from penstock.contract.reporter import Reporter
+from penstock.contract.routes import Route
 from penstock.contract.snapshot import Snapshot
+from penstock.observability import metrics
 from penstock.router.filing import RouteTable
 from penstock.router.generations import Generation, GenerationFailed, Generations, Stopping
 from penstock.router.markers import MarkerSender, MarkerWatch
 from penstock.router.positions import Gap, Start
 from penstock.router.query import Query, launch, sweep
+from penstock.router.set_aside import SetAside
 from penstock.router.tail import KafkaAway, Tail
 from penstock.settings import Settings
 
@@ -82,7 +86,8 @@ class RouterService:
         reporter = Reporter(self._settings.bootstrap, "router", "router")
         follower = SnapshotFollower(self._settings.bootstrap, lambda snapshot: self._changed.set())
         tail = Tail(self._settings.bootstrap)
-        generations = self._generations(tail, reporter)
+        set_aside = SetAside(self._settings.bootstrap)
+        generations = self._generations(tail, reporter, set_aside)
         try:
             sweep(self._settings)
             follower.start()
@@ -91,6 +96,8 @@ class RouterService:
                     return
             while not self._stop.is_set():
                 self._turn(generations, follower)
+                set_aside.look()
+                self._status["set_aside"] = set_aside.count
         except Stopping:
             log.debug("stopped while a generation started")
         except BaseException as error:
@@ -100,23 +107,35 @@ class RouterService:
             generations.stop()
             follower.stop()
             tail.close()
+            set_aside.close()
             reporter.close()
 
-    def _generations(self, tail: Tail, reporter: Reporter) -> Generations:
+    def _generations(self, tail: Tail, reporter: Reporter, set_aside: SetAside) -> Generations:
         def start(table: RouteTable, number: int, where: Start) -> Query:
+            set_aside.start(tail.retained(topics.SET_ASIDE, len(where.offsets)))
             return launch(self._spark, self._settings, table, number, where)
 
         def live(generation: Generation) -> None:
             reporter.ack(generation.version)
+            metrics.SNAPSHOT_VERSION.bind("router").set(generation.version)
+            if generation.number != self._status["generation"]:
+                metrics.ROUTER_SWITCHES.bind().inc()
+                metrics.ROUTER_GENERATION.bind().set(generation.number)
             self._status.update(generation=generation.number, version=generation.version, routes=len(generation.routes))
             self._ready.set()
 
-        def lost(uid: str, gap: Gap) -> None:
-            log.error("events were gone before they were routed", route=uid, **vars(gap))
-            reporter.loss(uid, gap.partition, gap.first, gap.last)
+        def lost(route: Route, gap: Gap) -> None:
+            log.error(
+                "events were gone before they were routed",
+                **{route.kind.lower(): f"{route.namespace}/{route.name}"},
+                **vars(gap),
+            )
+            reporter.loss(route.uid, gap.partition, gap.first, gap.last)
+            metrics.LOST.bind(route.kind, route.namespace, route.name).inc(gap.last - gap.first + 1)
 
+        transit = metrics.ROUTER_TRANSIT.bind()
         sender = MarkerSender(self._settings.bootstrap)
-        watch = MarkerWatch(self._settings.router_marker_seconds)
+        watch = MarkerWatch(self._settings.router_marker_seconds, timed=lambda ms: transit.observe(ms / 1000))
         return Generations(start, tail, sender, watch, live=live, lost=lost, stopping=self._stop.is_set)
 
     def _turn(self, generations: Generations, follower: SnapshotFollower) -> None:
@@ -164,6 +183,7 @@ class RouterService:
         stalled = watch.stalled_for(time.monotonic())
         if watch.pending is not None and stalled and not self._status.get("stalled_seconds"):
             log.error("routing stands still: a marker does not come out", partitions=sorted(watch.pending.missing))
+        metrics.ROUTER_MARKERS_OVERDUE.bind().set(len(watch.pending.missing) if watch.pending and stalled else 0)
         self._status.update(marker_transit_ms=watch.transit_ms, stalled_seconds=round(stalled, 1), lag=watch.lag)
         if stalled > STALL_RESTART_SECONDS:
             generations.replace()

@@ -1,0 +1,142 @@
+"""Filing: every route is found by every event it matches, and by few others."""
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.contract.routes import Route
+from penstock.filters.evaluate import matches
+from penstock.filters.normal import Atom
+from penstock.filters.parse import parse
+from penstock.router.filing import MAX_FILED, Candidate, RouteTable, file_routes
+
+
+def route(uid: str, filters: list[dict[str, Any]] | None = None, target: str = "t", **attributes: str) -> Route:
+    return Route(
+        uid=uid, kind="Trigger", namespace="d", name=uid, target=target, attributes=attributes, filters=filters or []
+    )
+
+
+def places(table: RouteTable) -> set[tuple[str, str, str]]:
+    return {
+        (name, bucket.key or "", found.uid)
+        for name, kept in table.filed.items()
+        for bucket in kept
+        for found in bucket.candidates
+    }
+
+
+def atom_holds(atom: Atom, event: dict[str, str]) -> bool:
+    value = event.get(atom.attribute)
+    holds = (
+        value is not None
+        and {
+            "exact": value == atom.value,
+            "present": value != "",
+            "prefix": value.startswith(atom.value),
+            "suffix": value.endswith(atom.value),
+        }[atom.op]
+    )
+    return holds != atom.negated
+
+
+def look_up(table: RouteTable, target: str, event: dict[str, str]) -> list[str]:
+    """What the query does with the table, in plain Python."""
+    candidates: list[Candidate] = []
+    for name, buckets in table.filed.items():
+        for bucket in buckets:
+            if bucket.target == target and event.get(name) == bucket.key:
+                candidates += bucket.candidates
+    for bucket in table.unfiled:
+        if bucket.target == target:
+            candidates += bucket.candidates
+    return [
+        found.uid
+        for found in candidates
+        if all(any(atom_holds(atom, event) for atom in clause) for clause in found.clauses)
+        and (found.predicate is None or matches(table.predicates[found.predicate], event))
+    ]
+
+
+def test_a_route_with_one_exact_atom_is_filed_under_it_and_nothing_remains():
+    table = file_routes([route("a", type="x")])
+    assert places(table) == {("type", "x", "a")}
+    assert table.filed["type"][0].candidates == (Candidate("a", ()),)
+    assert table.unfiled == ()
+
+
+def test_a_route_is_filed_where_it_has_the_least_company():
+    routes = [route(f"r{number}", type="common", source=f"/{number}") for number in range(5)]
+    assert places(file_routes(routes)) == {("source", f"/{number}", f"r{number}") for number in range(5)}
+
+
+def test_type_is_preferred_where_the_choice_is_equal():
+    assert places(file_routes([route("a", subject="s", type="x", zone="z")])) == {("type", "x", "a")}
+
+
+def test_a_choice_of_exact_values_is_filed_under_each():
+    either = [{"any": [{"exact": {"type": "x"}}, {"exact": {"type": "y"}}]}]
+    assert places(file_routes([route("a", either)])) == {("type", "x", "a"), ("type", "y", "a")}
+
+
+def test_routes_of_one_value_share_a_bucket_so_that_the_join_stays_one_to_one():
+    table = file_routes([route("a", type="x"), route("b", type="x"), route("c", type="x", target="other")])
+    keys = [(bucket.target, bucket.key) for bucket in table.filed["type"]]
+    assert sorted(keys) == [("other", "x"), ("t", "x")]
+
+
+def test_a_route_without_an_exact_atom_is_found_by_its_target_alone():
+    table = file_routes([route("all"), route("pre", [{"prefix": {"type": "x"}}])])
+    assert table.filed == {}
+    assert [found.uid for found in table.unfiled[0].candidates] == ["all", "pre"]
+
+
+def test_cesql_is_an_expression_shared_by_routes_that_say_the_same():
+    long = [{"cesql": "LENGTH(type) > 3"}]
+    table = file_routes([route("a", long), route("b", long), route("c", [{"cesql": "LENGTH(type) > 4"}])])
+    assert len(table.predicates) == 2
+    assert [found.predicate for found in table.unfiled[0].candidates] == [0, 0, 1]
+
+
+def test_cesql_beside_an_exact_atom_is_evaluated_for_events_with_that_value_only():
+    table = file_routes([route("a", [{"exact": {"type": "x"}}, {"cesql": "LENGTH(id) > 3"}])])
+    assert places(table) == {("type", "x", "a")}
+    assert table.unfiled == ()
+
+
+def test_a_route_that_can_match_nothing_is_left_out():
+    table = file_routes([route("a", [{"cesql": "this is ( no expression"}])])
+    assert table == RouteTable()
+
+
+def test_the_number_of_attributes_that_events_are_looked_up_under_is_bounded():
+    table = file_routes([route(f"r{number}", **{f"x{number}": "v"}) for number in range(50)])
+    assert len(table.filed) == MAX_FILED
+    assert sum(len(bucket.candidates) for bucket in table.unfiled) == 50 - MAX_FILED
+
+
+VALUES = st.sampled_from(["a", "ab", "b", "abc"])
+NAMES = st.sampled_from(["type", "source", "subject", "zone"])
+ATOMS = st.builds(
+    lambda dialect, name, value: {dialect: {name: value}}, st.sampled_from(["exact", "prefix", "suffix"]), NAMES, VALUES
+)
+CESQL = st.sampled_from(["LENGTH(type) > 1", "source LIKE 'a%' AND type = 'ab'", "EXISTS zone", "type IN ('a', 'b')"])
+FILTERS = st.recursive(
+    ATOMS | st.builds(lambda text: {"cesql": text}, CESQL),
+    lambda inner: (
+        st.builds(lambda kind, parts: {kind: parts}, st.sampled_from(["all", "any"]), st.lists(inner, max_size=3))
+        | st.builds(lambda part: {"not": part}, inner)
+    ),
+    max_leaves=6,
+)
+EVENTS = st.dictionaries(NAMES, VALUES).map(
+    lambda found: {"specversion": "1.0", "id": "1", "source": "a", "type": "a", **found}
+)
+
+
+@given(st.lists(st.lists(FILTERS, max_size=2), max_size=6), EVENTS)
+def test_filed_routes_match_what_their_filters_match(every, event):
+    routes = [route(f"r{number}", filters) for number, filters in enumerate(every)]
+    expected = sorted(found.uid for found in routes if matches(parse({}, found.filters), event))
+    assert sorted(look_up(file_routes(routes), "t", event)) == expected

@@ -1,0 +1,103 @@
+"""Markers: when they are sent, when they are out, and what they say."""
+
+from penstock.router.markers import MarkerWatch, Round
+from penstock.router.positions import Retained
+from penstock.router.records import Marker, MatchedRecord, decode, decode_marker
+
+MARKER = Marker(generation=7, sequence=3, sent_ms=1_000)
+
+
+def out(partition: int, origin: int = 10, generation: int = 7, marker: Marker | None = MARKER) -> MatchedRecord:
+    return MatchedRecord(partition, 0, origin, generation, 1_004, marker)
+
+
+def under_way(watch: MarkerWatch, now: float = 100.0) -> None:
+    watch.sent(Round(MARKER, {0, 1}), {0: 10, 1: 20}, now)
+
+
+def test_a_round_is_complete_when_its_marker_came_out_of_every_partition():
+    watch = MarkerWatch(interval=2)
+    under_way(watch)
+    watch.saw([out(0)], 100.1)
+    assert watch.pending is not None
+    watch.saw([out(1)], 100.2)
+    assert watch.pending is None
+    assert watch.transit_ms == 4
+
+
+def test_the_same_marker_out_of_the_previous_generation_does_not_count():
+    marks = Round(MARKER, {0})
+    marks.saw(out(0, generation=6))
+    assert not marks.complete
+
+
+def test_a_marker_of_an_earlier_process_with_the_same_numbers_does_not_count():
+    marks = Round(MARKER, {0})
+    marks.saw(out(0, marker=Marker(7, 3, 999)))
+    assert not marks.complete
+
+
+def test_only_partitions_with_traffic_since_their_marker_get_another():
+    watch = MarkerWatch(interval=2)
+    under_way(watch)
+    assert watch.busy([Retained(0, 11), Retained(0, 25)]) == [1]
+
+
+def test_markers_are_looked_for_once_per_interval_and_never_while_some_are_under_way():
+    watch = MarkerWatch(interval=2)
+    assert watch.due(100)
+    under_way(watch)
+    assert not watch.due(500)
+    watch.saw([out(0), out(1)], 100.1)
+    assert not watch.due(101.9)
+    assert watch.due(102)
+    watch.looked(102)
+    assert not watch.due(103)
+
+
+def test_a_marker_that_does_not_come_out_is_an_alarm_until_something_moves():
+    watch = MarkerWatch(interval=2, stall_seconds=10)
+    under_way(watch, now=100)
+    assert watch.stalled_for(105) == 0
+    assert watch.stalled_for(115) == 15
+    watch.saw([out(0, origin=9, marker=None)], 115)
+    assert watch.stalled_for(120) == 0
+
+
+def test_without_markers_under_way_nothing_stands_still():
+    assert MarkerWatch(interval=2).stalled_for(1e9) == 0
+
+
+def test_lag_counts_what_is_retained_and_has_not_come_out():
+    watch = MarkerWatch(interval=2)
+    watch.saw([out(0, origin=89)], 1)
+    watch.measure([Retained(0, 100), Retained(40, 45)])
+    assert watch.lag == 10 + 5
+
+
+def test_every_marker_is_timed():
+    seen: list[float] = []
+    watch = MarkerWatch(interval=2, timed=seen.append)
+    under_way(watch)
+    watch.saw([out(0), out(1)], 100.1)
+    assert seen == [4.0]
+
+
+def test_a_marker_survives_its_header():
+    assert decode_marker(MARKER.encode()) == MARKER
+
+
+def test_what_is_no_marker_is_none():
+    assert [decode_marker(raw) for raw in (b"", b"1:2", b"a:b:c", b"1:2:3:4", b"-1:2:3", b"\xff:1:2")] == [None] * 6
+
+
+def test_a_record_of_matched_is_read_by_its_headers():
+    pairs = [("ce_id", b"1"), ("penstock_origin", b"42"), ("penstock_routes", b""), ("penstock_generation", b"7")]
+    assert decode(1, 5, 1_000, pairs) == MatchedRecord(1, 5, 42, 7, 1_000)
+    assert decode(1, 5, 1_000, [*pairs, ("penstock_marker", b"7:3:1000")]) == MatchedRecord(1, 5, 42, 7, 1_000, MARKER)
+
+
+def test_a_record_that_the_router_did_not_write_is_passed_over():
+    assert decode(0, 0, 0, None) is None
+    assert decode(0, 0, 0, [("penstock_origin", None)]) is None
+    assert decode(0, 0, 0, [("penstock_origin", b"x"), ("penstock_generation", b"1")]) is None

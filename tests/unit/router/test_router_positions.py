@@ -1,0 +1,80 @@
+"""Where a query starts, and what it reports as lost."""
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.contract.routes import Route
+from penstock.router.positions import Gap, Retained, Start, losses, newcomers, reach_back, resume
+
+
+def route(uid: str = "r", start: tuple[int, ...] = ()) -> Route:
+    return Route(uid=uid, kind="Trigger", namespace="default", name=uid, target="t", start=start)
+
+
+def test_routing_goes_on_right_after_the_newest_origin():
+    assert resume({0: 41, 1: 7}, [Retained(0, 100), Retained(0, 8)]) == Start((42, 8))
+
+
+def test_a_partition_nothing_was_routed_from_starts_at_its_oldest_event():
+    assert resume({}, [Retained(5, 100)]) == Start((5,))
+
+
+def test_events_that_retention_removed_unrouted_are_a_gap():
+    assert resume({0: 9}, [Retained(25, 100)]) == Start((25,), (Gap(0, 10, 24),))
+
+
+def test_an_origin_beyond_the_end_of_the_events_does_not_end_in_an_offset_that_kafka_refuses():
+    assert resume({0: 500}, [Retained(0, 100)]).offsets == (100,)
+
+
+def test_a_new_route_moves_the_start_back_to_its_own():
+    found = reach_back(Start((50, 60)), [route(start=(40, 70))], [Retained(0, 90), Retained(0, 90)])
+    assert found.offsets == (40, 60)
+
+
+def test_a_new_route_without_a_start_begins_with_the_oldest_event():
+    assert reach_back(Start((50,)), [route()], [Retained(3, 90)]).offsets == (3,)
+
+
+def test_a_start_older_than_what_is_retained_is_cut():
+    assert reach_back(Start((50,)), [route(start=(1,))], [Retained(30, 90)]).offsets == (30,)
+
+
+def test_newcomers_are_new_routes_and_replays_not_later_starts():
+    before = {"same": route("same", (5,)), "replayed": route("replayed", (5,)), "later": route("later", (5,))}
+    now = {
+        "same": route("same", (5,)),
+        "replayed": route("replayed", (2,)),
+        "later": route("later", (9,)),
+        "new": route("new", (7,)),
+    }
+    assert [found.uid for found in newcomers(before, now)] == ["replayed", "new"]
+
+
+def test_a_loss_is_reported_to_the_routes_that_were_still_to_get_it():
+    old, younger, newest = route("old", (0,)), route("younger", (15,)), route("newest", (25,))
+    found = losses([Gap(0, 10, 24)], [old, younger, newest])
+    assert found == [(old, Gap(0, 10, 24)), (younger, Gap(0, 15, 24))]
+
+
+def test_a_start_is_written_as_spark_reads_it():
+    assert json.loads(Start((3, 9)).as_json()) == {"penstock.events": {"0": 3, "1": 9}}
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 50), st.integers(0, 50), st.none() | st.integers(0, 120)), min_size=1, max_size=4
+    ),
+    st.lists(st.integers(0, 120), max_size=4),
+)
+def test_no_retained_event_behind_the_newest_origin_is_skipped(partitions, wanted):
+    retained = [Retained(first, first + size) for first, size, _ in partitions]
+    origins = {number: origin for number, (_, _, origin) in enumerate(partitions) if origin is not None}
+    start = reach_back(resume(origins, retained), [route(start=tuple(wanted))] if wanted else [], retained)
+    for number, kept in enumerate(retained):
+        offset = start.offsets[number]
+        assert kept.first <= offset <= kept.end
+        unrouted = range(max(kept.first, origins.get(number, kept.first - 1) + 1), kept.end)
+        assert all(offset <= event for event in unrouted)
