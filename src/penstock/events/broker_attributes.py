@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from penstock.events.event import CloudEvent, MalformedEvent
 
@@ -24,8 +25,13 @@ class TooManyHops(MalformedEvent):
 def arrival_time(now_ns: int) -> str:
     """An RFC 3339 time with nanoseconds, in UTC."""
     seconds, nanos = divmod(now_ns, 1_000_000_000)
-    whole = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-    return f"{whole}.{nanos:09d}Z"
+    return f"{_second(seconds)}.{nanos:09d}Z"
+
+
+@lru_cache(maxsize=4)
+def _second(seconds: int) -> str:
+    """Thousands of events share a second."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def next_ttl(present: str | None, default: int) -> int:

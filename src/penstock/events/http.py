@@ -92,6 +92,14 @@ def batch_from_http(headers: Mapping[str, str], body: bytes) -> list[CloudEvent]
     return json_format.decode_batch(body)
 
 
+def all_from_http(headers: Mapping[str, str], body: bytes) -> list[CloudEvent]:
+    """The events of a message in whatever mode: one, or those of a batch."""
+    mode = content_mode(headers)
+    if mode == "binary":
+        return [_from_binary(headers, body)]
+    return batch_from_http(headers, body) if mode == "batch" else [from_http(headers, body)]
+
+
 def to_binary(event: CloudEvent) -> tuple[list[tuple[str, str]], bytes]:
     """Headers and body of the event in binary mode."""
     headers = []

@@ -116,7 +116,7 @@ class Ingress:
     async def _accept(self, addressee: Addressee, scope: Scope, body: bytes, started: int) -> Answer:
         try:
             headers = http.fold_headers(scope["headers"])
-            events = _events(headers, body)
+            events = http.all_from_http(headers, body)
             if addressee.is_broker:
                 events = [enter_broker(event, self._ttl, started) for event in events]
         except http.UnsupportedFormat as error:
@@ -154,12 +154,6 @@ class Ingress:
         except RecordTooLarge:
             return self._too_large
         return answers.ACCEPTED
-
-
-def _events(headers: dict[str, str], body: bytes) -> list[CloudEvent]:
-    if http.content_mode(headers) == "batch":
-        return http.batch_from_http(headers, body)
-    return [http.from_http(headers, body)]
 
 
 def _outline(headers: list[tuple[bytes, bytes]]) -> tuple[bytes, int, int]:

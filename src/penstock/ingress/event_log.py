@@ -8,6 +8,7 @@ requests.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -49,6 +50,9 @@ class EventLog:
             "client.id": "penstock-ingress",
             "acks": "all",
             "enable.idempotence": True,
+            # With more, librdkafka's thread spins on an idempotent producer whose requests are all under way; with one,
+            # what arrives meanwhile becomes the next batch.
+            "max.in.flight.requests.per.connection": 1,
             "linger.ms": 2,
             "partitioner": "murmur2_random",
             "message.timeout.ms": int(settings.store_timeout_seconds * 1000),
@@ -61,7 +65,7 @@ class EventLog:
             "socket.nagle.disable": True,
             "error_cb": self._on_error,
         }
-        self._producer = Producer(self._config)
+        self._producer = self._new_producer()
         self._pending = 0
         self._polling = False
         self._broken = False
@@ -105,6 +109,9 @@ class EventLog:
             await asyncio.sleep(POLL_SECONDS * 5)
         return self._pending
 
+    def _new_producer(self) -> Producer:
+        return Producer(self._config, logger=logging.getLogger("librdkafka"))
+
     def _produce(self, record: Record, confirm: Callable[[KafkaError | None], None]) -> None:
         def delivered(error: KafkaError | None, _: Message) -> None:
             self._pending -= 1
@@ -132,7 +139,7 @@ class EventLog:
 
     def _replace_producer(self) -> None:
         """A fatal error is final for a producer: what it holds fails, and a new one takes over."""
-        former, self._producer, self._broken = self._producer, Producer(self._config), False
+        former, self._producer, self._broken = self._producer, self._new_producer(), False
         former.purge()
         former.poll(0)
 
