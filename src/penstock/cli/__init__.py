@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typer
 
-from penstock.cli import dev, doctor, status, version
+from penstock.cli import conformance, dev, doctor, status, version
 
 app = typer.Typer(
     name="penstock",
@@ -19,3 +19,4 @@ app.command("dev")(dev.dev)
 app.command("doctor")(doctor.doctor)
 app.command("status")(status.status)
 app.command("version")(version.version)
+app.add_typer(conformance.app, name="conformance")

@@ -1,0 +1,173 @@
+"""`penstock conformance`: the event delivery tests against any installation, and the report over all assertions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from penstock.cli.options import DataDirOption
+
+if TYPE_CHECKING:
+    from penstock.conformance.catalog import DeliveryTest
+    from penstock.conformance.results import Result
+
+RESULTS = Path("build/conformance")
+
+app = typer.Typer(help="Run the specifications' tests, and report on them.", no_args_is_help=True)
+
+ResultsOption = Annotated[Path, typer.Option("--results", help="Folder of the results of runs.")]
+
+
+@app.command()
+def run(
+    suite: Annotated[str, typer.Argument(help="What to run: event-delivery.")] = "event-delivery",
+    *,
+    test: Annotated[
+        list[str] | None, typer.Option("--test", "-t", help="Only this test (05). May be repeated.")
+    ] = None,
+    kubeconfig: Annotated[
+        Path | None, typer.Option(help="Installation to test. (default: the stack's in --data-dir, or KUBECONFIG)")
+    ] = None,
+    data_dir: DataDirOption = None,
+    sequential: Annotated[
+        bool, typer.Option("--sequential", help="One after the other in the namespace conformance, as written.")
+    ] = False,
+    image: Annotated[str | None, typer.Option(help="Image of the sinks and emitters, for a foreign cluster.")] = None,
+    use_addresses: Annotated[
+        bool, typer.Option("--use-addresses", help="Send to status.address.url, not to the documented names.")
+    ] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave all objects there afterwards.")] = False,
+    results: ResultsOption = RESULTS,
+) -> None:
+    """Do what the document tells a person to do, and check what it says to expect.
+
+    Exits with 0 when all tests passed, 1 when one failed, 2 when they could not be run.
+    """
+    import asyncio
+
+    from penstock.conformance.cluster import kubeconfig as find_kubeconfig
+    from penstock.conformance.runner import Options
+
+    if suite != "event-delivery":
+        _refuse(f"There is no suite {suite}; there is event-delivery.")
+    tests = _chosen(test)
+    try:
+        path = find_kubeconfig(kubeconfig, data_dir or Path(".penstock"))
+    except FileNotFoundError as error:
+        _refuse(f"{error}. Start a stack with `penstock dev`, or give --kubeconfig.")
+    options = Options(sequential=sequential, image=image, use_addresses=use_addresses, keep=keep)
+    outcome = asyncio.run(_run(path, tests, options, results))
+    raise typer.Exit(1 if any(result.outcome == "failed" for result in outcome) else 0)
+
+
+@app.command()
+def report(
+    *,
+    results: ResultsOption = RESULTS,
+    output: Annotated[Path | None, typer.Option(help="Folder to write to. (default: --results/report)")] = None,
+) -> None:
+    """Join the results of all runs with the assertions of the specifications: Markdown, JSON, JUnit.
+
+    Exits with 1 when an assertion or a test failed, 2 when there is nothing to report on.
+    """
+    from penstock.cli.terminal import console
+    from penstock.conformance import assertions
+    from penstock.conformance import report as reports
+    from penstock.conformance import results as files
+
+    try:
+        runs = files.read_all(results)
+        rows = assertions.load()
+    except ValueError as error:
+        _refuse(str(error))
+    if not runs:
+        _refuse(f"There are no results in {results}. Run `penstock conformance run event-delivery` first.")
+    table = reports.assemble(rows, runs)
+    folder = output or results / "report"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "conformance.md").write_text(reports.to_markdown(table))
+    (folder / "conformance.json").write_bytes(reports.to_json(table))
+    (folder / "conformance.xml").write_bytes(reports.to_junit(table))
+    out = console()
+    for row in table.rows:
+        if row.standing in ("failed", "not run"):
+            out.print(f"{row.standing:10} {row.assertion.id:14} {row.assertion.text}", markup=False)
+    for standing in ("passed", "failed", "not applicable", "not run"):
+        out.print(f"{table.count(standing):5} {standing}")
+    out.print(f"Written to {folder}.", markup=False)
+    raise typer.Exit(1 if table.failed else 0)
+
+
+@app.command()
+def manifests(
+    folder: Annotated[Path, typer.Argument(help="Folder to write to; control-plane/event-delivery is made inside.")],
+) -> None:
+    """Write the manifests of the event delivery tests, to follow the document by hand with kubectl."""
+    import shutil
+
+    from penstock.cli.terminal import console
+    from penstock.conformance import manifests as own
+
+    target = folder / own.FOLDER
+    target.mkdir(parents=True, exist_ok=True)
+    for source in sorted(own.folder().glob("*.yaml")):
+        shutil.copyfile(source, target / source.name)
+    console().print(f"Written to {target}.", markup=False)
+
+
+async def _run(path: Path, tests: list[DeliveryTest], options: object, results: Path) -> list[Result]:
+    from datetime import UTC, datetime
+
+    from penstock.cli.terminal import console
+    from penstock.conformance import runner
+    from penstock.conformance.catalog import EARLY_SECONDS, LATE_SECONDS
+    from penstock.conformance.cluster import Cluster
+    from penstock.conformance.results import ResultFile, write
+
+    assert isinstance(options, runner.Options)  # noqa: S101  # typed loosely to keep start-up light
+    out, titles = console(), {test.id: test.title for test in tests}
+    started = datetime.now(UTC)
+    cluster = Cluster(path)
+    out.print(f"Event delivery tests at {cluster.address}, in namespaces of their own.", markup=False)
+    out.print(f"A retry may come {EARLY_SECONDS:g} s before and {LATE_SECONDS:g} s after its time.", markup=False)
+
+    def done(result: Result) -> None:
+        colour = "green" if result.outcome == "passed" else "red"
+        out.print(f"[{colour}]{result.outcome}[/{colour}] {result.test} {titles[result.test]} ({result.seconds:.1f} s)")
+        for problem in result.problems:
+            out.print(f"         {problem}", markup=False)
+
+    try:
+        outcome = await runner.run(cluster, tests, options, done)
+    finally:
+        await cluster.close()
+    stamp = started.isoformat(timespec="seconds").replace("+00:00", "Z")
+    write(results / "event-delivery.json", ResultFile("event-delivery", cluster.address, stamp, tuple(outcome)))
+    passed = sum(result.outcome == "passed" for result in outcome)
+    seconds = (datetime.now(UTC) - started).total_seconds()
+    out.print(f"{passed} of {len(outcome)} passed in {seconds:.0f} s.", markup=False)
+    return outcome
+
+
+def _chosen(numbers: list[str] | None) -> list[DeliveryTest]:
+    from penstock.conformance.catalog import TESTS, find
+
+    if not numbers:
+        return list(TESTS)
+    chosen = []
+    for number in numbers:
+        found = find(number)
+        if found is None:
+            _refuse(f"There is no test {number}; there are {TESTS[0].number} to {TESTS[-1].number}.")
+        chosen.append(found)
+    return chosen
+
+
+def _refuse(sentence: str) -> NoReturn:
+    """Says why nothing was done, and exits with 2."""
+    from rich.console import Console
+
+    Console(stderr=True, highlight=False, soft_wrap=True).print(f"penstock: {sentence}", markup=False)
+    raise typer.Exit(2)
