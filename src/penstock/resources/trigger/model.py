@@ -21,6 +21,7 @@ class Trigger:
 
     identity: Identity
     broker: str
+    broker_namespace: str
     attributes: dict[str, str]
     filters: list[dict[str, Any]]
     subscriber: dict[str, Any]
@@ -32,9 +33,12 @@ class Trigger:
     def read(cls, obj: Obj) -> Trigger:
         """The Trigger behind a stored object."""
         spec = obj.get("spec") or {}
+        identity = Identity.read(obj)
+        reference = spec.get("brokerRef") or {}
         return cls(
-            Identity.read(obj),
-            str(spec.get("broker") or (spec.get("brokerRef") or {}).get("name") or ""),
+            identity,
+            str(spec.get("broker") or reference.get("name") or ""),
+            str(reference.get("namespace") or identity.namespace),
             dict((spec.get("filter") or {}).get("attributes") or {}),
             list(spec.get("filters") or []),
             dict(spec.get("subscriber") or {}),

@@ -1,0 +1,139 @@
+"""The Kubernetes API as the controllers use it: a thin layer over lightkube that speaks in plain dictionaries.
+
+Kinds are named by apiVersion and kind. The plural is guessed by Kubernetes' own rule, as Knative does, so that an
+object of any kind can be referred to without asking the server what it serves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx2
+from lightkube import ApiError, AsyncClient, KubeConfig
+from lightkube.core.resource import ApiInfo, ResourceDef
+from lightkube.generic_resource import GenericNamespacedResource, GenericNamespacedStatus, create_api_info
+
+Obj = dict[str, Any]
+
+FIELD_MANAGER = "penstock-controller"
+GONE, CONFLICT, NOT_FOUND, FORBIDDEN = 410, 409, 404, 403
+
+
+class Kind(NamedTuple):
+    """A kind of object."""
+
+    api_version: str
+    kind: str
+
+    @property
+    def group(self) -> str:
+        """The API group; empty for the core group."""
+        return self.api_version.rpartition("/")[0]
+
+    @property
+    def plural(self) -> str:
+        """The name of the collection."""
+        name = self.kind.lower()
+        if name == "endpoints":
+            return name
+        if name.endswith(("s", "x", "ch")):
+            return f"{name}es"
+        return f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"
+
+    @property
+    def qualified_plural(self) -> str:
+        """The collection with its group, as the server's messages have it."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+
+BROKER = Kind("eventing.knative.dev/v1", "Broker")
+TRIGGER = Kind("eventing.knative.dev/v1", "Trigger")
+CHANNEL = Kind("messaging.knative.dev/v1", "Channel")
+IN_MEMORY_CHANNEL = Kind("messaging.knative.dev/v1", "InMemoryChannel")
+SUBSCRIPTION = Kind("messaging.knative.dev/v1", "Subscription")
+SERVICE = Kind("v1", "Service")
+POD = Kind("v1", "Pod")
+ENDPOINTS = Kind("v1", "Endpoints")
+EVENT = Kind("v1", "Event")
+
+
+class Key(NamedTuple):
+    """Which object of a kind."""
+
+    namespace: str
+    name: str
+
+
+def key_of(obj: Obj) -> Key:
+    """The object's key."""
+    metadata = obj["metadata"]
+    return Key(metadata.get("namespace") or "", metadata["name"])
+
+
+def code_of(error: Exception) -> int | None:
+    """The HTTP status behind an error of the API; None where there was no answer."""
+    if isinstance(error, ApiError) and error.status.code is not None:
+        return int(error.status.code)
+    return error.response.status_code if isinstance(error, httpx2.HTTPStatusError) else None
+
+
+class Api:
+    """A connection to the API server."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        self._client = AsyncClient(KubeConfig.from_file(kubeconfig), field_manager=FIELD_MANAGER, trust_env=False)
+
+    async def close(self) -> None:
+        """Ends every connection."""
+        await self._client.close()
+
+    async def list(self, kind: Kind) -> tuple[list[Obj], str]:
+        """Every object of the kind, and the resource version to watch from."""
+        pages = self._client.list(_resource(kind), namespace="*", chunk_size=500)
+        objects = [_named(dict(obj), kind) async for obj in pages]
+        return objects, pages.resourceVersion
+
+    async def watch(self, kind: Kind, version: str) -> AsyncIterator[tuple[str, Obj]]:
+        """Changes after `version`, as (`ADDED` | `MODIFIED` | `DELETED`, object). Raises when the watch breaks."""
+        async for change, obj in self._client.watch(_resource(kind), namespace="*", resource_version=version):
+            if change != "BOOKMARK":
+                yield change, _named(dict(obj), kind)
+
+    async def create(self, kind: Kind, obj: Obj) -> Obj:
+        """Creates the object."""
+        return dict(await self._client.create(_resource(kind)(obj)))
+
+    async def replace(self, kind: Kind, obj: Obj) -> Obj:
+        """Stores the object in place of the version it was read at."""
+        return dict(await self._client.replace(_resource(kind)(obj)))
+
+    async def replace_status(self, kind: Kind, obj: Obj) -> Obj:
+        """Stores the object's status in place of the version it was read at."""
+        return dict(await self._client.replace(_resource(kind).Status(obj)))
+
+    async def delete(self, kind: Kind, key: Key) -> None:
+        """Deletes the object."""
+        await self._client.delete(_resource(kind), key.name, namespace=key.namespace)
+
+
+def _named(obj: Obj, kind: Kind) -> Obj:
+    # Items of a list of core kinds come without apiVersion and kind.
+    obj.setdefault("apiVersion", kind.api_version)
+    obj.setdefault("kind", kind.kind)
+    return obj
+
+
+@cache
+def _resource(kind: Kind) -> Any:
+    """lightkube's class for the kind, kept out of its global registry: a process may hold other clients."""
+    version = kind.api_version.rpartition("/")[2]
+    info = create_api_info(kind.group, version, kind.kind, kind.plural)
+    definition = ResourceDef(kind.group, version, kind.kind)
+    status_info = ApiInfo(
+        resource=definition, parent=definition, plural=kind.plural, verbs=["get", "patch", "put"], action="status"
+    )
+    status = type(f"{kind.kind}Status", (GenericNamespacedStatus,), {"_api_info": status_info})
+    return type(kind.kind, (GenericNamespacedResource,), {"_api_info": info, "Status": status})

@@ -1,0 +1,123 @@
+"""What the data plane has reported: which version of the routes it acts by, and which events it found gone.
+
+Ready is built on this. What was once acknowledged stays so while a component restarts: it comes back with the newest
+snapshot, and events are kept meanwhile. Only an ingress that has been silent for long makes Brokers unready, because
+nobody takes events then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Callable
+
+import msgspec
+import structlog
+
+from penstock.contract import reports, topics
+from penstock.contract.follow import TableFollower
+from penstock.contract.reports import Ack, Loss
+from penstock.controllers.publisher import Publisher
+from penstock.controllers.tracker import Observer
+
+log = structlog.get_logger()
+
+
+class DataPlane:
+    """The state of the data plane as far as it has been reported."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        publisher: Publisher,
+        enqueue: Callable[[Observer], None],
+        ingress_changed: Callable[[], None],
+    ) -> None:
+        self.in_force = 0
+        """The newest version that every component has acknowledged."""
+        self.at_ingress = 0
+        """The newest version that every ingress has acknowledged."""
+        self.ingress_lives = True
+        self._publisher, self._enqueue, self._ingress_changed = publisher, enqueue, ingress_changed
+        self._acks: dict[str, Ack] = {}
+        self._losses: dict[str, dict[int, Loss]] = defaultdict(dict)
+        self._heard_ingress = time.time()
+        self._loop = asyncio.get_running_loop()
+        self._follower = TableFollower(bootstrap, topics.REPORTS, self._receive, lambda: None)
+
+    def start(self) -> None:
+        """Begins to follow the reports."""
+        self._follower.start()
+
+    async def close(self) -> None:
+        """Ends following."""
+        await asyncio.to_thread(self._follower.stop)
+
+    async def run(self) -> None:
+        """Notices silence until cancelled."""
+        while True:
+            await asyncio.sleep(1)
+            self._evaluate(time.time())
+
+    def has_taken(self, key: str, *, before: bool) -> bool:
+        """Whether every component acts by the record as it is. `before`: whether that was already found."""
+        return self._is_covered(key, self.in_force) or (before and self._publisher.is_as_restored(key))
+
+    def ingress_has_taken(self, key: str, *, before: bool) -> bool:
+        """Whether every ingress acts by the record as it is."""
+        covered = self._is_covered(key, self.at_ingress) or (before and self._publisher.is_as_restored(key))
+        return covered and self.ingress_lives
+
+    def losses(self, route: str) -> tuple[str, ...]:
+        """The ranges of events that were gone before the route got them."""
+        found = self._losses.get(route, {})
+        return tuple(f"partition {p}, offsets {loss.first} to {loss.last}" for p, loss in sorted(found.items()))
+
+    def _is_covered(self, key: str, version: int) -> bool:
+        changed_at = self._publisher.version_of(key)
+        return changed_at is not None and changed_at <= version
+
+    def _receive(self, key: str, value: bytes | None) -> None:
+        self._loop.call_soon_threadsafe(self._apply, key, value)
+
+    def _apply(self, key: str, value: bytes | None) -> None:
+        if value is None:
+            self._acks.pop(key, None)
+            return
+        try:
+            report = reports.decode(key, value)
+        except msgspec.MsgspecError:
+            log.error("a report of the data plane cannot be read", key=key)
+            return
+        if isinstance(report, Ack):
+            self._acks[key] = report
+            self._evaluate(time.time())
+        elif isinstance(report, Loss):
+            self._losses[report.route][report.partition] = report
+            for owner in self._publisher.owners_of(f"route/{report.route}"):
+                self._enqueue(owner)
+
+    def _evaluate(self, now: float) -> None:
+        acks = list(self._acks.values())
+        live = [ack for ack in acks if ack.component == "ingress" and now - ack.at <= reports.SILENT_SECONDS]
+        if live:
+            self._heard_ingress = now
+            self._advance_ingress(min(ack.version for ack in live))
+        self._advance(reports.version_in_force(acks, now))
+        lives = now - self._heard_ingress <= reports.SILENT_SECONDS
+        if lives != self.ingress_lives:
+            self.ingress_lives = lives
+            log.warning("the ingress is back" if lives else "no ingress has been heard of for long")
+            self._ingress_changed()
+
+    def _advance(self, version: int) -> None:
+        before, self.in_force = self.in_force, max(self.in_force, version)
+        for owner in self._publisher.owners_between(before, self.in_force):
+            self._enqueue(owner)
+
+    def _advance_ingress(self, version: int) -> None:
+        before, self.at_ingress = self.at_ingress, max(self.at_ingress, version)
+        for owner in self._publisher.owners_between(before, self.at_ingress):
+            if owner[0] != "Trigger":
+                self._enqueue(owner)

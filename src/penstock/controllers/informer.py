@@ -1,0 +1,143 @@
+"""A copy of all objects of one kind, kept up to date by list and watch, and whoever wants to know of changes.
+
+A watch that breaks is taken up where it ended; one that is too old (410) is replaced by a new list, whose differences
+to the copy are announced like any change. An API server that is away is waited for with growing pauses; the copy
+stays as it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterator
+
+import structlog
+
+from penstock.controllers.api import GONE, NOT_FOUND, Api, Key, Kind, Obj, code_of, key_of
+
+log = structlog.get_logger()
+
+FIRST_PAUSE_SECONDS = 0.1
+LONGEST_PAUSE_SECONDS = 5.0
+
+Announce = Callable[[Key, Obj | None], None]
+"""Told the key and the object as it now is (None: gone)."""
+
+
+class Informer:
+    """The objects of one kind."""
+
+    def __init__(self, api: Api, kind: Kind) -> None:
+        self.kind = kind
+        self.synced = asyncio.Event()
+        """Set once the kind has been listed, or is known not to be served."""
+        self.served = True
+        """Whether the server has the kind at all."""
+        self._api = api
+        self._objects: dict[Key, Obj] = {}
+        self._listeners: list[Announce] = []
+        self._version: str | None = None
+
+    def get(self, key: Key) -> Obj | None:
+        """The object as last seen; not to be changed."""
+        return self._objects.get(key)
+
+    def all(self) -> Iterator[Obj]:
+        """Every object as last seen."""
+        return iter(list(self._objects.values()))
+
+    def listen(self, announce: Announce) -> None:
+        """Has every change announced."""
+        self._listeners.append(announce)
+
+    def resync(self) -> None:
+        """Announces every object again, changed or not."""
+        for key, obj in list(self._objects.items()):
+            self._announce(key, obj)
+
+    def saw(self, obj: Obj) -> None:
+        """Takes in an object as the server answered it to a write, ahead of the watch."""
+        key = key_of(obj)
+        held = self._objects.get(key)
+        if held is not None and _uid(obj) == _uid(held) and _version(obj) > _version(held):
+            self._take(key, obj)
+
+    async def run(self) -> None:
+        """Follows the kind until cancelled."""
+        failures = 0
+        while True:
+            try:
+                if self._version is None:
+                    await self._list()
+                failures = 0
+                await self._watch()
+            except Exception as error:
+                # Whatever broke (connection, server, an answer cut short), the cure is the same: go on later.
+                if code_of(error) == GONE:
+                    self._version = None
+                    continue
+                failures += 1
+                self._note(error)
+                pause = min(FIRST_PAUSE_SECONDS * 2.0 ** min(failures, 10), LONGEST_PAUSE_SECONDS)
+                await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311  # spreads reconnects, no secret
+
+    async def _list(self) -> None:
+        objects, version = await self._api.list(self.kind)
+        self.served = True
+        fresh = {key_of(obj): obj for obj in objects}
+        for key in self._objects.keys() - fresh.keys():
+            self._take(key, None)
+        for key, obj in fresh.items():
+            if _differs(self._objects.get(key), obj):
+                self._take(key, obj)
+        self._version = version
+        self.synced.set()
+
+    async def _watch(self) -> None:
+        async for change, obj in self._api.watch(self.kind, self._version or ""):
+            self._version = obj["metadata"]["resourceVersion"]
+            key = key_of(obj)
+            if change == "DELETED":
+                self._take(key, None)
+            elif _differs(self._objects.get(key), obj):
+                self._take(key, obj)
+
+    def _take(self, key: Key, obj: Obj | None) -> None:
+        if obj is None:
+            if self._objects.pop(key, None) is None:
+                return
+        else:
+            self._objects[key] = obj
+        self._announce(key, obj)
+
+    def _announce(self, key: Key, obj: Obj | None) -> None:
+        for announce in self._listeners:
+            announce(key, obj)
+
+    def _note(self, error: Exception) -> None:
+        if code_of(error) == NOT_FOUND:
+            # The kind may be defined later; until then there are no objects of it.
+            self.served = False
+            self._version = None
+            for key in list(self._objects):
+                self._take(key, None)
+            self.synced.set()
+            return
+        log.warning("the API is away; what is known stays in force", kind=self.kind.kind, error=str(error))
+
+
+def _differs(held: Obj | None, obj: Obj) -> bool:
+    """Whether the watch brings news; what a write of ours has already brought is none, and older states are none."""
+    if held is None or _uid(held) != _uid(obj):
+        return True
+    return _version(obj) > _version(held) or not _version(obj)
+
+
+def _uid(obj: Obj) -> str:
+    return str(obj["metadata"].get("uid") or "")
+
+
+def _version(obj: Obj) -> int:
+    """Resource versions are opaque in principle; all servers count, and the watch corrects whatever this gets wrong."""
+    text = str(obj["metadata"].get("resourceVersion") or "0")
+    return int(text) if text.isdigit() else 0

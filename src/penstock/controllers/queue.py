@@ -1,0 +1,90 @@
+"""A work queue: keys to look at, each once however often it was added, never two workers on the same key.
+
+A key that failed comes back after a pause that doubles with each failure in a row.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+FIRST_PAUSE_SECONDS = 0.05
+LONGEST_PAUSE_SECONDS = 30.0
+
+
+def pause_after(failures: int) -> float:
+    """Seconds to wait after so many failures in a row."""
+    return min(FIRST_PAUSE_SECONDS * 2.0 ** min(failures - 1, 30), LONGEST_PAUSE_SECONDS)
+
+
+class WorkQueue(Generic[K]):
+    """The keys of one kind that wait to be looked at."""
+
+    def __init__(self) -> None:
+        self._waiting: OrderedDict[K, None] = OrderedDict()
+        self._running: set[K] = set()
+        self._again: set[K] = set()
+        self._failures: dict[K, int] = {}
+        self._later: set[asyncio.TimerHandle] = set()
+        self._arrived = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def __len__(self) -> int:
+        return len(self._waiting) + len(self._running)
+
+    def add(self, key: K) -> None:
+        """Has the key looked at; soon again if it is being looked at right now."""
+        if key in self._running:
+            self._again.add(key)
+            return
+        self._waiting[key] = None
+        self._idle.clear()
+        self._arrived.set()
+
+    async def take(self) -> K:
+        """The next key; the caller ends with `done`."""
+        while not self._waiting:
+            self._arrived.clear()
+            await self._arrived.wait()
+        key, _ = self._waiting.popitem(last=False)
+        self._running.add(key)
+        return key
+
+    def done(self, key: K, *, failed: bool) -> None:
+        """The key has been looked at."""
+        self._running.discard(key)
+        if failed:
+            self._failures[key] = self._failures.get(key, 0) + 1
+            self._add_later(key, pause_after(self._failures[key]))
+        else:
+            self._failures.pop(key, None)
+        if key in self._again:
+            self._again.discard(key)
+            self.add(key)
+        if not len(self):
+            self._idle.set()
+
+    async def drained(self) -> None:
+        """Returns when nothing waits and nothing runs; failed keys in their pause do not count."""
+        await self._idle.wait()
+
+    def close(self) -> None:
+        """Forgets the keys in their pause."""
+        for handle in self._later:
+            handle.cancel()
+        self._later.clear()
+
+    def _add_later(self, key: K, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+
+        def arrive() -> None:
+            self._later.discard(handle)
+            self.add(key)
+
+        handle = loop.call_later(seconds, arrive)
+        self._later.add(handle)

@@ -1,0 +1,177 @@
+"""What every controller has: the world it looks at, a way to write a status, and workers that drive it.
+
+A reconciler looks at one object and what that refers to, claims the records the data plane needs, and writes the
+status that follows. It may run at any time, any number of times; what it does depends on the present state only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import structlog
+
+from penstock.controllers.api import CONFLICT, NOT_FOUND, Api, Key, Kind, Obj, code_of
+from penstock.controllers.clock import timestamp
+from penstock.controllers.dataplane import DataPlane
+from penstock.controllers.publisher import Publisher
+from penstock.controllers.queue import WorkQueue
+from penstock.controllers.recorder import Recorder
+from penstock.controllers.tracker import NotYetKnown, Observer, Tracker
+from penstock.resources.conditions import READY, find
+from penstock.settings import Settings
+
+log = structlog.get_logger()
+
+ON_THE_WAY = frozenset({"EndpointSlicesUnavailable", "BrokerNotConfigured", "BrokerNotReady"})
+"""Reasons for Ready=False that only say that something is not finished yet; no Event tells of them."""
+
+
+@dataclass
+class World:
+    """Everything a reconciler may look at or act on."""
+
+    settings: Settings
+    api: Api
+    tracker: Tracker
+    publisher: Publisher
+    dataplane: DataPlane
+    recorder: Recorder
+
+    @property
+    def embedded(self) -> bool:
+        """Whether the API is penstock's own, so that names and endpoints are for penstock to provide."""
+        return self.settings.kubeconfig is None
+
+    def now(self) -> str:
+        """The time as statuses carry it."""
+        return timestamp()
+
+    async def write_status(self, kind: Kind, obj: Obj, status: dict[str, Any]) -> None:
+        """Stores the status if it is another than the object has; tells of a failure that is new."""
+        before = obj.get("status") or {}
+        if before == status:
+            return
+        changed = copy.copy(obj)
+        changed["status"] = status
+        try:
+            written = await self.api.replace_status(kind, changed)
+        except Exception as error:
+            if code_of(error) == NOT_FOUND:
+                return
+            raise
+        self.tracker.informer(kind).saw(written)
+        self._tell_of_failure(obj, before, status)
+
+    async def write_spec(self, kind: Kind, obj: Obj) -> None:
+        """Stores the object with its changed spec."""
+        written = await self.api.replace(kind, obj)
+        self.tracker.informer(kind).saw(written)
+
+    def _tell_of_failure(self, obj: Obj, before: dict[str, Any], after: dict[str, Any]) -> None:
+        was, now = find(before.get("conditions"), READY) or {}, find(after.get("conditions"), READY) or {}
+        news = (was.get("status"), was.get("reason"), was.get("message")) != (
+            now.get("status"),
+            now.get("reason"),
+            now.get("message"),
+        )
+        reason = str(now.get("reason") or "")
+        if news and now.get("status") == "False" and reason not in ON_THE_WAY:
+            self.recorder.warning(obj, "".join(reason.title().split()) if " " in reason else reason, now["message"])
+
+
+class Reconciler(Protocol):
+    """The controller of one kind."""
+
+    kind: Kind
+
+    async def reconcile(self, key: Key, obj: Obj | None) -> None:
+        """Brings about what the object asks for; None: there is no such object any more."""
+
+
+class Workers:
+    """Drives the reconcilers: a queue per kind, a few workers each."""
+
+    PER_KIND = 4
+
+    def __init__(self) -> None:
+        self._queues: dict[str, WorkQueue[Key]] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def enqueue(self, observer: Observer) -> None:
+        """Has the object looked at."""
+        kind, key = observer
+        if kind in self._queues:
+            self._queues[kind].add(key)
+
+    def enqueue_all(self, world: World, kind: Kind) -> None:
+        """Has every object of the kind looked at."""
+        for obj in world.tracker.informer(kind).all():
+            self.enqueue((kind.kind, Key(obj["metadata"].get("namespace") or "", obj["metadata"]["name"])))
+
+    def employ(self, reconciler: Reconciler, world: World) -> None:
+        """Gives the reconciler a queue that fills with the changes of its kind. Work begins with `start`."""
+        name = reconciler.kind.kind
+        self._queues[name] = WorkQueue()
+        world.tracker.informer(reconciler.kind).listen(lambda key, _: self.enqueue((name, key)))
+
+    def start(self, reconcilers: list[Reconciler], world: World) -> None:
+        """Begins work."""
+        for reconciler in reconcilers:
+            for number in range(self.PER_KIND):
+                work = self._work(reconciler, world)
+                self._tasks.append(asyncio.create_task(work, name=f"{reconciler.kind.kind} worker {number}"))
+
+    async def drained(self) -> None:
+        """Returns when every queue was seen empty in one round."""
+        while any(len(queue) for queue in self._queues.values()):
+            for queue in self._queues.values():
+                await queue.drained()
+
+    async def close(self) -> None:
+        """Ends work; what is under way is cut off, and taken up again at the next start."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for queue in self._queues.values():
+            queue.close()
+
+    async def _work(self, reconciler: Reconciler, world: World) -> None:
+        queue = self._queues[reconciler.kind.kind]
+        while True:
+            key = await queue.take()
+            failed = False
+            try:
+                await self._reconcile(reconciler, world, key)
+            except Exception as error:
+                failed = True
+                self._note(reconciler.kind, key, error)
+            finally:
+                queue.done(key, failed=failed)
+
+    async def _reconcile(self, reconciler: Reconciler, world: World, key: Key) -> None:
+        observer = (reconciler.kind.kind, key)
+        world.tracker.forget(observer)
+        obj = world.tracker.informer(reconciler.kind).get(key)
+        if obj is not None and obj["metadata"].get("deletionTimestamp"):
+            obj = None
+        try:
+            await reconciler.reconcile(key, obj)
+        except NotYetKnown:
+            # The tracker enqueues the object as soon as the kind it refers to has been listed.
+            return
+
+    def _note(self, kind: Kind, key: Key, error: Exception) -> None:
+        if code_of(error) == CONFLICT:
+            # Somebody else wrote in between; the watch brings the new state, and the key comes back.
+            log.debug("a write met a newer object", kind=kind.kind, namespace=key.namespace, name=key.name)
+            return
+        log.warning(
+            "reconciling failed and is tried again",
+            kind=kind.kind,
+            namespace=key.namespace,
+            name=key.name,
+            error=str(error) or type(error).__name__,
+        )

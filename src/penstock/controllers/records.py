@@ -1,0 +1,114 @@
+"""The records of the snapshot, made from objects and what their destinations resolved to. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from penstock.contract.names import CLUSTER_DOMAIN
+from penstock.contract.routes import Delivery, Endpoint, Route, ServiceName, Target
+from penstock.resources.delivery import DeliveryOptions
+from penstock.resources.metadata import Identity
+from penstock.resources.options import RouteOptions
+from penstock.resources.resolution import Address, Resolution
+from penstock.resources.trigger.model import Trigger
+
+BROKER_INGRESS_HOST = f"broker-ingress.knative-eventing.svc.{CLUSTER_DOMAIN}"
+
+
+def broker_path(identity: Identity) -> str:
+    """Where the ingress takes a Broker's events."""
+    return f"/{identity.namespace}/{identity.name}"
+
+
+def channel_path(identity: Identity) -> str:
+    """Where the ingress takes a channel's events."""
+    return f"/channels/{identity.namespace}/{identity.name}"
+
+
+def channel_host(identity: Identity) -> str:
+    """The name that manifests hard-code for a channel."""
+    return f"{identity.name}-kn-channel.{identity.namespace}.svc.{CLUSTER_DOMAIN}"
+
+
+def broker_target(identity: Identity) -> Target:
+    """A Broker."""
+    return Target(identity.uid, "Broker", identity.namespace, identity.name, (broker_path(identity),))
+
+
+def channel_target(identity: Identity) -> Target:
+    """A channel, also reached by its host name in full and short."""
+    host = channel_host(identity)
+    short = host.removesuffix(f".{CLUSTER_DOMAIN}")
+    hosts = (host, short, short.removesuffix(".svc"))
+    return Target(identity.uid, "Channel", identity.namespace, identity.name, (channel_path(identity),), hosts)
+
+
+def ingress_name(host: str, ingress_url: str) -> ServiceName:
+    """A name that leads to the ingress at port 80."""
+    parts = urlsplit(ingress_url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    address = parts.hostname if parts.hostname not in (None, "0.0.0.0", "::") else "127.0.0.1"  # noqa: S104
+    return ServiceName(host, {"80": (f"{address}:{port}",)})
+
+
+def trigger_route(
+    trigger: Trigger, target: str, subscriber: Address, delivery: Mapping[str, Any], dead_letter: Resolution
+) -> Route:
+    """A Trigger; `delivery` are the options in force."""
+    identity, options = trigger.identity, trigger.options
+    return Route(
+        identity.uid,
+        "Trigger",
+        identity.namespace,
+        identity.name,
+        target,
+        generation=identity.generation,
+        attributes=trigger.attributes,
+        filters=trigger.filters,
+        subscriber=_endpoint(subscriber),
+        delivery=_delivery(delivery, dead_letter),
+        max_in_flight=options.max_in_flight,
+        ordering=options.ordering,
+        paused=options.paused,
+    )
+
+
+def subscription_route(entry: Mapping[str, Any], channel: Identity, options: RouteOptions) -> Route:
+    """A Subscription, from its entry in `spec.subscribers` of the channel."""
+    fields = dict(entry)
+    delivery = entry.get("delivery") or {}
+    sink = delivery.get("deadLetterSink") or {}
+    dead_letter = Address(sink["uri"], sink.get("CACerts"), sink.get("audience")) if sink.get("uri") else None
+    return Route(
+        str(entry.get("uid") or ""),
+        "Subscription",
+        channel.namespace,
+        str(entry.get("name") or ""),
+        channel.uid,
+        generation=int(entry.get("generation") or 0),
+        subscriber=_endpoint(Address.read(fields, "subscriber")),
+        reply=_endpoint(Address.read(fields, "reply")),
+        delivery=_delivery(delivery, dead_letter),
+        max_in_flight=options.max_in_flight,
+        ordering=options.ordering,
+        paused=options.paused,
+    )
+
+
+def _delivery(spec: Mapping[str, Any], dead_letter: Resolution) -> Delivery:
+    options = DeliveryOptions.read(dict(spec))
+    return Delivery(
+        options.retry,
+        options.backoff_policy,
+        options.backoff_delay,
+        options.timeout,
+        options.retry_after_max,
+        options.format,
+        _endpoint(dead_letter) if isinstance(dead_letter, Address) else None,
+    )
+
+
+def _endpoint(address: Address | None) -> Endpoint | None:
+    return None if address is None else Endpoint(address.url, address.ca_certs, address.audience)

@@ -1,0 +1,91 @@
+"""Addressable resolution: where a destination leads.
+
+A URL leads where it says. A reference leads to the address in the status of the object, or for a v1 Service to its DNS
+name; a relative URL beside it is resolved against that. Pure: the objects are looked up by the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import urljoin, urlsplit
+
+from penstock.contract.names import CLUSTER_DOMAIN
+from penstock.controllers.api import Kind
+from penstock.resources.kreference import KReference
+from penstock.resources.resolution import Address, Resolution, Unresolved
+
+Lookup = Callable[[KReference], Mapping[str, Any] | Unresolved]
+"""The object as stored, or why it cannot be had."""
+
+
+def resolve_optional(destination: Mapping[str, Any] | None, namespace: str, lookup: Lookup) -> Resolution:
+    """Where the destination leads; None where none is given."""
+    return resolve(destination, namespace, lookup) if destination and any(destination.values()) else None
+
+
+def resolve(destination: Mapping[str, Any], namespace: str, lookup: Lookup) -> Address | Unresolved:
+    """Where the destination leads."""
+    certificates, audience = destination.get("CACerts") or None, destination.get("audience") or None
+    uri = destination.get("uri")
+    reference = destination.get("ref")
+    if not reference:
+        return _absolute(uri, certificates, audience)
+    base = _address_of(KReference.read(reference, namespace), certificates, lookup)
+    if isinstance(base, Unresolved):
+        return base
+    url = _relative(base.url, uri) if uri else base.url
+    joined = "\n".join(part for part in (base.ca_certs, certificates) if part) if base.ca_certs else certificates
+    return Address(url, joined, audience or base.audience)
+
+
+def _absolute(uri: object, certificates: str | None, audience: str | None) -> Address | Unresolved:
+    if not uri:
+        return Unresolved("destination missing Ref and URI, expected at least one")
+    parts = urlsplit(str(uri))
+    if not parts.scheme or not parts.netloc:
+        return Unresolved(f"URI is not absolute (both scheme and host should be non-empty): {json_quoted(str(uri))}")
+    return Address(str(uri), certificates, audience)
+
+
+def _relative(base: str, uri: str) -> str:
+    # urljoin drops the last segment of a base without a trailing slash only if the base has a path, like a browser.
+    return urljoin(base if urlsplit(base).path else f"{base}/", uri)
+
+
+def _address_of(reference: KReference, certificates: str | None, lookup: Lookup) -> Address | Unresolved:
+    found = lookup(reference)
+    if isinstance(found, Unresolved):
+        return Unresolved(f"failed to get object {reference.namespace}/{reference.name}: {found.message}")
+    if Kind(reference.api_version, reference.kind) == ("v1", "Service"):
+        scheme = "https" if certificates else "http"
+        return Address(f"{scheme}://{reference.name}.{reference.namespace}.svc.{CLUSTER_DOMAIN}")
+    address = _chosen(reference, found.get("status") or {})
+    if isinstance(address, Unresolved):
+        return address
+    if not address.get("url"):
+        return Unresolved(f"URL missing in address of {_described(reference)}")
+    return Address(str(address["url"]), address.get("CACerts") or None, address.get("audience") or None)
+
+
+def _chosen(reference: KReference, status: Mapping[str, Any]) -> Mapping[str, Any] | Unresolved:
+    addresses = status.get("addresses") or []
+    if reference.address:
+        for address in addresses:
+            if address.get("name") == reference.address:
+                return dict(address)
+        return Unresolved(f'address with name "{reference.address}" not found for {_described(reference)}')
+    address = addresses[0] if addresses else status.get("address")
+    return dict(address) if address else Unresolved(f"address not set for {_described(reference)}")
+
+
+def _described(reference: KReference) -> str:
+    return (
+        f"Kind = {reference.kind}, Namespace = {reference.namespace}, Name = {reference.name}, "
+        f"APIVersion = {reference.api_version}, Group = , Address = {reference.address or ''}"
+    )
+
+
+def json_quoted(text: str) -> str:
+    """The text in double quotes."""
+    return '"' + text.replace('"', '\\"') + '"'

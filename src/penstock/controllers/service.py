@@ -1,0 +1,122 @@
+"""The control plane's controllers as one component: watches the API, publishes routes, writes statuses."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import structlog
+
+from penstock.controllers.api import BROKER, IN_MEMORY_CHANNEL, SUBSCRIPTION, Api, Key
+from penstock.controllers.broker import BrokerReconciler
+from penstock.controllers.channel import ChannelReconciler
+from penstock.controllers.dataplane import DataPlane
+from penstock.controllers.inmemorychannel import InMemoryChannelReconciler
+from penstock.controllers.publisher import Publisher
+from penstock.controllers.reconciler import Reconciler, Workers, World
+from penstock.controllers.recorder import Recorder
+from penstock.controllers.records import BROKER_INGRESS_HOST, ingress_name
+from penstock.controllers.routes_topic import RoutesTopic
+from penstock.controllers.services import ServiceReconciler
+from penstock.controllers.subscribers import Subscribers
+from penstock.controllers.subscription import SubscriptionReconciler
+from penstock.controllers.tracker import Tracker
+from penstock.controllers.trigger import TriggerReconciler
+from penstock.lifecycle import Lifecycle
+from penstock.settings import Settings
+
+log = structlog.get_logger()
+
+KUBECONFIG = "kubeconfig-control"
+
+
+async def run(settings: Settings, lifecycle: Lifecycle) -> None:
+    """Runs the controllers until told to stop."""
+    kubeconfig = settings.kubeconfig or settings.data_dir / KUBECONFIG
+    if not await _appears(kubeconfig, lifecycle):
+        return
+    api = Api(kubeconfig)
+    workers = Workers()
+    publisher = Publisher(RoutesTopic(settings.bootstrap))
+    tracker = Tracker(api, workers.enqueue)
+    recorder = Recorder(api)
+
+    def ingress_changed() -> None:
+        for kind in (BROKER, IN_MEMORY_CHANNEL):
+            workers.enqueue_all(world, kind)
+
+    dataplane = DataPlane(settings.bootstrap, publisher, workers.enqueue, ingress_changed)
+    world = World(settings, api, tracker, publisher, dataplane, recorder)
+    work = asyncio.create_task(_work(world, workers, lifecycle), name="controllers")
+    stopping = asyncio.create_task(lifecycle.stopping.wait())
+    try:
+        await asyncio.wait({work, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if work.done():
+            work.result()
+    finally:
+        stopping.cancel()
+        work.cancel()
+        await asyncio.gather(work, stopping, return_exceptions=True)
+        await workers.close()
+        await tracker.close()
+        await dataplane.close()
+        await api.close()
+
+
+async def _work(world: World, workers: Workers, lifecycle: Lifecycle) -> None:
+    """Everything that goes on at once; ends only when one of it fails for good."""
+    reconcilers = _employ(world, workers)
+    await world.publisher.restore()
+    world.dataplane.start()
+    for reconciler in reconcilers:
+        await world.tracker.informer(reconciler.kind).synced.wait()
+    if world.embedded:
+        name = ingress_name(BROKER_INGRESS_HOST, world.settings.ingress_url)
+        world.publisher.claim(("Service", Key("", "ingress")), [name])
+    workers.start(reconcilers, world)
+    # What nobody has claimed when everything has been looked at once belongs to objects that are gone.
+    await workers.drained()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(world.publisher.run(), name="publisher")
+        group.create_task(world.dataplane.run(), name="data plane")
+        group.create_task(world.recorder.run(), name="recorder")
+        group.create_task(_resync(world), name="resync")
+        lifecycle.ready(version=world.publisher.version)
+        log.info("controllers ready", version=world.publisher.version)
+
+
+def _employ(world: World, workers: Workers) -> list[Reconciler]:
+    subscribers = Subscribers(workers.enqueue)
+    # The list of a channel's Subscriptions must be up to date when a reconciler hears of the change.
+    world.tracker.informer(SUBSCRIPTION).listen(subscribers.announce)
+    reconcilers: list[Reconciler] = [
+        BrokerReconciler(world),
+        TriggerReconciler(world),
+        ChannelReconciler(world, subscribers),
+        InMemoryChannelReconciler(world, subscribers),
+        SubscriptionReconciler(world, subscribers),
+    ]
+    if world.embedded:
+        services = ServiceReconciler(world)
+        services.listen_to_pods(workers)
+        reconcilers.append(services)
+    for reconciler in reconcilers:
+        workers.employ(reconciler, world)
+    return reconcilers
+
+
+async def _resync(world: World) -> None:
+    while True:
+        await asyncio.sleep(world.settings.resync_seconds)
+        world.tracker.resync()
+
+
+async def _appears(path: Path, lifecycle: Lifecycle) -> bool:
+    """Waits for the API server to write the file; False if told to stop before."""
+    while not path.exists():
+        try:
+            await asyncio.wait_for(lifecycle.stopping.wait(), 0.1)
+        except TimeoutError:
+            continue
+        return False
+    return True

@@ -1,0 +1,104 @@
+"""Who looks at which object, so that a target that appears or changes is noticed.
+
+A reconciler looks objects up through the tracker and is enqueued again when one of them changes. A kind nobody has
+looked at before gets an informer of its own the moment somebody does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from penstock.controllers.api import Api, Key, Kind, Obj
+from penstock.controllers.informer import Informer
+from penstock.resources.kreference import KReference
+from penstock.resources.resolution import Unresolved
+
+Observer = tuple[str, Key]
+"""The kind of the object that looks, and which."""
+Place = tuple[Kind, Key]
+
+
+class NotYetKnown(Exception):  # no error: the observer is enqueued when the answer is known
+    """The kind of the object is being listed."""
+
+
+class Tracker:
+    """All informers of the process, and who looks at what."""
+
+    def __init__(self, api: Api, enqueue: Callable[[Observer], None]) -> None:
+        self._api, self._enqueue = api, enqueue
+        self._informers: dict[Kind, Informer] = {}
+        self._tasks: dict[Kind, asyncio.Task[None]] = {}
+        self._observers: dict[Place, set[Observer]] = defaultdict(set)
+        self._places: dict[Observer, set[Place]] = defaultdict(set)
+        self._waiting: dict[Kind, set[Observer]] = defaultdict(set)
+
+    def informer(self, kind: Kind) -> Informer:
+        """The informer of the kind, started if there was none."""
+        if kind not in self._informers:
+            informer = Informer(self._api, kind)
+            informer.listen(lambda key, _: self._changed((kind, key)))
+            self._informers[kind] = informer
+            self._tasks[kind] = asyncio.create_task(self._follow(informer), name=f"informer of {kind.kind}")
+        return self._informers[kind]
+
+    def resync(self) -> None:
+        """Announces every object of every kind again."""
+        for informer in self._informers.values():
+            informer.resync()
+
+    def look(self, observer: Observer, kind: Kind, key: Key) -> Obj | None:
+        """The object; the observer is enqueued when it changes. Raises NotYetKnown."""
+        self._observers[kind, key].add(observer)
+        self._places[observer].add((kind, key))
+        informer = self.informer(kind)
+        if not informer.synced.is_set():
+            self._waiting[kind].add(observer)
+            raise NotYetKnown(kind.kind)
+        return informer.get(key)
+
+    def lookup(self, observer: Observer) -> Callable[[KReference], Mapping[str, Any] | Unresolved]:
+        """`look` in the shape that the resolver asks for."""
+
+        def find(reference: KReference) -> Mapping[str, Any] | Unresolved:
+            kind = Kind(reference.api_version, reference.kind)
+            found = self.look(observer, kind, Key(reference.namespace, reference.name))
+            if found is not None:
+                return found
+            if not self.informer(kind).served:
+                return Unresolved("the server could not find the requested resource")
+            return Unresolved(f'{kind.qualified_plural} "{reference.name}" not found')
+
+        return find
+
+    def forget(self, observer: Observer) -> None:
+        """The observer looks at nothing any more."""
+        for place in self._places.pop(observer, ()):
+            self._observers[place].discard(observer)
+            if not self._observers[place]:
+                del self._observers[place]
+
+    async def close(self) -> None:
+        """Ends every informer."""
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    async def _follow(self, informer: Informer) -> None:
+        announcement = asyncio.create_task(self._announce_sync(informer))
+        try:
+            await informer.run()
+        finally:
+            announcement.cancel()
+
+    async def _announce_sync(self, informer: Informer) -> None:
+        await informer.synced.wait()
+        for observer in self._waiting.pop(informer.kind, ()):
+            self._enqueue(observer)
+
+    def _changed(self, place: Place) -> None:
+        for observer in tuple(self._observers.get(place, ())):
+            self._enqueue(observer)
