@@ -1,0 +1,206 @@
+"""The supervisor under real process deaths."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from penstock.engine.problem import Problem
+from penstock.engine.restarts import Patience
+from penstock.engine.supervisor import Component, Supervisor, Watch
+from running import eventually
+
+ACTOR = Path(__file__).with_name("actor.py")
+IMPATIENT = Patience(first_delay=0.05, longest_delay=0.2, deaths_before_ready=2, deaths_after_ready=3)
+
+
+class Notes:
+    """An observer that remembers."""
+
+    def __init__(self) -> None:
+        self.states: list[tuple[str, str]] = []
+        self.remarks: list[str] = []
+
+    def changed(self, watch: Watch) -> None:
+        self.states.append((watch.name, watch.state))
+
+    def remark(self, watch: Watch, text: str) -> None:
+        self.remarks.append(f"{watch.name} {text}")
+
+
+def actor(folder: Path, name: str, part: str = "serves", **options: Any) -> Component:
+    async def command() -> list[str]:
+        return [sys.executable, str(ACTOR), part, str(folder), name]
+
+    return Component(name, command, **options)
+
+
+@asynccontextmanager
+async def supervised(
+    folder: Path, components: list[Component], notes: Notes, drain: float = 3.0
+) -> AsyncIterator[tuple[Supervisor, asyncio.Task[None]]]:
+    """A supervisor at work, ready; stopped at the end."""
+    supervisor = Supervisor(components, folder, dict(os.environ), notes, drain_seconds=drain, patience=IMPATIENT)
+    stop, ready = asyncio.Event(), asyncio.Event()
+    task = asyncio.create_task(supervisor.run(stop, ready.set))
+    await asyncio.wait_for(ready.wait(), 20)
+    try:
+        yield supervisor, task
+    finally:
+        stop.set()
+        await asyncio.wait_for(task, 20)
+
+
+def journal(folder: Path) -> list[str]:
+    """What the actors did, without pids."""
+    return [line.rpartition(" ")[0] for line in (folder / "journal").read_text().splitlines()]
+
+
+async def test_components_start_when_what_they_need_is_ready_and_stop_in_reverse(tmp_path: Path) -> None:
+    components = [
+        actor(tmp_path, "user", needs=("base",), stage=1),
+        actor(tmp_path, "base", part="slow", stage=0),
+    ]
+    async with supervised(tmp_path, components, Notes()) as (supervisor, _):
+        assert supervisor.watches["user"].details == {"address": "there/user"}
+    done = [line for line in journal(tmp_path) if not line.startswith("released")]
+    assert done == ["started base", "ready base", "started user", "ready user", "stopped user", "stopped base"]
+
+
+async def test_an_early_component_is_released_when_what_it_needs_is_ready(tmp_path: Path) -> None:
+    components = [
+        actor(tmp_path, "base", part="slow"),
+        actor(tmp_path, "early", needs=("base",), early=True, stage=1),
+    ]
+    async with supervised(tmp_path, components, Notes()):
+        await _until(lambda: "released early" in journal(tmp_path))
+    done = journal(tmp_path)
+    assert done.index("started early") < done.index("ready base") < done.index("released early")
+
+
+@pytest.mark.parametrize("victim", ["first", "second"])
+async def test_a_killed_child_is_started_again(tmp_path: Path, victim: str) -> None:
+    notes = Notes()
+    components = [actor(tmp_path, "first"), actor(tmp_path, "second", needs=("first",))]
+    async with supervised(tmp_path, components, notes) as (supervisor, _):
+        watch = supervisor.watches[victim]
+        before = watch.child
+        assert before is not None
+        os.kill(before.pid, signal.SIGKILL)
+        await _until(lambda: watch.restarts == 1 and watch.state == "ready")
+        assert watch.child is not None
+        assert watch.child.pid != before.pid
+        others = [one for name, one in supervisor.watches.items() if name != victim]
+        assert all(one.restarts == 0 and one.state == "ready" for one in others)
+    assert notes.remarks == [f"{victim} ended by signal 9; starting it again in 0.05 s"]
+
+
+async def test_one_that_fails_at_start_ends_the_whole_with_its_last_words(tmp_path: Path) -> None:
+    supervisor = Supervisor(
+        [actor(tmp_path, "good"), actor(tmp_path, "bad", part="fails")],
+        tmp_path,
+        dict(os.environ),
+        Notes(),
+        patience=IMPATIENT,
+    )
+    with pytest.raises(Problem) as raised:
+        await asyncio.wait_for(supervisor.run(asyncio.Event(), lambda: None), 20)
+    assert raised.value.what == "bad ended 2 times, the last time because: it cannot write."
+    assert "disk is full" in raised.value.remedy
+    assert raised.value.details[-1] == "the disk said: No space left on device"
+    assert all(watch.child is None for watch in supervisor.watches.values())
+
+
+async def test_one_that_keeps_dying_ends_the_whole(tmp_path: Path) -> None:
+    supervisor = Supervisor(
+        [actor(tmp_path, "brief", part="short-lived")], tmp_path, dict(os.environ), Notes(), patience=IMPATIENT
+    )
+    with pytest.raises(Problem, match="brief ended 3 times, the last time because: ended with exit code 4"):
+        await asyncio.wait_for(supervisor.run(asyncio.Event(), lambda: None), 20)
+
+
+async def test_one_that_never_gets_ready_is_too_slow(tmp_path: Path) -> None:
+    supervisor = Supervisor(
+        [actor(tmp_path, "silent", part="silent", start_seconds=1.0)],
+        tmp_path,
+        dict(os.environ),
+        Notes(),
+        patience=IMPATIENT,
+    )
+    with pytest.raises(Problem, match="was not ready within 1 s"):
+        await asyncio.wait_for(supervisor.run(asyncio.Event(), lambda: None), 20)
+
+
+async def test_one_that_will_not_stop_is_killed_after_its_time(tmp_path: Path) -> None:
+    notes = Notes()
+    async with supervised(tmp_path, [actor(tmp_path, "stubborn", part="stubborn")], notes, drain=0.3) as (keeper, _):
+        child = keeper.watches["stubborn"].child
+        assert child is not None
+    assert notes.remarks == ["stubborn had not ended after 0.3 s and was killed"]
+    assert not psutil.pid_exists(child.pid)
+
+
+async def test_a_program_that_does_not_speak_is_ready_when_its_probe_says_so(tmp_path: Path) -> None:
+    async def command() -> list[str]:
+        return ["/bin/sh", "-c", f"echo up; touch {tmp_path}/up; exec sleep 300"]
+
+    async def probe() -> dict[str, Any]:
+        await _until((tmp_path / "up").exists)
+        return {"address": "nowhere"}
+
+    async with supervised(tmp_path, [Component("mute", command, probe=probe)], Notes()) as (supervisor, _):
+        watch = supervisor.watches["mute"]
+        assert watch.details == {"address": "nowhere"}
+        assert list(watch.log.last) == ["up"]
+
+
+SUPERVISING = """
+import asyncio, os, sys
+sys.path.insert(0, {here!r})
+from pathlib import Path
+from penstock.engine.supervisor import Component, Supervisor
+from test_engine_supervisor import Notes, actor
+folder = Path({folder!r})
+async def sleeper(): return ["/bin/sleep", "300"]
+async def at_once(): return {{}}
+mute = Component("mute", sleeper, probe=at_once)
+parts = [actor(folder, "one"), actor(folder, "two", part="stubborn"), mute]
+supervisor = Supervisor(parts, folder, dict(os.environ), Notes())
+def ready():
+    pids = [watch.child.pid for watch in supervisor.watches.values()]
+    (folder / "pids").write_text(" ".join(map(str, pids)))
+asyncio.run(supervisor.run(asyncio.Event(), ready))
+"""
+
+
+def test_children_end_when_the_supervisor_is_killed(tmp_path: Path) -> None:
+    script = SUPERVISING.format(here=str(ACTOR.parent), folder=str(tmp_path))
+    path = os.pathsep.join(sys.path)
+    supervisor = subprocess.Popen([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": path})
+    try:
+        eventually(lambda: (tmp_path / "pids").exists() and (tmp_path / "pids").read_text())
+        children = [psutil.Process(int(pid)) for pid in (tmp_path / "pids").read_text().split()]
+        assert len(children) == 3
+    finally:
+        supervisor.kill()
+        supervisor.wait()
+    _, alive = psutil.wait_procs(children, timeout=10)
+    assert not [process.cmdline() for process in alive if process.status() != psutil.STATUS_ZOMBIE]
+
+
+async def _until(look: Any, seconds: float = 10.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not look():
+        assert time.monotonic() < deadline, "waited in vain"
+        await asyncio.sleep(0.02)

@@ -1,0 +1,46 @@
+"""The commands answer, in words, and are documented."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import typer.main
+from typer.testing import CliRunner
+
+from penstock.cli import app
+
+DOCS = Path(__file__).parents[3] / "docs"
+
+runner = CliRunner()
+
+
+def test_version_names_penstock_python_and_spark() -> None:
+    result = runner.invoke(app, ["version"])
+    assert re.fullmatch(r"penstock \S+ \(Python 3\.\d+\.\d+, Spark 4\.2\.0\)\n", result.output)
+
+
+def test_status_without_a_stack_says_how_to_start_one(tmp_path: Path) -> None:
+    result = runner.invoke(app, ["status", "--data-dir", str(tmp_path)])
+    assert result.exit_code == 1
+    assert "No stack runs" in result.output
+    assert "penstock dev" in result.output
+
+
+def test_no_colour_where_none_is_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[3" not in runner.invoke(app, ["status", "--data-dir", str(tmp_path)], color=True).output
+
+
+def test_a_wrong_setting_is_a_sentence_not_a_traceback() -> None:
+    result = runner.invoke(app, ["dev", "--port", "70000"])
+    assert result.exit_code == 1
+    assert "settings are not valid" in result.output
+    assert "Traceback" not in result.output
+
+
+def test_every_command_is_documented() -> None:
+    written = "\n".join(path.read_text() for path in DOCS.rglob("*.md"))
+    missing = [name for name in typer.main.get_command(app).commands if f"penstock {name}" not in written]  # type: ignore[attr-defined]
+    assert not missing, f"no page of docs/ mentions: {missing}"

@@ -1,0 +1,54 @@
+"""Log files hold JSON lines whatever a program prints, and the terminal shows sentences."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.engine import diagnosis, logs
+from penstock.engine.logs import ComponentLog
+
+
+def test_text_is_put_into_json_and_json_is_left_alone(tmp_path: Path) -> None:
+    log = ComponentLog(tmp_path, "kafka")
+    log.write('{"event": "ready", "level": "info"}')
+    log.write("[main] [WARN] kafka.Server - slow disk")
+    log.close()
+    first, second = (json.loads(line) for line in (tmp_path / "kafka.log").read_text().splitlines())
+    assert first == {"event": "ready", "level": "info"}
+    assert (second["level"], second["component"]) == ("warning", "kafka")
+    assert "slow disk" in second["event"]
+
+
+def test_files_are_set_aside_at_a_size(tmp_path: Path) -> None:
+    log = ComponentLog(tmp_path, "noisy")
+    line = json.dumps({"event": "x" * 100_000})
+    for _ in range(2 * logs.FILE_BYTES // len(line)):
+        log.write(line)
+    log.close()
+    assert (tmp_path / "noisy.log.1").exists()
+    assert all(path.stat().st_size <= logs.FILE_BYTES for path in tmp_path.iterdir())
+
+
+def test_a_full_disk_loses_lines_but_not_the_stack() -> None:
+    log = ComponentLog(Path("/dev/full"), "any")  # nothing can be created in there
+    log.write("still remembered")
+    assert list(log.last) == ["still remembered"]
+
+
+@given(st.text())
+def test_any_line_can_be_shown(line: str) -> None:
+    assert isinstance(logs.readable(line), str)
+
+
+def test_a_record_is_shown_as_a_sentence() -> None:
+    line = json.dumps({"event": "it failed", "level": "error", "timestamp": "t", "component": "c", "route": "r"})
+    assert logs.readable(line) == "[error] it failed route=r"
+
+
+def test_last_words_become_advice() -> None:
+    assert "disk is full" in str(diagnosis.remedy(["ok", "java.io.IOException: No space left on device"]))
+    assert diagnosis.remedy(["nothing of note"]) is None
