@@ -13,7 +13,7 @@ from penstock.dispatcher.broker_store import BrokerStore, NotStored
 from penstock.dispatcher.carried import Carried
 from penstock.dispatcher.classify import Outcome, classify
 from penstock.dispatcher.client import Answer, Clients, NoAnswer, Unsendable
-from penstock.dispatcher.cursor import Stage
+from penstock.dispatcher.cursor import STAGE_NAMES, Stage
 from penstock.dispatcher.deadletter import NO_ANSWER, dead_letter, error_data, no_answer_data
 from penstock.dispatcher.decision import Verdict, destination, expects_reply
 from penstock.dispatcher.matched import Matched
@@ -50,6 +50,37 @@ class Report:
     """Whether there was a body that is no event, or a reply that nobody takes."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Exchange:
+    """A request that was answered, and what is needed to judge the answer."""
+
+    route: Route
+    record: Matched
+    endpoint: Endpoint
+    span: str
+    counts: bool
+    """Whether an event in the answer means something."""
+    begun: float
+
+    def report(
+        self,
+        verdict: Verdict,
+        *,
+        code: int = 0,
+        data: str = "",
+        carried: Carried | None = None,
+        stored: bool = False,
+        discarded: bool = False,
+    ) -> Report:
+        latency = time.perf_counter() - self.begun
+        return Report(verdict, self.endpoint.url, latency, code, data, carried, stored, discarded)
+
+    def failed(self, status: int, reason: str, code: int) -> Report:
+        """An answer that looked well and was not."""
+        verdict = Verdict(Outcome.RETRYABLE, status, reason=reason)
+        return self.report(verdict, code=code, data=error_data(reason.encode()))
+
+
 class Sender:
     """Makes attempts."""
 
@@ -69,73 +100,77 @@ class Sender:
         start_ns = time.time_ns() if self._tracer.enabled else 0
         try:
             event, passed = _content(stage, record, carried)
-            composed, body = compose(route, stage, event, passed, span, record.header(stored.TRACE_STATE))
+            state = record.header(stored.TRACE_STATE)
+            composed, body = compose(route, stage, event, passed, traceparent=span, tracestate=state)
         except (UnicodeDecodeError, KeyError, ValueError) as problem:
             return _refused(f"the stored event cannot be sent: {problem!r}", endpoint, begun)
-        timeout = route.delivery.timeout or self._default_timeout
+        seconds = route.delivery.timeout or self._default_timeout
         counts = expects_reply(route, stage)
         try:
-            answer = await self._clients.post(endpoint, self.names, composed, body, timeout, counts)
+            answer = await self._clients.post(
+                endpoint, self.names, composed, body, seconds=seconds, reply_counts=counts
+            )
         except NoAnswer as problem:
             report = _no_answer(str(problem), endpoint, begun)
         except Unsendable as problem:
             report = _refused(str(problem), endpoint, begun)
         else:
-            report = await self._judge(route, record, answer, endpoint, begun, span, counts)
+            report = await self._judge(_Exchange(route, record, endpoint, span, counts, begun), answer)
         if self._tracer.enabled:
-            self._trace(route, event, stage, report, span, parent, start_ns)
+            self._trace(route, event, stage, report, span=span, parent=parent, start=start_ns)
         return report
 
-    async def _judge(
-        self,
-        route: Route,
-        record: Matched,
-        answer: Answer,
-        endpoint: Endpoint,
-        begun: float,
-        span: str,
-        counts: bool,
-    ) -> Report:
+    async def _judge(self, exchange: _Exchange, answer: Answer) -> Report:
         outcome = classify(answer.status)
-        latency = time.perf_counter() - begun
         if outcome is not Outcome.DELIVERED:
             reason = f"HTTP status {answer.status}"
             verdict = Verdict(outcome, answer.status, answer.retry_after, reason=reason)
-            return Report(verdict, endpoint.url, latency, answer.status, error_data(answer.body))
+            return exchange.report(verdict, code=answer.status, data=error_data(answer.body))
         delivered = Verdict(outcome, answer.status)
-        if not counts or not answer.headers or not http.is_event(answer.headers):
-            discarded = counts and answer.status != 202 and bool(answer.body)
-            return Report(delivered, endpoint.url, latency, discarded=discarded)
+        if not exchange.counts or not answer.headers or not http.is_event(answer.headers):
+            discarded = exchange.counts and answer.status != 202 and bool(answer.body)
+            return exchange.report(delivered, discarded=discarded)
         try:
             if answer.cut:
                 raise MalformedEvent("it is larger than an event may be")
             reply = http.from_http(answer.headers, answer.body)
         except MalformedEvent as problem:
             reason = f"the answer claims to be an event and is none: {problem}"
-            verdict = Verdict(Outcome.RETRYABLE, answer.status, reason=reason)
-            return Report(verdict, endpoint.url, latency, BAD_GATEWAY, error_data(reason.encode()))
+            return exchange.failed(answer.status, reason, BAD_GATEWAY)
+        return await self._take_reply(exchange, reply, answer)
+
+    async def _take_reply(self, exchange: _Exchange, reply: CloudEvent, answer: Answer) -> Report:
+        route = exchange.route
         passed = passed_from_answer(answer.headers.items())
         if route.kind == "Subscription":
             if route.reply is None:
-                return Report(delivered, endpoint.url, latency, discarded=True)
-            verdict = Verdict(outcome, answer.status, replied=True)
-            return Report(verdict, endpoint.url, latency, carried=carried_values.reply(reply, passed))
+                return exchange.report(Verdict(Outcome.DELIVERED, answer.status), discarded=True)
+            verdict = Verdict(Outcome.DELIVERED, answer.status, replied=True)
+            return exchange.report(verdict, carried=carried_values.reply(reply, passed))
+        ttl = exchange.record.event.attributes.get(TTL)
         try:
-            await self._store.store(route.target, reply, record.event.attributes.get(TTL), passed, span)
+            await self._store.store(route.target, reply, ttl, passed, exchange.span)
         except TooManyHops:
-            return Report(delivered, endpoint.url, latency, discarded=True)
+            return exchange.report(Verdict(Outcome.DELIVERED, answer.status), discarded=True)
         except NotStored as problem:
-            verdict = Verdict(Outcome.RETRYABLE, answer.status, reason=str(problem))
-            return Report(verdict, endpoint.url, latency, UNAVAILABLE, error_data(str(problem).encode()))
-        return Report(delivered, endpoint.url, latency, stored=True)
+            return exchange.failed(answer.status, str(problem), UNAVAILABLE)
+        return exchange.report(Verdict(Outcome.DELIVERED, answer.status), stored=True)
 
     def _trace(
-        self, route: Route, event: CloudEvent, stage: Stage, report: Report, span: str, parent: str | None, start: int
+        self,
+        route: Route,
+        event: CloudEvent,
+        stage: Stage,
+        report: Report,
+        *,
+        span: str,
+        parent: str | None,
+        start: int,
     ) -> None:
         place = span_attributes.destination(route.kind, route.namespace, route.name)
         attributes: dict[str, str | int | float | bool] = {**span_attributes.messaging(event, place)}
         attributes["url.full"] = report.url
-        attributes["penstock.stage"] = stage.label
+        attributes["penstock.stage"] = STAGE_NAMES[stage]
         if report.verdict.status is not None:
             attributes["http.response.status_code"] = report.verdict.status
         self._tracer.record(

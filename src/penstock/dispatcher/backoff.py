@@ -24,7 +24,7 @@ def backoff(policy: Delivery, retry: int) -> float:
 
 
 def retry_after(header: str | None, now: float) -> float | None:
-    """Seconds that a `Retry-After` header asks for: a number of seconds or an HTTP date. None where it is unreadable."""
+    """Seconds that a `Retry-After` header asks for: a number of seconds or an HTTP date; None if unreadable."""
     text = (header or "").strip()
     if not text:
         return None

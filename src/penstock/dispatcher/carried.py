@@ -1,7 +1,7 @@
 """What a delivery takes along into its next stage: the reply to be sent, or the story of its failure.
 
-Kept in `penstock.cursors` beside the cursor, under its own key, so that a restart goes on in the same stage and a cursor
-stays small.
+Kept in `penstock.cursors` beside the cursor, under its own key, so that a restart goes on in the same stage and
+cursors stay small.
 """
 
 from __future__ import annotations

@@ -58,17 +58,16 @@ class Changes:
         ledger, partition = self._ledger, self._ledger.partition
         entries = [Entry(topics.ATTEMPTS, fact.route, fact_records.encode(fact)) for fact in self.facts]
         self.facts = []
-        for cursor in ledger.cursors.values():
-            if cursor.dirty:
-                cursor.dirty = False
-                key = journal_keys.cursor_key(cursor.route, partition)
-                self._others.pop(key, None)  # a route that came back after it was removed
-                entries.append(Entry(topics.CURSORS, key, encode(cursor)))
+        for cursor in ledger.changed:
+            key = journal_keys.cursor_key(cursor.route, partition)
+            self._others.pop(key, None)  # a route that came back after it was removed
+            entries.append(Entry(topics.CURSORS, key, encode(cursor)))
+        ledger.changed.clear()
         entries.extend(Entry(topics.CURSORS, key, value) for key, value in self._others.items())
         self._others = {}
         now = time.monotonic()
-        if ledger.tail is not None and ledger.tail != self._tail:
-            if entries or final or self._tail_matters or now - self._tail_at > TAIL_ONLY_SECONDS:
-                entries.append(Entry(topics.CURSORS, journal_keys.tail_key(partition), str(ledger.tail).encode()))
-                self._tail, self._tail_at, self._tail_matters = ledger.tail, now, False
+        worth_it = bool(entries) or final or self._tail_matters or now - self._tail_at > TAIL_ONLY_SECONDS
+        if ledger.tail is not None and ledger.tail != self._tail and worth_it:
+            entries.append(Entry(topics.CURSORS, journal_keys.tail_key(partition), str(ledger.tail).encode()))
+            self._tail, self._tail_at, self._tail_matters = ledger.tail, now, False
         return entries

@@ -62,7 +62,8 @@ class Clients:
         names: NameTable,
         headers: list[tuple[str, str]],
         body: bytes,
-        timeout: float,
+        *,
+        seconds: float,
         reply_counts: bool,
     ) -> Answer:
         """Sends one request. Raises NoAnswer or Unsendable."""
@@ -74,7 +75,7 @@ class Clients:
             raise Unsendable(f"{endpoint.url} is no valid address: {error}") from error
         client, url = self._client_for(endpoint, location)
         try:
-            request = client.post(url).headers(headers).body_bytes(body).timeout(_duration(timeout))
+            request = client.post(url).headers(headers).body_bytes(body).timeout(_duration(seconds))
             if location.host is not None:
                 request = request.header("host", location.host)
             built = request.build_streamed()
@@ -99,7 +100,7 @@ class Clients:
                 retry_after = response.get_header("retry-after") if status in (429, 503) else None
                 return Answer(status, answered, b"".join(chunks), size > limit, retry_after)
         except RequestTimeoutError as error:
-            raise NoAnswer(f"no answer within {timeout:g} s") from error
+            raise NoAnswer(f"no answer within {seconds:g} s") from error
         except PyreqwestError as error:
             raise NoAnswer(_told(error)) from error
 

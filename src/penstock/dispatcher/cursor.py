@@ -22,10 +22,9 @@ class Stage(enum.IntEnum):
     REPLY = 1
     DEAD_LETTER = 2
 
-    @property
-    def label(self) -> str:
-        """As facts and metrics spell it."""
-        return self.name.lower().replace("_", "")
+
+STAGE_NAMES = {Stage.SUBSCRIBER: "subscriber", Stage.REPLY: "reply", Stage.DEAD_LETTER: "deadletter"}
+"""As facts, spans and metrics spell them."""
 
 
 class Delivery(msgspec.Struct, array_like=True):
@@ -63,20 +62,25 @@ class CursorRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 class Cursor:
     """The cursor of one route in one partition."""
 
-    __slots__ = ("dirty", "next", "outstanding", "resume", "route")
+    __slots__ = ("_changed", "next", "outstanding", "resume", "route")
 
-    def __init__(self, route: str, next: int = 0, resume: int | None = None) -> None:
+    def __init__(self, route: str, next: int, resume: int | None, changed: set[Cursor]) -> None:
         self.route = route
         self.next = next
         self.resume = resume
         """Where in `penstock.matched` to read on; None while the route is attached to the tail."""
         self.outstanding: dict[int, Delivery] = {}
-        self.dirty = False
+        """In the order of their origins."""
+        self._changed = changed
 
     @property
     def attached(self) -> bool:
         """Whether the tail of the partition feeds this route."""
         return self.resume is None
+
+    def touch(self) -> None:
+        """Notes that the cursor differs from what is written down."""
+        self._changed.add(self)
 
     def take(self, origin: int, matched: int, at: int, key: int, *, room: bool) -> Delivery | Taken:
         """Takes a record unless it was taken before or there is no room."""
@@ -87,29 +91,29 @@ class Cursor:
         delivery = Delivery(origin, matched, at, key)
         self.outstanding[origin] = delivery
         self.next = origin + 1
-        self.dirty = True
+        self.touch()
         return delivery
 
     def finish(self, origin: int) -> None:
         """The delivery has ended, one way or another."""
         if self.outstanding.pop(origin, None) is not None:
-            self.dirty = True
+            self.touch()
 
     def detach(self, resume: int) -> None:
         """The tail goes on without this route, which will read on from `resume`."""
         self.resume = resume
-        self.dirty = True
+        self.touch()
 
     def attach(self) -> None:
         """The route has reached the tail."""
         self.resume = None
-        self.dirty = True
+        self.touch()
 
     def proceed(self, resume: int) -> None:
         """A detached route has read up to `resume`."""
         if self.resume is not None and resume > self.resume:
             self.resume = resume
-            self.dirty = True
+            self.touch()
 
 
 def encode(cursor: Cursor) -> bytes:
@@ -117,10 +121,10 @@ def encode(cursor: Cursor) -> bytes:
     return msgspec.json.encode(CursorRecord(cursor.next, cursor.resume, tuple(cursor.outstanding.values())))
 
 
-def restore(route: str, value: bytes) -> Cursor:
+def restore(route: str, value: bytes, changed: set[Cursor]) -> Cursor:
     """The cursor as it was written, its deliveries in the order of their origins."""
     record = msgspec.json.decode(value, type=CursorRecord)
-    cursor = Cursor(route, record.next, record.resume)
+    cursor = Cursor(route, record.next, record.resume, changed)
     cursor.outstanding = {delivery.origin: delivery for delivery in in_order(record.outstanding)}
     return cursor
 

@@ -18,7 +18,7 @@ from penstock.dispatcher.attempt import Report, Sender
 from penstock.dispatcher.carried import Carried
 from penstock.dispatcher.changes import Changes
 from penstock.dispatcher.classify import Outcome
-from penstock.dispatcher.cursor import Cursor, Stage
+from penstock.dispatcher.cursor import STAGE_NAMES, Cursor, Stage
 from penstock.dispatcher.deadletter import Failure
 from penstock.dispatcher.decision import DeadLetter, Done, Dropped, Reply, Retry, Step, next_step
 from penstock.dispatcher.facts import Fact, Result
@@ -40,6 +40,8 @@ UNKNOWN_SECONDS = 60.0
 SHARE = 16
 """Deliveries every route may have even when the task as a whole has more than its limit."""
 LONG_WAIT_SECONDS = 0.5
+BROKEN_OFF_SECONDS = 1.0
+OUTCOMES = {Outcome.DELIVERED: "success", Outcome.RETRYABLE: "retryable", Outcome.REFUSED: "final"}
 FACTS_LIMIT = 50_000
 """Facts not yet written at which no further attempt starts: Kafka is away."""
 
@@ -64,6 +66,7 @@ class Dispatcher:
         self.outstanding = 0
         self._gone: dict[str, None] = {}
         self._unknown: dict[str, float] = {}
+        self._shown: set[str] = set()
         self._workers: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
@@ -92,7 +95,6 @@ class Dispatcher:
         lane = self.lanes.get(route.uid)
         if lane is None:
             self.lanes[route.uid] = Lane(route, limit)
-            self.metrics[route.uid] = RouteMetrics(route.kind, route.namespace, route.name)
             return
         lane.route, lane.limit = route, limit
         self.schedule.refresh(lane)
@@ -103,7 +105,9 @@ class Dispatcher:
         for job in self.schedule.close(lane):
             self.memory.release(job.record)
         self._forget(uid)
-        self.metrics.pop(uid).forget()
+        metrics = self.metrics.pop(uid, None)
+        if metrics is not None:
+            metrics.forget()
 
     def _forget(self, uid: str) -> None:
         self._gone[uid] = None
@@ -145,7 +149,7 @@ class Dispatcher:
         for record in batch:
             ledger = self.ledgers[record.partition]
             if ledger.tail is not None and record.offset > ledger.tail:
-                self._report_lost(ledger.skip_lost(ledger.tail, record, self.snapshot.routes), ledger)
+                self._report_lost(ledger.skip_lost(record.offset, record.origin, self.snapshot.routes), ledger)
             for start in ledger.take(record, self.snapshot.routes, self._gone, self._room):
                 self._start(start, now)
             self.changes[record.partition].tail_moved(bool(record.routes))
@@ -168,11 +172,16 @@ class Dispatcher:
                 idle = False
                 end = min(ledger.tail, begin + self._settings.catch_up_records)
                 chunk = await self._reread.chunk(ledger.partition, begin, end)
-                if chunk.begin > begin and chunk.records:
-                    self._report_lost(ledger.skip_lost(chunk.begin, chunk.records[0], self.snapshot.routes), ledger)
+                if chunk.begin > begin:
+                    begin = chunk.begin
+                    if not chunk.records and begin < ledger.tail:
+                        end = min(ledger.tail, begin + self._settings.catch_up_records)
+                        chunk = await self._reread.chunk(ledger.partition, begin, end)
+                    origin = chunk.records[0].origin if chunk.records else ledger.newest_origin + 1
+                    self._report_lost(ledger.skip_lost(begin, origin, self.snapshot.routes), ledger)
                 now = time.time()
                 for start in ledger.catch_up(
-                    begin, chunk.end, chunk.records, self.snapshot.routes, self._room, self._hungry
+                    begin, chunk.end, chunk.records, self.snapshot.routes, room=self._room, hungry=self._hungry
                 ):
                     self._start(start, now)
                 self.pump()
@@ -192,27 +201,31 @@ class Dispatcher:
     def _start(self, start: Start, now: float) -> None:
         lane = self.lanes[start.cursor.route]
         self.outstanding += 1
-        self.metrics[start.cursor.route].matched.inc()
+        self._metrics(lane.route).matched.inc()
         record = self.memory.hold(start.record)
         self.schedule.add(Job(lane, start.record.partition, start.cursor, start.delivery, record), now)
+
+    def _metrics(self, route: Route) -> RouteMetrics:
+        """Bound when the route has its first delivery: most of ten thousand routes never have one."""
+        metrics = self.metrics.get(route.uid)
+        if metrics is None:
+            metrics = self.metrics[route.uid] = RouteMetrics(route.kind, route.namespace, route.name)
+        return metrics
 
     # --- running deliveries --------------------------------------------------------------------------------------
 
     def pump(self) -> None:
         """Starts whatever may start."""
-        while not self.draining and self.facts_pending < FACTS_LIMIT:
-            job = self.schedule.pop()
-            if job is None:
-                break
+        while (job := self._next()) is not None:
             worker = self._loop.create_task(self._work(job))
             self._workers.add(worker)
             worker.add_done_callback(self._workers.discard)
         self._set_timer()
 
-    @property
-    def facts_pending(self) -> int:
-        """Facts that are not written yet."""
-        return sum(len(changes.facts) for changes in self.changes.values())
+    def _next(self) -> Job | None:
+        if self.draining or sum(len(changes.facts) for changes in self.changes.values()) >= FACTS_LIMIT:
+            return None
+        return self.schedule.pop()
 
     def _set_timer(self) -> None:
         due = self.schedule.next_due
@@ -239,28 +252,28 @@ class Dispatcher:
             except Exception:
                 # A defect of ours must not eat the delivery: it stays outstanding and is tried again.
                 log.exception("an attempt broke off", route=job.lane.route.uid, origin=job.delivery.origin)
-                job.delivery.due = time.time() + 1.0
-                self.schedule.landed(job)
+                job.delivery.due = time.time() + BROKEN_OFF_SECONDS
                 self.schedule.retry(job, time.time())
-            job = None if self.draining else self.schedule.pop()
+            job = self._next()
         self._set_timer()
 
     async def _run(self, job: Job) -> None:
-        record = job.record
-        if record is None:
-            record = await self._reread.record(job.partition, job.delivery.matched)
+        route, delivery, record = job.lane.route, job.delivery, job.record
+        try:
+            if record is None:
+                record = await self._reread.record(job.partition, delivery.matched)
+            begun = time.time()
+            if record is not None:
+                if delivery.attempt == 0 and delivery.stage is Stage.SUBSCRIBER:
+                    self._metrics(route).processed.observe(max(0.0, begun - delivery.at / 1000))
+                report = await self._sender.attempt(route, delivery.stage, record, job.carried)
+        finally:
+            self.schedule.landed(job)
         if record is None:
             self._lost(job)
             return
-        begun = time.time()
-        route, delivery = job.lane.route, job.delivery
-        metrics = self.metrics.get(route.uid)
-        if metrics is not None and delivery.attempt == 0 and delivery.stage is Stage.SUBSCRIBER:
-            metrics.processed.observe(max(0.0, begun - delivery.at / 1000))
-        report = await self._sender.attempt(route, delivery.stage, record, job.carried)
-        self.schedule.landed(job)
         if job.lane.gone:
-            self._write_fact(job, record, report, begun, "cancelled", None)
+            self._write_fact(job, record, report, begun, result="cancelled")
             self.memory.release(job.record)
             return
         delivery.attempt += 1
@@ -272,21 +285,21 @@ class Dispatcher:
         stage = job.delivery.stage
         match step:
             case Done():
-                self._write_fact(job, record, report, begun, "delivered", None)
+                self._write_fact(job, record, report, begun, result="delivered")
                 self._end(job)
             case Retry(at):
-                self._write_fact(job, record, report, begun, "retry", at)
+                self._write_fact(job, record, report, begun, result="retry", due=at)
                 self._wait(job, stage, job.delivery.attempt, at)
             case Reply():
-                self._write_fact(job, record, report, begun, "replied", None)
+                self._write_fact(job, record, report, begun, result="replied")
                 self._carry(job, report.carried)
                 self._wait(job, Stage.REPLY, 0, 0.0)
             case DeadLetter(reason):
-                self._write_fact(job, record, report, begun, "deadletter", None)
+                self._write_fact(job, record, report, begun, result="deadletter")
                 self._carry(job, Carried(failure=self._failure(job, report, reason)))
                 self._wait(job, Stage.DEAD_LETTER, 0, 0.0)
             case Dropped(reason):
-                self._write_fact(job, record, report, begun, "dropped", None)
+                self._write_fact(job, record, report, begun, result="dropped")
                 self._tell_dropped(job, record, reason)
                 self._end(job)
 
@@ -305,7 +318,7 @@ class Dispatcher:
         now = time.time()
         delivery = job.delivery
         delivery.stage, delivery.attempt, delivery.due = stage, attempt, due
-        job.cursor.dirty = True
+        job.cursor.touch()
         if job.record is not None and due - now > LONG_WAIT_SECONDS and self.memory.tight:
             self.memory.release(job.record)
             job.record = None
@@ -336,10 +349,9 @@ class Dispatcher:
     # --- telling -------------------------------------------------------------------------------------------------
 
     def _count(self, job: Job, report: Report, step: Step) -> None:
-        metrics = self.metrics[job.lane.route.uid]
+        metrics = self._metrics(job.lane.route)
         stage, verdict = job.delivery.stage, report.verdict
-        outcome = {Outcome.DELIVERED: "success", Outcome.RETRYABLE: "retryable", Outcome.REFUSED: "final"}
-        metrics.attempt(stage.label, outcome[verdict.outcome], verdict.status or 0, report.latency)
+        metrics.attempt(STAGE_NAMES[stage], OUTCOMES[verdict.outcome], verdict.status or 0, report.latency)
         if job.delivery.attempt > 1:
             metrics.retries.inc()
         if verdict.outcome is Outcome.DELIVERED:
@@ -356,7 +368,7 @@ class Dispatcher:
             metrics.dropped.inc()
 
     def _write_fact(
-        self, job: Job, record: Matched, report: Report, begun: float, result: Result, due: float | None
+        self, job: Job, record: Matched, report: Report, begun: float, *, result: Result, due: float | None = None
     ) -> None:
         attributes, delivery = record.event.attributes, job.delivery
         self.changes[job.partition].facts.append(
@@ -368,7 +380,7 @@ class Dispatcher:
                 attributes.get("id", ""),
                 attributes.get("source", ""),
                 attributes.get("type", ""),
-                delivery.stage.label,
+                STAGE_NAMES[delivery.stage],
                 delivery.attempt,
                 report.url,
                 result,
@@ -389,7 +401,6 @@ class Dispatcher:
 
     def _lost(self, job: Job) -> None:
         """Retention has removed the event while it waited."""
-        self.schedule.landed(job)
         if job.lane.gone:
             return
         lost = Lost(job.cursor.route, job.delivery.origin, job.delivery.origin)
@@ -399,8 +410,8 @@ class Dispatcher:
     def _report_lost(self, losses: list[Lost], ledger: Ledger) -> None:
         for lost in losses:
             self._reporter.loss(lost.route, ledger.partition, lost.first, lost.last)
-            if (metrics := self.metrics.get(lost.route)) is not None:
-                metrics.lost.inc(lost.last - lost.first + 1)
+            if (lane := self.lanes.get(lost.route)) is not None:
+                self._metrics(lane.route).lost.inc(lost.last - lost.first + 1)
             log.error(
                 "events were removed by retention before a route got them",
                 route=lost.route,
@@ -416,21 +427,29 @@ class Dispatcher:
             del self._unknown[uid]
             if uid not in self.lanes:
                 self._forget(uid)
-        for uid, metrics in self.metrics.items():
-            cursors = [ledger.cursors[uid] for ledger in self.ledgers.values() if uid in ledger.cursors]
-            oldest = min((d.at for cursor in cursors for d in cursor.outstanding.values()), default=None)
-            behind = [
-                (ledger.tail or 0) - resume
-                for ledger in self.ledgers.values()
-                if uid in ledger.cursors and (resume := ledger.cursors[uid].resume) is not None
-            ]
-            count = sum(len(cursor.outstanding) for cursor in cursors)
-            metrics.outstanding.set(count)
-            metrics.lag.set(count + sum(behind))
-            metrics.oldest.set(0.0 if oldest is None else max(0.0, now - oldest / 1000))
-            metrics.detached.set(len(behind))
+        self._set_gauges(now)
         self.hungry.set()
         self.pump()
+
+    def _set_gauges(self, now: float) -> None:
+        """For routes that have something to show, and once more for those that no longer have."""
+        busy: dict[str, list[tuple[Ledger, Cursor]]] = {uid: [] for uid in self._shown}
+        for ledger in self.ledgers.values():
+            for uid, cursor in ledger.cursors.items():
+                if uid in self.lanes and (cursor.outstanding or not cursor.attached):
+                    busy.setdefault(uid, []).append((ledger, cursor))
+        self._shown = {uid for uid, standing in busy.items() if standing}
+        for uid, standing in busy.items():
+            if uid not in self.lanes:
+                continue
+            metrics = self._metrics(self.lanes[uid].route)
+            behind = [(ledger.tail or 0) - cursor.resume for ledger, cursor in standing if cursor.resume is not None]
+            oldest = [next(iter(cursor.outstanding.values())).at for _, cursor in standing if cursor.outstanding]
+            count = sum(len(cursor.outstanding) for _, cursor in standing)
+            metrics.outstanding.set(count)
+            metrics.lag.set(count + sum(behind))
+            metrics.oldest.set(max(0.0, now - min(oldest) / 1000) if oldest else 0.0)
+            metrics.detached.set(len(behind))
 
     async def drain(self, seconds: float) -> None:
         """Starts nothing more and waits for what is under way; what is not over then will be repeated."""
@@ -439,8 +458,10 @@ class Dispatcher:
             self._timer.cancel()
         if self._workers:
             await asyncio.wait(self._workers, timeout=seconds)
-        for worker in self._workers:
+        workers = list(self._workers)
+        for worker in workers:
             worker.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
 
 
 def _names(route: Route) -> dict[str, str]:

@@ -89,8 +89,8 @@ class Journal:
             except KafkaException as error:
                 self._judge(error.args[0])
 
-    def load(self) -> Restored:
-        """What was last committed. Call after `open`, so that nobody else still writes."""
+    def load(self, changed: set[Cursor]) -> Restored:
+        """What was last committed, as cursors that note changes in `changed`. Call after `open`: nobody else writes."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self._bootstrap,
@@ -122,10 +122,10 @@ class Journal:
             consumer.close()
         if self.given_up.is_set():
             raise GivenUp("stopped while reading cursors")
-        return understand(values, self.partition)
+        return understand(values, self.partition, changed)
 
     def commit(self, entries: list[Entry]) -> None:
-        """Writes all entries or none. Waits for a Kafka that is away; raises Fenced when the partition was taken over."""
+        """Writes all entries or none. Waits for a Kafka that is away; raises Fenced once the partition is another's."""
         while True:
             try:
                 self._producer.begin_transaction()
@@ -181,7 +181,7 @@ class Journal:
             raise GivenUp("stopped while Kafka was away; what was done since the last flush may be repeated")
 
 
-def understand(values: dict[str, bytes], partition: int) -> Restored:
+def understand(values: dict[str, bytes], partition: int, changed: set[Cursor]) -> Restored:
     """The newest values of a partition's keys as cursors. One that cannot be read is named and left out."""
     restored = Restored()
     for key, value in values.items():
@@ -191,7 +191,7 @@ def understand(values: dict[str, bytes], partition: int) -> Restored:
             elif (ident := journal_keys.parse_carried(key)) is not None:
                 restored.carried[ident] = carried_records.decode(value)
             elif (route := journal_keys.parse_cursor(key)) is not None:
-                restored.cursors[route] = restore(route, value)
+                restored.cursors[route] = restore(route, value, changed)
             else:
                 restored.unreadable.append(key)
         except (ValueError, msgspec.MsgspecError):

@@ -45,14 +45,17 @@ class Ledger:
         self.partition = partition
         self.tail = tail
         """The next offset of `penstock.matched` to read; None before anything was ever read."""
+        self.newest_origin = -1
         self.cursors: dict[str, Cursor] = {}
+        self.changed: set[Cursor] = set()
+        """Cursors that differ from what is written down."""
         self._turns: OrderedDict[str, None] = OrderedDict()
 
     def cursor(self, route: str) -> Cursor:
         """The route's cursor; a new route begins at 0, for the router already left out what came before it."""
         cursor = self.cursors.get(route)
         if cursor is None:
-            cursor = self.cursors[route] = Cursor(route)
+            cursor = self.cursors[route] = Cursor(route, 0, None, self.changed)
         return cursor
 
     def restore(self, cursors: Iterable[Cursor]) -> None:
@@ -64,12 +67,15 @@ class Ledger:
 
     def forget(self, route: str) -> None:
         """The route is gone."""
-        self.cursors.pop(route, None)
+        cursor = self.cursors.pop(route, None)
+        if cursor is not None:
+            self.changed.discard(cursor)
         self._turns.pop(route, None)
 
     def take(self, record: Matched, routes: Routes, gone: Iterable[str], room: Room) -> Iterator[Start]:
         """Takes a record at the tail. A route that is not known yet is detached: its snapshot is still to come."""
         self.tail = record.offset + 1
+        self.newest_origin = max(self.newest_origin, record.origin)
         for uid in record.routes:
             if uid in gone:
                 continue
@@ -105,9 +111,9 @@ class Ledger:
         return None
 
     def catch_up(
-        self, begin: int, end: int, records: Sequence[Matched], routes: Routes, room: Room, hungry: Room
+        self, begin: int, end: int, records: Sequence[Matched], routes: Routes, *, room: Room, hungry: Room
     ) -> Iterator[Start]:
-        """Serves a chunk: all records from `begin` up to `end` (exclusive), to every detached route that stands in it."""
+        """Serves the records from `begin` up to `end` (exclusive) to every detached route that stands among them."""
         end = min(end, self.tail or 0)
         eating: dict[str, Cursor] = {}
         for uid in self._turns:
@@ -144,16 +150,16 @@ class Ledger:
         """Whether any route is behind the tail on its own."""
         return bool(self._turns)
 
-    def skip_lost(self, expected: int, first: Matched, routes: Routes) -> list[Lost]:
-        """Retention has removed the records from `expected` up to `first`: moves whoever stood there, and says so."""
+    def skip_lost(self, retained: int, origin: int, routes: Routes) -> list[Lost]:
+        """Retention has removed everything before `retained`, whose origin is given: moves whoever stood there."""
         lost = []
         for uid, cursor in self.cursors.items():
-            stands = expected if cursor.attached else cursor.resume
-            if uid not in routes or stands is None or stands >= first.offset:
+            stands = self.tail if cursor.attached else cursor.resume
+            if uid not in routes or stands is None or stands >= retained:
                 continue
-            cursor.proceed(first.offset)
+            cursor.proceed(retained)
             start = routes[uid].start
             begin = max(cursor.next, start[self.partition] if self.partition < len(start) else 0)
-            if begin < first.origin:
-                lost.append(Lost(uid, begin, first.origin - 1))
+            if begin < origin:
+                lost.append(Lost(uid, begin, origin - 1))
         return lost

@@ -36,6 +36,7 @@ class Matched:
         offset: int,
         at: int,
         origin: int,
+        *,
         routes: tuple[str, ...],
         raw: RawHeaders,
         value: bytes | None,
@@ -69,6 +70,11 @@ class Matched:
         return (int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest()) >> 11) or 1
 
 
+def passed_over(partition: int, offset: int) -> Matched:
+    """Stands for a record that cannot be read: nobody gets it, and nobody takes the gap for a loss."""
+    return Matched(partition, offset, 0, -1, routes=(), raw=(), value=None)
+
+
 def read(partition: int, offset: int, at: int, raw: RawHeaders | None, value: bytes | None) -> Matched:
     """The record; markers have no routes. Raises Unreadable."""
     origin: int | None = None
@@ -87,4 +93,4 @@ def read(partition: int, offset: int, at: int, raw: RawHeaders | None, value: by
             routes = tuple(dict.fromkeys(text.split(","))) if text else ()
     if origin is None or routes is None:
         raise Unreadable(f"a header of {_ORIGIN}, {_ROUTES} is missing")
-    return Matched(partition, offset, at, origin, routes, raw or (), value)
+    return Matched(partition, offset, at, origin, routes=routes, raw=raw or (), value=value)

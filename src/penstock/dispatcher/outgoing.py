@@ -28,7 +28,7 @@ _VISIBLE = re.compile(r"[\t\x20-\x7e]*")
 
 
 def compose(
-    route: Route, stage: Stage, event: CloudEvent, passed: HttpHeaders, traceparent: str, tracestate: str | None
+    route: Route, stage: Stage, event: CloudEvent, passed: HttpHeaders, *, traceparent: str, tracestate: str | None
 ) -> tuple[HttpHeaders, bytes]:
     """Headers and body of a request with this event."""
     if route.kind == "Trigger" and stage is not Stage.REPLY and TTL in event.attributes:

@@ -24,6 +24,8 @@ log = structlog.get_logger()
 NEAR = 64
 """Records that lie between two wanted ones and are read along rather than sought past."""
 PREFETCH_KIB = 2048
+IDLE_SECONDS = 0.2
+"""After this long without a request nothing is read ahead any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,8 @@ class RereadReader:
             **consumer_settings(bootstrap),
             "enable.partition.eof": True,
             "queued.max.messages.kbytes": PREFETCH_KIB,
+            # A fetch that waits at the end of one partition would hold up the next request for another.
+            "fetch.wait.max.ms": 5,
         }
         self._unreadable = unreadable
         self._loop = asyncio.get_running_loop()
@@ -68,7 +72,7 @@ class RereadReader:
         self._thread.join(timeout=5)
 
     async def chunk(self, partition: int, begin: int, end: int) -> Chunk:
-        """The records from `begin` to `end`, exclusive, which must have been written. Waits for a Kafka that is away."""
+        """The records from `begin` to `end`, exclusive, all of them written. Waits for a Kafka that is away."""
         answer: asyncio.Future[Chunk] = self._loop.create_future()
         self._requests.put(_Request(partition, begin, end, answer))
         return await answer
@@ -101,7 +105,12 @@ class RereadReader:
         at: tuple[int, int] | None = None
         try:
             while not self._stop.is_set():
-                request = self._requests.get()
+                try:
+                    request = self._requests.get(timeout=IDLE_SECONDS if at is not None else None)
+                except queue.Empty:
+                    consumer.unassign()
+                    at = None
+                    continue
                 if request is None:
                     break
                 if at != (request.partition, request.begin):
@@ -130,16 +139,15 @@ class RereadReader:
                 problem = message.error()
                 if problem is not None:
                     if problem.code() == KafkaError._PARTITION_EOF:
-                        return Chunk(begin, request.end, records), None
+                        return Chunk(begin, request.end, records), position
                     log.warning("reading matched events again", error=str(problem))
                     continue
                 offset = int(message.offset() or 0)
                 if offset > position and not records:
                     begin = max(begin, self._earliest(consumer, request.partition, begin))
                 position = offset + 1
-                record = parse(message, self._unreadable) if offset < request.end else None
-                if record is not None:
-                    records.append(record)
+                if offset < request.end:
+                    records.append(parse(message, self._unreadable))
         return Chunk(begin, request.end, records), position
 
     @staticmethod

@@ -13,7 +13,7 @@ import structlog
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 
 from penstock.contract import topics
-from penstock.dispatcher.matched import Matched, Unreadable, read
+from penstock.dispatcher.matched import Matched, Unreadable, passed_over, read
 
 log = structlog.get_logger()
 
@@ -39,8 +39,8 @@ def consumer_settings(bootstrap: str) -> dict[str, object]:
     }
 
 
-def parse(message: Message, unreadable: Callable[[int, int, str], None]) -> Matched | None:
-    """The record of a message; None, and a report, for one that cannot be read."""
+def parse(message: Message, unreadable: Callable[[int, int, str], None]) -> Matched:
+    """The record of a message; one that cannot be read is reported and stands there as a record for nobody."""
     partition, offset = int(message.partition() or 0), int(message.offset() or 0)
     try:
         raw = message.headers()
@@ -48,7 +48,7 @@ def parse(message: Message, unreadable: Callable[[int, int, str], None]) -> Matc
         return read(partition, offset, message.timestamp()[1], pairs, message.value())  # type: ignore[arg-type]  # header values are bytes
     except Unreadable as problem:
         unreadable(partition, offset, str(problem))
-        return None
+        return passed_over(partition, offset)
 
 
 class TailReader:
@@ -107,9 +107,7 @@ class TailReader:
             if problem is not None:
                 log.warning("reading matched events", error=str(problem))
                 continue
-            record = parse(message, self._unreadable)
-            if record is not None:
-                batch.append(record)
+            batch.append(parse(message, self._unreadable))
         return batch
 
     def _hand_over(self, batch: Batch) -> None:

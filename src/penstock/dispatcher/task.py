@@ -87,7 +87,10 @@ class _Task:
         begun = time.monotonic()
         self._follower.start()
         await asyncio.gather(*(self._blocking(journal.open) for journal in self._journals.values()))
-        restored = await asyncio.gather(*(self._blocking(journal.load) for journal in self._journals.values()))
+        ledgers = self._dispatcher.ledgers
+        restored = await asyncio.gather(
+            *(self._blocking(journal.load, ledgers[p].changed) for p, journal in self._journals.items())
+        )
         await self._first
         self._started = True
         self._dispatcher.apply(self._follower.snapshot)
@@ -138,6 +141,7 @@ class _Task:
             await asyncio.sleep(period)
             # A flush that has begun is finished even if the task is told to stop: two at once would clash.
             await asyncio.shield(self._flush())
+            self._dispatcher.pump()
 
     async def _flush(self, final: bool = False) -> None:
         batches = [(self._journals[p], changes.entries(final)) for p, changes in self._dispatcher.changes.items()]
@@ -160,7 +164,7 @@ class _Task:
         """Lets go of everything, in whatever state it is."""
         for journal in self._journals.values():
             journal.given_up.set()
-        self._dispatcher.draining = True
+        await self._dispatcher.drain(0)
         if self._tail is not None:
             await asyncio.to_thread(self._tail.stop)
         await asyncio.to_thread(self._follower.stop)
