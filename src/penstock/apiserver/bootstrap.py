@@ -1,0 +1,86 @@
+"""What exists from the start: namespaces, the given definitions, ConfigMaps and roles. Runs at every start.
+
+Definitions are brought up to date, since they belong to the program; the rest is the user's once it exists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from penstock.apiserver import custom_kinds
+from penstock.apiserver.documents import Obj, meta
+from penstock.apiserver.kinds import Kind, Registry
+from penstock.apiserver.storage import Store, Transaction
+from penstock.apiserver.writing import Target, Verbs
+
+NAMESPACES = ("default", "kube-system", "knative-eventing")
+_USER = "system:apiserver"
+_RBAC = "rbac.authorization.k8s.io"
+
+
+async def prepare(
+    store: Store, verbs: Verbs, registry: Registry, definitions: Iterable[Obj], objects: Iterable[Obj]
+) -> None:
+    """Makes what is missing, and knows the kinds of every stored definition."""
+    definitions, objects = list(definitions), list(objects)
+    await store.write(lambda tx: _prepare(tx, verbs, registry, definitions, objects))
+
+
+def _prepare(tx: Transaction, verbs: Verbs, registry: Registry, definitions: list[Obj], objects: list[Obj]) -> None:
+    for name in NAMESPACES:
+        _ensure(tx, verbs, _kind(registry, "", "Namespace"), {"metadata": {"name": name}})
+    for definition in definitions:
+        _bring_up_to_date(tx, verbs, _kind(registry, custom_kinds.GROUP, custom_kinds.KIND), definition)
+    for obj in [*_roles(), *objects]:
+        group = obj["apiVersion"].rpartition("/")[0]
+        _ensure(tx, verbs, _kind(registry, group, obj["kind"]), obj)
+
+
+def _ensure(tx: Transaction, verbs: Verbs, kind: Kind, obj: Obj) -> None:
+    namespace, name = meta(obj).get("namespace", ""), meta(obj)["name"]
+    if tx.get(kind.resource, namespace, name) is None:
+        verbs.create(tx, Target(kind, namespace, "", _USER, _USER, field_validation="Ignore"), obj)
+
+
+def _bring_up_to_date(tx: Transaction, verbs: Verbs, kind: Kind, definition: Obj) -> None:
+    name = meta(definition)["name"]
+    if tx.get(kind.resource, "", name) is None:
+        _ensure(tx, verbs, kind, definition)
+        return
+
+    def refreshed(old: Obj) -> Obj:
+        details = meta(old)
+        details["labels"] = {**(details.get("labels") or {}), **(meta(definition).get("labels") or {})}
+        return {**old, "spec": definition["spec"]}
+
+    verbs.update(tx, Target(kind, "", name, _USER, _USER, field_validation="Ignore"), refreshed)
+
+
+def _kind(registry: Registry, group: str, name: str) -> Kind:
+    kind = registry.by_kind(group, name)
+    if kind is None:
+        raise LookupError(f"the server does not know {name} in {group or 'the core group'}")
+    return kind
+
+
+def _roles() -> list[Obj]:
+    """The role of administrators, so that bindings to it mean what they mean elsewhere."""
+    everything = [
+        {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
+        {"nonResourceURLs": ["*"], "verbs": ["*"]},
+    ]
+    return [
+        {
+            "apiVersion": f"{_RBAC}/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": "cluster-admin"},
+            "rules": everything,
+        },
+        {
+            "apiVersion": f"{_RBAC}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": "cluster-admin"},
+            "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": "cluster-admin"},
+            "subjects": [{"apiGroup": _RBAC, "kind": "Group", "name": "system:masters"}],
+        },
+    ]

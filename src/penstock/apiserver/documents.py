@@ -1,0 +1,50 @@
+"""JSON documents as bytes and as values, and the few parts of an object's metadata that are asked for all the time."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+Obj = dict[str, Any]
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder()
+
+
+class _Labelled(msgspec.Struct):
+    labels: dict[str, str] | None = None
+
+
+class _Document(msgspec.Struct):
+    metadata: _Labelled
+
+
+_labels = msgspec.json.Decoder(_Document)
+
+
+def encode(value: Any) -> bytes:
+    """Compact JSON."""
+    return _encoder.encode(value)
+
+
+def decode(body: bytes) -> Any:
+    """The value of a JSON document; raises msgspec.DecodeError if it is none."""
+    return _decoder.decode(body)
+
+
+def labels_of(body: bytes) -> dict[str, str]:
+    """The labels of an encoded object, without decoding the rest."""
+    return _labels.decode(body).metadata.labels or {}
+
+
+def meta(obj: Obj) -> Obj:
+    """The object's metadata, made if missing."""
+    metadata: Obj = obj.setdefault("metadata", {})
+    return metadata
+
+
+def timestamp(now: datetime | None = None) -> str:
+    """A moment as Kubernetes writes it: RFC 3339 in UTC, whole seconds."""
+    return (now or datetime.now(UTC)).strftime("%Y-%m-%dT%H:%M:%SZ")

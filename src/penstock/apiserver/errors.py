@@ -1,0 +1,154 @@
+"""Everything the API can refuse, as Kubernetes `Status` objects with the reason and code that clients switch on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class ApiError(Exception):
+    """A refusal; `status()` is the body of the answer."""
+
+    def __init__(
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        *,
+        details: dict[str, Any] | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code, self.reason, self.message = code, reason, message
+        self.details, self.headers = details, headers or {}
+
+    def status(self) -> dict[str, Any]:
+        """The `Status` object of this refusal."""
+        body: dict[str, Any] = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason,
+            "code": self.code,
+        }
+        if self.details:
+            body["details"] = self.details
+        return body
+
+
+def _about(group: str, plural: str, name: str) -> dict[str, Any]:
+    return {key: value for key, value in (("name", name), ("group", group), ("kind", plural)) if value}
+
+
+def qualified(group: str, plural: str) -> str:
+    """`brokers.eventing.knative.dev`; core kinds have no group."""
+    return f"{plural}.{group}" if group else plural
+
+
+def not_found(group: str, plural: str, name: str) -> ApiError:
+    """There is no such object."""
+    message = f'{qualified(group, plural)} "{name}" not found'
+    return ApiError(404, "NotFound", message, details=_about(group, plural, name))
+
+
+def no_such_path() -> ApiError:
+    """Nothing is served under this path."""
+    return ApiError(404, "NotFound", "the server could not find the requested resource")
+
+
+def already_exists(group: str, plural: str, name: str) -> ApiError:
+    """The name is taken."""
+    message = f'{qualified(group, plural)} "{name}" already exists'
+    return ApiError(409, "AlreadyExists", message, details=_about(group, plural, name))
+
+
+def conflict(group: str, plural: str, name: str, why: str) -> ApiError:
+    """The write lost a race, or its precondition does not hold."""
+    message = f'Operation cannot be fulfilled on {qualified(group, plural)} "{name}": {why}'
+    return ApiError(409, "Conflict", message, details=_about(group, plural, name))
+
+
+STALE = "the object has been modified; please apply your changes to the latest version and try again"
+
+
+def apply_conflict(conflicts: list[tuple[str, str]]) -> ApiError:
+    """A server-side apply wants fields that other managers own; `conflicts` holds (manager, field path)."""
+    managers: dict[str, list[str]] = {}
+    for manager, path in conflicts:
+        managers.setdefault(manager, []).append(path)
+    told = "\n".join(
+        f"conflict with {manager}: {paths[0]}"
+        if len(paths) == 1
+        else f"conflicts with {manager}:\n" + "\n".join(f"- {path}" for path in paths)
+        for manager, paths in managers.items()
+    )
+    count = len(conflicts)
+    message = f"Apply failed with {count} conflict{'s' if count > 1 else ''}: {told}"
+    causes = [
+        {"reason": "FieldManagerConflict", "message": f"conflict with {manager}", "field": path}
+        for manager, path in conflicts
+    ]
+    return ApiError(409, "Conflict", message, details={"causes": causes})
+
+
+def invalid(group: str, kind: str, name: str, complaints: list[tuple[str, str, str]]) -> ApiError:
+    """The object breaks its schema; `complaints` holds (field path, reason, sentence)."""
+    told = [f"{path}: {sentence}" for path, _, sentence in complaints]
+    joined = told[0] if len(told) == 1 else "[" + ", ".join(told) + "]"
+    label = f"{kind}.{group}" if group else kind
+    causes = [{"reason": reason, "message": sentence, "field": path} for path, reason, sentence in complaints]
+    details = {**_about(group, kind, name), "causes": causes}
+    return ApiError(422, "Invalid", f'{label} "{name}" is invalid: {joined}', details=details)
+
+
+def bad_request(message: str) -> ApiError:
+    """The request itself makes no sense."""
+    return ApiError(400, "BadRequest", message)
+
+
+def forbidden(group: str, plural: str, name: str, why: str) -> ApiError:
+    """The user may not do this, or nobody may do it now."""
+    shown = f'{qualified(group, plural)} "{name}" is forbidden: {why}'
+    return ApiError(403, "Forbidden", shown, details=_about(group, plural, name))
+
+
+def unauthorized() -> ApiError:
+    """No valid token came with the request."""
+    return ApiError(401, "Unauthorized", "Unauthorized", headers={"www-authenticate": "Bearer"})
+
+
+def method_not_allowed() -> ApiError:
+    """The resource does not know this verb."""
+    return ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+
+
+def too_large(limit: int) -> ApiError:
+    """The body is over the limit."""
+    return ApiError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}")
+
+
+def unsupported_media(accepted: str) -> ApiError:
+    """The body is of a type that this resource cannot take."""
+    message = f"the body of the request was in an unknown format - accepted media types include: {accepted}"
+    return ApiError(415, "UnsupportedMediaType", message)
+
+
+def expired(message: str) -> ApiError:
+    """The resourceVersion or continue token is too old; the client lists anew."""
+    return ApiError(410, "Expired", message)
+
+
+def from_the_future(asked: int, current: int) -> ApiError:
+    """The resourceVersion has not been reached; the client waits or lists anew."""
+    message = f"Too large resource version: {asked}, current: {current}"
+    details = {
+        "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
+        "retryAfterSeconds": 1,
+    }
+    return ApiError(504, "Timeout", message, details=details, headers={"retry-after": "1"})
+
+
+def too_many(message: str) -> ApiError:
+    """A limit of the server is reached; the client comes back later."""
+    return ApiError(429, "TooManyRequests", message, details={"retryAfterSeconds": 5}, headers={"retry-after": "5"})

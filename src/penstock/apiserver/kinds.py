@@ -1,0 +1,120 @@
+"""The kinds that are served, however they came to be known: from the core table or from a CustomResourceDefinition.
+
+The registry is replaced as a whole when a definition comes or goes, so readers in other threads always see one state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+STATUS_VERBS = ("get", "patch", "update")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a kind's table: how it is called, and the JSONPath of its cells."""
+
+    name: str
+    path: str
+    type: str = "string"
+    priority: int = 0
+    description: str = ""
+    format: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """One kind in one version, with everything the generic verbs need to know about it. Compared by identity."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    singular: str
+    list_kind: str
+    namespaced: bool = True
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = ALL_VERBS
+    subresources: tuple[str, ...] = ("status",)
+    schema: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    definitions: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """Schemas that `schema` refers to by `$ref`."""
+    columns: tuple[Column, ...] = ()
+    storage_version: str = ""
+    custom: bool = False
+    """Whether the kind came from a CustomResourceDefinition: then strategic merge patches are refused."""
+    counts_generations: bool = True
+    name_rule: str = "subdomain"
+    """What a name must look like: `subdomain`, `label` or `path`."""
+    field_selectors: tuple[str, ...] = ()
+    """Paths that field selectors may name besides metadata.name and metadata.namespace."""
+
+    @property
+    def api_version(self) -> str:
+        """`eventing.knative.dev/v1`, or `v1` for the core group."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def resource(self) -> str:
+        """The name under which all versions of the kind are stored: `brokers.eventing.knative.dev`."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def stored_api_version(self) -> str:
+        """`apiVersion` of the stored form."""
+        version = self.storage_version or self.version
+        return f"{self.group}/{version}" if self.group else version
+
+    @property
+    def has_status(self) -> bool:
+        """Whether status is written through its own subresource."""
+        return "status" in self.subresources
+
+
+class Registry:
+    """Which kinds there are."""
+
+    def __init__(self, core: Iterable[Kind]) -> None:
+        self._core = tuple(core)
+        self._custom: dict[str, tuple[Kind, ...]] = {}
+        self._index()
+
+    def define(self, definition: str, kinds: Iterable[Kind]) -> None:
+        """A CustomResourceDefinition, by its name, serves these kinds from now on."""
+        self._custom = {**self._custom, definition: tuple(kinds)}
+        self._index()
+
+    def undefine(self, definition: str) -> None:
+        """The definition is gone, and its kinds with it."""
+        self._custom = {name: kinds for name, kinds in self._custom.items() if name != definition}
+        self._index()
+
+    def find(self, group: str, version: str, plural: str) -> Kind | None:
+        """The kind served under these names."""
+        return self._by_path.get((group, version, plural))
+
+    def stored(self, resource: str) -> Kind | None:
+        """Some version of the kind stored under this name."""
+        return self._by_resource.get(resource)
+
+    def by_kind(self, group: str, kind: str) -> Kind | None:
+        """Some version of the kind of this name."""
+        return self._by_kind.get((group, kind))
+
+    def all(self) -> tuple[Kind, ...]:
+        """Every kind in every version, core kinds first."""
+        return self._all
+
+    def _index(self) -> None:
+        everything = self._core + tuple(kind for name in sorted(self._custom) for kind in self._custom[name])
+        by_path = {(kind.group, kind.version, kind.plural): kind for kind in everything}
+        by_resource: dict[str, Kind] = {}
+        by_kind: dict[tuple[str, str], Kind] = {}
+        for kind in everything:
+            by_resource.setdefault(kind.resource, kind)
+            by_kind.setdefault((kind.group, kind.kind), kind)
+        self._all, self._by_path, self._by_resource, self._by_kind = everything, by_path, by_resource, by_kind

@@ -1,0 +1,45 @@
+"""Answers: JSON unless YAML was asked for, Status objects for refusals, warnings as headers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+
+import yaml
+from starlette.responses import Response, StreamingResponse
+
+from penstock.apiserver.documents import Obj, decode, encode
+from penstock.apiserver.errors import ApiError
+
+_JSON, _YAML = "application/json", "application/yaml"
+
+
+def json_response(body: bytes, *, status: int = 200, as_yaml: bool = False, warnings: Iterable[str] = ()) -> Response:
+    """One document."""
+    content = yaml.safe_dump(decode(body), sort_keys=False).encode() if as_yaml else body
+    response = Response(content, status, media_type=_YAML if as_yaml else _JSON)
+    for warning in warnings:
+        quoted = warning.replace("\\", "\\\\").replace('"', '\\"').encode("ascii", "backslashreplace").decode()
+        response.headers.append("Warning", f'299 - "{quoted}"')
+    return response
+
+
+def object_response(value: Obj, *, status: int = 200) -> Response:
+    """A value the server made."""
+    return json_response(encode(value), status=status)
+
+
+def list_response(parts: list[bytes], *, as_yaml: bool = False) -> Response:
+    """A list, sent piece by piece when it is long."""
+    if as_yaml or len(parts) <= 3:
+        return json_response(b"".join(parts), as_yaml=as_yaml)
+    return StreamingResponse(_in_turn(parts), media_type=_JSON)
+
+
+def refusal(error: ApiError) -> Response:
+    """The Status of a refusal."""
+    return Response(encode(error.status()), error.code, error.headers, _JSON)
+
+
+async def _in_turn(parts: list[bytes]) -> AsyncIterator[bytes]:
+    for part in parts:
+        yield part

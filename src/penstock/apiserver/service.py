@@ -1,0 +1,166 @@
+"""The API server as a component: puts the parts together, listens, and stops in order.
+
+Here, and only here, the generic server meets the kinds of this project: their definitions, their admission, and the
+ConfigMaps that configure it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import resource
+import socket
+import ssl
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import uvicorn
+
+from penstock.apiserver import bootstrap, certificates, custom_kinds, identity, kubeconfig
+from penstock.apiserver.app import Api
+from penstock.apiserver.changes import History
+from penstock.apiserver.changing import Changer
+from penstock.apiserver.core_kinds import CORE_KINDS
+from penstock.apiserver.documents import Obj, decode
+from penstock.apiserver.eventing_gate import EventingGate
+from penstock.apiserver.kinds import Registry
+from penstock.apiserver.reading import Reader
+from penstock.apiserver.storage import Change, Store
+from penstock.apiserver.watching import Watches
+from penstock.apiserver.writing import Verbs
+from penstock.lifecycle import Lifecycle
+from penstock.resources import registry as project_kinds
+from penstock.settings import Settings
+
+
+async def run(settings: Settings, lifecycle: Lifecycle) -> None:
+    """Serves until told to stop."""
+    _allow_many_connections()
+    data_dir = settings.data_dir
+    data_dir.mkdir(parents=True, exist_ok=True)
+    pki = data_dir / "pki"
+    certificates.ensure(pki, settings.host)
+    tokens, by_user = identity.load_tokens(pki / "tokens.json")
+    _write_kubeconfigs(settings, pki, by_user)
+
+    gate = EventingGate(settings)
+    registry = Registry(CORE_KINDS)
+    history: History | None = None
+
+    def committed(changes: list[Change]) -> None:
+        _follow_definitions(registry, changes)
+        gate.follow(changes)
+        if history is not None:
+            history.publish(changes)
+
+    store = Store(data_dir / "api.db", committed)
+    watches = Watches()
+    try:
+        verbs = Verbs(registry, gate)
+        await _load(store, registry, gate)
+        await bootstrap.prepare(
+            store, verbs, registry, project_kinds.crds(), project_kinds.bootstrap_configmaps(settings)
+        )
+        history = History(store.version())
+        api = Api(
+            registry,
+            store,
+            Reader(store, history, watches),
+            Changer(store, verbs),
+            address=f"{settings.host}:{settings.api_port}",
+            logs=data_dir / "logs" / "pods",
+        )
+        await _serve(api.application(tokens), settings, lifecycle, pki, watches)
+    finally:
+        await store.close()
+
+
+async def _serve(app: object, settings: Settings, lifecycle: Lifecycle, pki: Path, watches: Watches) -> None:
+    config = uvicorn.Config(
+        app,  # type: ignore[arg-type]  # an ASGI application
+        host=settings.host,
+        port=settings.api_port,
+        ssl_certfile=pki / "server.crt",
+        ssl_keyfile=pki / "server.key",
+        ssl_version=ssl.PROTOCOL_TLS_SERVER,
+        lifespan="off",
+        access_log=False,
+        log_config=None,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=max(1, round(settings.drain_seconds)),
+        server_header=False,
+    )
+    server = _Server(config)
+    serving = asyncio.ensure_future(server.serve())
+    listening = asyncio.ensure_future(server.listening.wait())
+    stopping = asyncio.ensure_future(lifecycle.stopping.wait())
+    try:
+        await asyncio.wait({serving, listening}, return_when=asyncio.FIRST_COMPLETED)
+        if listening.done():
+            lifecycle.ready(url=settings.api_url)
+            await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        # Watches never end on their own; everything else is given time to finish.
+        watches.end_all()
+        server.should_exit = True
+        await serving
+    finally:
+        listening.cancel()
+        stopping.cancel()
+
+
+class _Server(uvicorn.Server):
+    """uvicorn that says when it listens, and without signal handlers: the supervisor's word is `lifecycle.stopping`."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.listening = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.listening.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def _load(store: Store, registry: Registry, gate: EventingGate) -> None:
+    """Brings what is stored to those who follow changes from now on."""
+    for body in (await store.page(custom_kinds.RESOURCE, "")).bodies:
+        _define(registry, decode(body))
+    gate.load(await _configmaps(store, gate.namespace))
+
+
+async def _configmaps(store: Store, namespace: str) -> Iterable[Obj]:
+    return [decode(body) for body in (await store.page("configmaps", namespace)).bodies]
+
+
+def _follow_definitions(registry: Registry, changes: list[Change]) -> None:
+    for change in changes:
+        if change.resource != custom_kinds.RESOURCE:
+            continue
+        if change.type == "DELETED":
+            registry.undefine(change.name)
+        else:
+            _define(registry, decode(change.body))
+
+
+def _define(registry: Registry, definition: Obj) -> None:
+    registry.define(definition["metadata"]["name"], custom_kinds.kinds_of(definition))
+
+
+def _write_kubeconfigs(settings: Settings, pki: Path, by_user: dict[str, str]) -> None:
+    authority = (pki / "ca.crt").read_bytes()
+    for name, user in (("kubeconfig", identity.ADMIN), ("kubeconfig-control", identity.CONTROLLER)):
+        kubeconfig.write(
+            settings.data_dir / name, server=settings.api_url, authority=authority, user=user, token=by_user[user]
+        )
+
+
+def _allow_many_connections() -> None:
+    """Every watch is a connection; the usual soft limit of 1,024 files is too low for thousands of them."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = hard if hard != resource.RLIM_INFINITY else 65536
+    if soft < wanted:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, 65536), hard))
