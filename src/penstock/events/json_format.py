@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -107,7 +108,7 @@ def _value(name: str, raw: bytes) -> str | None:
 
 def _plain_data(attributes: dict[str, str], raw: bytes) -> bytes | None:
     """The data of the member `data`."""
-    if attributes.get("datacontentencoding"):
+    if _stays_encoded(attributes):
         text = _text(raw)
         if text is None or _from_base64(text) is None:
             raise MalformedEvent("data is no base64 although 'datacontentencoding' says so")
@@ -138,7 +139,7 @@ def _decode_base64(attributes: dict[str, str], encoded: msgspec.Raw, data: msgsp
 
 
 def _put_data(members: dict[str, Any], data: bytes) -> None:
-    if members["specversion"] != "1.0" and members.get("datacontentencoding"):
+    if _stays_encoded(members):
         members["data"] = data.decode(errors="replace")
         return
     kind = media_type.parse(members.get("datacontenttype", ""))
@@ -158,6 +159,11 @@ def _put_data(members: dict[str, Any], data: bytes) -> None:
     else:
         members["datacontentencoding"] = "base64"
         members["data"] = base64.b64encode(data).decode()
+
+
+def _stays_encoded(attributes: Mapping[str, str]) -> bool:
+    """Whether data is base64 text by an attribute of version 0.3; in 1.0 an extension of that name means nothing."""
+    return attributes["specversion"] != "1.0" and bool(attributes.get("datacontentencoding"))
 
 
 def _is_json(kind: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.events.event import CloudEvent
+from penstock.events.event import REQUIRED, CloudEvent, MalformedEvent
 
 PREFIX = "ce_"
 CONTENT_TYPE = "content-type"
@@ -21,13 +21,19 @@ def to_headers(event: CloudEvent) -> Headers:
 
 
 def from_headers(headers: Iterable[tuple[str, bytes | None]], value: bytes | None) -> CloudEvent:
-    """The event of a record; headers of others are passed over."""
+    """The event of a record; headers of others are passed over. Raises MalformedEvent for what is no event."""
     attributes: dict[str, str] = {}
-    for name, raw in headers:
-        if name.startswith(PREFIX):
-            attributes[name[len(PREFIX) :]] = (raw or b"").decode()
-        elif name == CONTENT_TYPE:
-            attributes["datacontenttype"] = (raw or b"").decode()
+    try:
+        for name, raw in headers:
+            if name.startswith(PREFIX):
+                attributes[name[len(PREFIX) :]] = (raw or b"").decode()
+            elif name == CONTENT_TYPE:
+                attributes["datacontenttype"] = (raw or b"").decode()
+    except UnicodeDecodeError as error:
+        raise MalformedEvent(f"header {name!r} is not UTF-8") from error
+    for required in REQUIRED:
+        if not attributes.get(required):
+            raise MalformedEvent(f"attribute {required!r} is missing")
     return CloudEvent(attributes, value)
 
 
