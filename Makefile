@@ -4,20 +4,21 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test check unit integration lock clean
+.PHONY: help dev test check unit integration format docs wheel lock clean
 
 help: ## print the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(VENV)/.ready: pyproject.toml requirements.lock
-	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else "penstock needs Python 3.11 or newer; found %d.%d. Point PYTHON at a newer one: make PYTHON=python3.12" % v[:2])'
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else "penstock needs Python 3.11 or newer; found %d.%d (%s). Install one and name it: make PYTHON=python3.12" % (v[0], v[1], sys.executable))'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@echo "installing Python packages into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
-dev: $(VENV)/.ready ## start the whole stack in the foreground (Ctrl-C stops it)
-	$(BIN)/penstock dev $(ARGS)
+dev: $(VENV)/.ready ## start the whole stack in the foreground (Ctrl-C stops it; ARGS="--port 0" and the like)
+	@exec $(BIN)/penstock dev $(ARGS)
 
 test: check unit integration ## every check: format, lint, types, layers, unit and integration tests
 
@@ -31,12 +32,22 @@ unit: $(VENV)/.ready ## unit tests: no Spark, no Kafka, seconds
 	$(BIN)/pytest tests/unit
 
 integration: $(VENV)/.ready ## tests on one real stack: Kafka, Spark, kubectl
-	$(BIN)/pytest tests/contracts tests/integration tests/conformance
+	$(BIN)/pytest tests --ignore=tests/unit
+
+format: $(VENV)/.ready ## put the code into its format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+docs: $(VENV)/.ready ## write the pages that are made from the code
+	$(BIN)/python -m penstock.cli.reference > docs/settings.md
+
+wheel: $(VENV)/.ready ## build the wheel into dist/
+	$(BIN)/python -m build --wheel
 
 lock: ## pin the newest versions that pyproject.toml allows
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --group dev -e .
+	$(BIN)/python -m pip install --quiet --group dev --editable .
 	$(BIN)/python -m pip freeze --exclude-editable > requirements.lock
 
 clean: ## remove the environment and the data of the development stack

@@ -42,29 +42,29 @@ class Child:
             os.write(self._leash, b"g")
 
     async def wait(self) -> int:
-        """The exit code, once it has ended and its last words were read."""
+        """The exit code, once it has ended with everything it started and its last words were read."""
         code = await self._process.wait()
-        # Grandchildren may hold the pipes open for longer than the child lives.
+        self.kill()
         await asyncio.wait(self._pumps, timeout=0.5)
         self._close()
         return code
 
     async def stop(self, patience: float) -> bool:
-        """Asks it to end, and kills its session if it does not within `patience` seconds. True if it ended itself."""
+        """Asks it to end, and kills it if it does not within `patience` seconds. True if it ended by itself."""
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGTERM)
         try:
             await asyncio.wait_for(self._process.wait(), patience)
             return True
         except TimeoutError:
-            self.kill()
-            await self._process.wait()
             return False
         finally:
+            self.kill()
+            await self._process.wait()
             self._close()
 
     def kill(self) -> None:
-        """Ends it and what it started in its process group at once."""
+        """Ends it and what it started in its process group, such as Spark's JVM, at once."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
 
