@@ -370,16 +370,14 @@ class Dispatcher:
     def _write_fact(
         self, job: Job, record: Matched, report: Report, begun: float, *, result: Result, due: float | None = None
     ) -> None:
-        attributes, delivery = record.event.attributes, job.delivery
+        delivery = job.delivery
         self.changes[job.partition].facts.append(
             Fact(
                 begun,
                 job.lane.route.uid,
                 job.partition,
                 delivery.origin,
-                attributes.get("id", ""),
-                attributes.get("source", ""),
-                attributes.get("type", ""),
+                *record.identity,
                 STAGE_NAMES[delivery.stage],
                 delivery.attempt,
                 report.url,
@@ -395,7 +393,7 @@ class Dispatcher:
         log.error(
             "an event was dropped: no attempt succeeded and no dead letter sink took it",
             **_names(job.lane.route),
-            event=record.event.attributes.get("id"),
+            event=record.identity[0],
             reason=reason,
         )
 

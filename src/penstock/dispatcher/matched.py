@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from penstock.contract import headers
 from penstock.events import kafka
-from penstock.events.event import CloudEvent
+from penstock.events.event import CloudEvent, MalformedEvent
 
 KEY_HEADER = kafka.PREFIX + "partitionkey"
 OVERHEAD_BYTES = 2048
@@ -49,10 +49,18 @@ class Matched:
 
     @property
     def event(self) -> CloudEvent:
-        """The event as it was accepted."""
+        """The event as it was accepted. Raises MalformedEvent if somebody else wrote the record."""
         if self._event is None:
             self._event = kafka.from_headers(self.headers, self.value)
         return self._event
+
+    @property
+    def identity(self) -> tuple[str, str, str]:
+        """Id, source and type of the event, for logs and facts; empty where the record holds none."""
+        try:
+            return self.event.id, self.event.source, self.event.type
+        except MalformedEvent:
+            return "", "", ""
 
     def header(self, name: str) -> str | None:
         """One of penstock's own headers."""

@@ -1,0 +1,165 @@
+"""Turns, limits, due times and pauses of lanes; and where the ledger leaves routes that cannot keep up."""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock.contract.routes import Endpoint, Route
+from penstock.dispatcher.cursor import Cursor, Delivery
+from penstock.dispatcher.lanes import Job, Lane, Schedule
+from penstock.dispatcher.ledger import Ledger, Lost
+from penstock.dispatcher.matched import Matched
+
+
+def route(uid: str, **fields: object) -> Route:
+    return msgspec.structs.replace(Route(uid, "Trigger", "ns", uid, "b", subscriber=Endpoint("http://s/")), **fields)
+
+
+def job(lane: Lane, origin: int, *, due: float = 0.0, key: int = 0, partition: int = 0) -> Job:
+    cursor = Cursor(lane.route.uid, 0, None, set())
+    return Job(lane, partition, cursor, Delivery(origin, origin, 0, key, due=due))
+
+
+def popped(schedule: Schedule) -> list[tuple[str, int]]:
+    taken = []
+    while (next_job := schedule.pop()) is not None:
+        taken.append((next_job.lane.route.uid, next_job.delivery.origin))
+    return taken
+
+
+def test_lanes_take_turns() -> None:
+    schedule, a, b = Schedule(100), Lane(route("a"), 10), Lane(route("b"), 10)
+    for origin in range(3):
+        schedule.add(job(a, origin), 0)
+    schedule.add(job(b, 9), 0)
+    assert popped(schedule) == [("a", 0), ("b", 9), ("a", 1), ("a", 2)]
+
+
+def test_a_lane_has_its_limit_and_the_task_has_one() -> None:
+    schedule, a, b = Schedule(3), Lane(route("a"), 2), Lane(route("b"), 9)
+    jobs = [job(a, origin) for origin in range(4)]
+    for one in jobs:
+        schedule.add(one, 0)
+    assert popped(schedule) == [("a", 0), ("a", 1)]
+    for origin in range(4):
+        schedule.add(job(b, origin), 0)
+    assert popped(schedule) == [("b", 0)]
+    schedule.landed(jobs[0])
+    assert popped(schedule) == [("b", 1)]
+
+
+def test_what_waits_comes_due_in_order() -> None:
+    schedule, a = Schedule(10), Lane(route("a"), 10)
+    schedule.add(job(a, 1, due=20.0), 0.0)
+    schedule.add(job(a, 2, due=10.0), 0.0)
+    assert (popped(schedule), schedule.next_due) == ([], 10.0)
+    assert schedule.due(15.0) == 1
+    assert popped(schedule) == [("a", 2)]
+    assert schedule.due(20.0) == 1
+    assert (popped(schedule), schedule.next_due) == ([("a", 1)], None)
+
+
+def test_a_key_waits_for_its_predecessor_but_not_for_another_partition() -> None:
+    schedule, a = Schedule(10), Lane(route("a", ordering="key"), 10)
+    first = job(a, 1, key=7)
+    for one in (first, job(a, 2, key=7), job(a, 3, key=8), job(a, 4, key=7, partition=1)):
+        schedule.add(one, 0)
+    assert popped(schedule) == [("a", 1), ("a", 3), ("a", 4)]
+    schedule.landed(first)
+    first.delivery.due = 5.0
+    schedule.retry(first, 0.0)
+    assert popped(schedule) == []
+    schedule.due(5.0)
+    assert popped(schedule) == [("a", 1)]
+    schedule.landed(first)
+    schedule.ended(first, 5.0)
+    assert popped(schedule) == [("a", 2)]
+
+
+def test_a_paused_lane_holds_what_it_has() -> None:
+    schedule, a = Schedule(10), Lane(route("a", paused=True), 10)
+    schedule.add(job(a, 1), 0)
+    assert popped(schedule) == []
+    a.route = route("a")
+    schedule.refresh(a)
+    assert popped(schedule) == [("a", 1)]
+
+
+def test_a_closed_lane_lets_go_of_everything() -> None:
+    schedule, a, b = Schedule(10), Lane(route("a", ordering="key"), 10), Lane(route("b"), 10)
+    under_way = job(a, 0)
+    schedule.add(under_way, 0)
+    assert popped(schedule) == [("a", 0)]
+    for one in (job(a, 1, key=7), job(a, 2, key=7), job(a, 3, due=9.0), job(b, 4, due=9.0)):
+        schedule.add(one, 0.0)
+    assert sorted(one.delivery.origin for one in schedule.close(a)) == [1, 2, 3]
+    schedule.landed(under_way)
+    schedule.retry(under_way, 0.0)
+    assert schedule.due(10.0) == 1
+    assert popped(schedule) == [("b", 4)]
+
+
+def matched(offset: int, origin: int, *routes: str) -> Matched:
+    return Matched(0, offset, 0, origin, routes=routes, raw=[], value=None)
+
+
+def always(_: Cursor) -> bool:
+    return True
+
+
+def never(_: Cursor) -> bool:
+    return False
+
+
+def test_an_unknown_route_waits_for_its_snapshot() -> None:
+    ledger = Ledger(0, 0)
+    log = [matched(0, 0, "late"), matched(1, 1, "late")]
+    for record in log:
+        assert list(ledger.take(record, {}, (), always)) == []
+    assert ledger.cursors["late"].resume == 0
+    assert ledger.next_chunk({}, always) is None
+    routes = {"late": route("late")}
+    assert ledger.next_chunk(routes, always) == 0
+    starts = list(ledger.catch_up(0, 2, log, routes, room=always, hungry=always))
+    assert [start.delivery.origin for start in starts] == [0, 1]
+    assert ledger.cursors["late"].attached
+
+
+def test_a_route_that_is_gone_leaves_no_cursor() -> None:
+    ledger = Ledger(0, 0)
+    assert list(ledger.take(matched(0, 0, "gone"), {}, {"gone"}, always)) == []
+    assert ledger.cursors == {}
+
+
+def test_a_paused_route_is_left_behind_and_reads_on_later() -> None:
+    ledger = Ledger(0, 0)
+    paused = {"r": route("r", paused=True)}
+    assert list(ledger.take(matched(0, 0, "r"), paused, (), always)) == []
+    assert ledger.next_chunk(paused, always) is None
+    assert ledger.next_chunk({"r": route("r")}, always) == 0
+
+
+def test_detached_routes_take_turns() -> None:
+    ledger, routes = Ledger(0, 0), {"long": route("long"), "short": route("short")}
+    for offset in range(10):
+        names = ("long", "short") if offset > 7 else ("long",)
+        list(ledger.take(matched(offset, offset, *names), routes, (), never))
+    assert ledger.next_chunk(routes, always) == 0
+    assert ledger.next_chunk(routes, always) == 8
+    assert ledger.next_chunk(routes, always) == 0
+
+
+def test_what_retention_removed_is_named_and_skipped() -> None:
+    routes = {"behind": route("behind", start=(3,)), "abreast": route("abreast"), "fine": route("fine")}
+    ledger = Ledger(0, 100)
+    ledger.restore(
+        [
+            Cursor("behind", 0, 10, ledger.changed),
+            Cursor("abreast", 40, None, ledger.changed),
+            Cursor("fine", 60, 70, ledger.changed),
+        ]
+    )
+    assert ledger.skip_lost(50, 45, routes) == [Lost("behind", 3, 44)]
+    assert ledger.cursors["behind"].resume == 50
+    assert ledger.cursors["fine"].resume == 70
+    assert sorted(lost.route for lost in ledger.skip_lost(120, 110, routes)) == ["abreast", "behind", "fine"]

@@ -1,0 +1,168 @@
+"""Records of the topics: matched events, cursors, keys, what a flush writes; and the memory they may take."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.contract import topics
+from penstock.dispatcher import journal_keys
+from penstock.dispatcher.changes import Changes
+from penstock.dispatcher.cursor import Cursor, Delivery, Stage, Taken, encode, restore
+from penstock.dispatcher.facts import Fact
+from penstock.dispatcher.journal import understand
+from penstock.dispatcher.ledger import Ledger
+from penstock.dispatcher.matched import Matched, Unreadable, read
+from penstock.dispatcher.memory import Memory
+from penstock.dispatcher.reread import NEAR, runs
+
+offsets = st.integers(0, 2**53)
+
+
+def matched(offset: int, origin: int, *routes: str, value: bytes = b"") -> Matched:
+    return Matched(0, offset, 0, origin, routes=routes, raw=[], value=value)
+
+
+@given(
+    offsets,
+    st.none() | offsets,
+    st.lists(st.builds(Delivery, offsets, offsets, offsets, offsets, st.sampled_from(Stage), st.integers(0, 99))),
+)
+def test_a_cursor_survives_the_topic(start: int, resume: int | None, deliveries: list[Delivery]) -> None:
+    cursor = Cursor("r", start, resume, set())
+    cursor.outstanding = {delivery.origin: delivery for delivery in deliveries}
+    again = restore("r", encode(cursor), set())
+    assert (again.next, again.resume, again.outstanding) == (cursor.next, cursor.resume, cursor.outstanding)
+    assert list(again.outstanding) == sorted(again.outstanding)
+
+
+def test_a_cursor_takes_what_is_new_and_has_room() -> None:
+    changed: set[Cursor] = set()
+    cursor = Cursor("r", 5, None, changed)
+    assert cursor.take(4, 0, 0, 0, room=True) is Taken.REPEATED
+    assert cursor.take(5, 0, 0, 0, room=False) is Taken.FULL
+    assert not changed
+    assert cursor.take(7, 9, 1, 0, room=True) == Delivery(7, 9, 1)
+    assert (cursor.next, changed) == (8, {cursor})
+    cursor.finish(7)
+    assert cursor.outstanding == {}
+
+
+def test_a_record_names_its_origin_and_routes() -> None:
+    event = [("ce_specversion", b"1.0"), ("ce_id", b"1"), ("ce_source", b"/s"), ("ce_type", b"t")]
+    raw = [("penstock_origin", b"12"), ("penstock_routes", b"a,b,a"), *event]
+    record = read(3, 40, 99, raw, b"x")
+    assert (record.partition, record.offset, record.at, record.origin, record.routes) == (3, 40, 99, 12, ("a", "b"))
+    assert record.event.data == b"x"
+    assert record.identity == ("1", "/s", "t")
+
+
+def test_a_record_without_an_event_has_no_identity() -> None:
+    assert matched(0, 0).identity == ("", "", "")
+
+
+def test_a_marker_is_for_nobody() -> None:
+    assert read(0, 0, 0, [("penstock_origin", b"1"), ("penstock_routes", b"")], None).routes == ()
+
+
+headers_like = st.lists(
+    st.tuples(
+        st.sampled_from(["penstock_origin", "penstock_routes", "ce_id", "ce_partitionkey"]), st.none() | st.binary()
+    )
+)
+
+
+@given(st.none() | headers_like)
+def test_any_record_is_read_or_refused(raw: list[tuple[str, bytes | None]] | None) -> None:
+    try:
+        record = read(0, 0, 0, raw, None)
+    except Unreadable:
+        return
+    assert record.origin >= 0
+
+
+@pytest.mark.parametrize("key", ["", "a", "ä" * 1000])
+def test_equal_keys_have_equal_fingerprints(key: str) -> None:
+    raw = [("penstock_origin", b"1"), ("penstock_routes", b"a"), ("ce_partitionkey", key.encode())]
+    first, second = read(0, 0, 0, raw, None).ordering_key(), read(0, 1, 0, raw, None).ordering_key()
+    assert first == second
+    assert (first == 0) is (key == "")
+    assert first < 2**53
+
+
+def test_keys_of_the_journal_are_told_apart() -> None:
+    assert journal_keys.parse_cursor(journal_keys.cursor_key("uid", 3)) == "uid"
+    assert journal_keys.parse_cursor(journal_keys.tail_key(3)) is None
+    assert journal_keys.parse_carried(journal_keys.carried_key("uid", 3, 44)) == ("uid", 44)
+    assert journal_keys.parse_carried(journal_keys.cursor_key("uid", 3)) is None
+
+
+@given(st.dictionaries(st.text() | st.sampled_from(["tail/0", "r/0", "carried/r/0/1"]), st.binary()))
+def test_whatever_is_in_the_journal_is_understood_or_named(values: dict[str, bytes]) -> None:
+    restored = understand(values, 0, set())
+    understood = len(restored.cursors) + len(restored.carried) + (restored.tail is not None)
+    assert understood + len(restored.unreadable) <= len(values) or not values
+
+
+def fact(origin: int) -> Fact:
+    return Fact(0.0, "r", 0, origin, "1", "/s", "t", "subscriber", 1, "http://s/", "delivered", 0.1, 202)
+
+
+def test_a_flush_writes_facts_cursors_and_tail_once() -> None:
+    ledger = Ledger(0, 0)
+    changes = Changes(ledger)
+    ledger.tail = 6
+    ledger.cursor("r").take(5, 5, 0, 0, room=True)
+    changes.facts.append(fact(5))
+    written = {(entry.topic, entry.key): entry.value for entry in changes.entries()}
+    assert set(written) == {(topics.ATTEMPTS, "r"), (topics.CURSORS, "r/0"), (topics.CURSORS, "tail/0")}
+    assert written[(topics.CURSORS, "tail/0")] == b"6"
+    assert msgspec.json.decode(written[(topics.ATTEMPTS, "r")] or b"")["origin"] == 5
+    assert changes.entries() == []
+
+
+def test_a_removed_route_is_deleted_with_what_it_carried_and_may_come_back() -> None:
+    ledger = Ledger(0, 0)
+    changes = Changes(ledger)
+    cursor = ledger.cursor("r")
+    taken = cursor.take(5, 5, 0, 0, room=True)
+    assert isinstance(taken, Delivery)
+    taken.stage = Stage.REPLY
+    changes.carry("r", 5, b"reply")
+    ledger.forget("r")
+    changes.removed(cursor)
+    assert {(entry.key, entry.value) for entry in changes.entries(final=True)} == {
+        ("r/0", None),
+        ("carried/r/0/5", None),
+        ("tail/0", b"0"),
+    }
+    changes.removed(cursor)
+    ledger.cursor("r").take(6, 6, 0, 0, room=True)
+    assert [entry.value is None for entry in changes.entries() if entry.key == "r/0"] == [False]
+
+
+def test_memory_counts_a_record_once_and_refuses_what_does_not_fit() -> None:
+    memory = Memory(10_000)
+    small, large = matched(0, 0), matched(1, 1, value=b"x" * 7_900)
+    assert memory.hold(small) is small
+    held = memory.held
+    assert memory.hold(small) is small
+    assert memory.held == held
+    assert memory.hold(large) is None
+    memory.release(small)
+    memory.release(small)
+    memory.release(small)
+    assert memory.held == 0
+    assert memory.hold(large) is large
+    assert memory.tight
+
+
+@given(st.sets(st.tuples(st.integers(0, 3), st.integers(0, 1000))))
+def test_runs_cover_what_is_wanted_without_long_gaps(wanted: set[tuple[int, int]]) -> None:
+    stretches = runs(list(wanted))
+    covered = [(partition, offset) for partition, begin, end in stretches for offset in range(begin, end)]
+    assert wanted <= set(covered)
+    assert len(covered) == len(set(covered))
+    assert len(covered) <= len(wanted) * (NEAR + 1)
