@@ -113,7 +113,7 @@ async def _resync(world: World) -> None:
 
 async def _appears(path: Path, lifecycle: Lifecycle) -> bool:
     """Waits for the API server to write the file; False if told to stop before."""
-    while not path.exists():
+    while not await asyncio.to_thread(path.exists):
         try:
             await asyncio.wait_for(lifecycle.stopping.wait(), 0.1)
         except TimeoutError:

@@ -32,4 +32,4 @@ def _sum(parts: str, unit_seconds: dict[str, float], order: str, text: str) -> f
     units = [unit for _, unit in pairs]
     if units != sorted(set(units), key=order.index):
         raise NotADuration(f'"{text}" names a unit twice or out of order')
-    return sum(float(number.replace(",", ".")) * unit_seconds[unit] for number, unit in pairs)
+    return sum((float(number.replace(",", ".")) * unit_seconds[unit] for number, unit in pairs), 0.0)
