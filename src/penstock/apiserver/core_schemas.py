@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import types
 import typing
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -115,7 +114,7 @@ class Definitions:
             schema["description"] = description
         return schema
 
-    def _type(self, hint: Any) -> dict[str, Any]:
+    def _type(self, hint: Any) -> dict[str, Any]:  # noqa: PLR0911  # one answer per kind of hint reads best
         origin, arguments = typing.get_origin(hint), typing.get_args(hint)
         if origin in (typing.Union, types.UnionType):
             present = [argument for argument in arguments if argument is not type(None)]
@@ -155,10 +154,3 @@ def _descriptions(docstring: str) -> tuple[str, dict[str, str]]:
 
 def _squeezed(text: str) -> str:
     return " ".join(text.split())
-
-
-def list_map_keys(schema: Mapping[str, Any]) -> tuple[str, ...]:
-    """The keys that tell the items of a list apart; empty if it is not such a list."""
-    if schema.get("x-kubernetes-list-type") != "map":
-        return ()
-    return tuple(schema.get("x-kubernetes-list-map-keys") or ())

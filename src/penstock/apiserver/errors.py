@@ -109,7 +109,8 @@ def bad_request(message: str) -> ApiError:
 
 def forbidden(group: str, plural: str, name: str, why: str) -> ApiError:
     """The user may not do this, or nobody may do it now."""
-    shown = f'{qualified(group, plural)} "{name}" is forbidden: {why}'
+    subject = f'{qualified(group, plural)} "{name}"' if name else qualified(group, plural)
+    shown = f"{subject} is forbidden: {why}"
     return ApiError(403, "Forbidden", shown, details=_about(group, plural, name))
 
 

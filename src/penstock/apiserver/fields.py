@@ -36,11 +36,12 @@ def leaves(obj: Mapping[str, Any], walker: Walker) -> dict[Path, Any]:
     for key, value in obj.items():
         if key in ("apiVersion", "kind"):
             continue
+        owned = value
         if key == "metadata":
-            value = {name: part for name, part in value.items() if name not in _UNOWNED}
-            if not value:
+            owned = {name: part for name, part in value.items() if name not in _UNOWNED}
+            if not owned:
                 continue
-        found.update(_leaves(value, part_of(walker.resolve(walker.schema), key), walker, (f"f:{key}",)))
+        found.update(_leaves(owned, part_of(walker.resolve(walker.schema), key), walker, (f"f:{key}",)))
     return found
 
 

@@ -97,7 +97,7 @@ class Reader:
 
 
 def selection(label_text: str, field_text: str, place: Place) -> tuple[Keep | None, str | None]:
-    """A test of encoded objects for the selectors, None if all pass; and the only name that can pass, if there is one."""
+    """A test of encoded objects, None if all pass; and the only name that can pass, if there is one."""
     labels = selectors.parse_labels(label_text)
     fields = selectors.parse_fields(field_text, place.kind.field_selectors)
     if not labels and not fields:

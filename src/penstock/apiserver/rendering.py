@@ -50,10 +50,9 @@ class Renderer:
             kind, version = "PartialObjectMetadataList", "meta.k8s.io/v1"
             parts = [encode(tables.partial(self._decoded(body))) for body in bodies]
         head = encode({"kind": kind, "apiVersion": version, "metadata": metadata})[:-1] + b',"items":['
-        pieces = [head]
-        for start in range(0, len(parts), 64):
-            pieces.append((b"," if start else b"") + b",".join(parts[start : start + 64]))
-        return [*pieces, b"]}\n"]
+        groups = (parts[start : start + 64] for start in range(0, len(parts), 64))
+        pieces = [(b"," if place else b"") + b",".join(group) for place, group in enumerate(groups)]
+        return [head, *pieces, b"]}\n"]
 
     def _decoded(self, body: bytes) -> Obj:
         obj: Obj = decode(body)

@@ -10,7 +10,7 @@ import msgspec
 import yaml
 from starlette.requests import Request
 
-from penstock.apiserver import errors, patches
+from penstock.apiserver import errors, patches, protobuf
 from penstock.apiserver.deletion import DeleteOptions
 from penstock.apiserver.documents import Obj, decode
 from penstock.apiserver.kinds import Kind, Registry
@@ -120,6 +120,8 @@ def parse_document(body: bytes, media: str) -> Any:
             raise errors.bad_request(f"the body of the request is not valid JSON: {error}") from None
     if media in ("application/yaml", "text/yaml", "application/x-yaml", patches.APPLY):
         return _parse_yaml(body)
+    if media == protobuf.MEDIA:
+        return protobuf.parse(body)
     raise errors.unsupported_media("application/json, application/yaml")
 
 
