@@ -32,7 +32,7 @@ from penstock.contract.routes import Route
 from penstock.contract.snapshot import Snapshot
 from penstock.router import positions
 from penstock.router.filing import RouteTable, file_routes
-from penstock.router.markers import MarkerSender, MarkerWatch, Round
+from penstock.router.markers import MarkerSender, MarkerWatch
 from penstock.router.positions import Gap, Retained, Start
 from penstock.router.tail import Tail
 
@@ -117,30 +117,30 @@ class Generations:
             return
         began = time.monotonic()
         partitions = self._partitions = self._tail.partitions()
-        start = self._where(before, snapshot, partitions)
+        start = self._where(before, snapshot)
         ends = self._tail.retained(topics.MATCHED, partitions)
         self._newest_number += 1
-        number = self._newest_number
-        marks, offsets = self._sender.send(number, range(partitions))
-        query = self._launch(file_routes(snapshot.routes.values()), number, start)
-        following = Generation(number, snapshot.version, snapshot.routes, query)
+        marks, offsets = self._sender.send(self._newest_number, range(partitions))
+        query = self._launch(file_routes(snapshot.routes.values()), self._newest_number, start)
+        following = Generation(self._newest_number, snapshot.version, snapshot.routes, query)
         try:
             self._tail.follow(ends)
-            self._until_out(following, marks, offsets)
-            if before is not None:
-                before.query.stop()
-            warm_up = WARM_UP_MARKERS if before is None else 0
-            self._until_out(following, *self._sender.send(number, range(partitions), warm_up))
+            self.watch.sent(marks, offsets, time.monotonic(), timed=False)
+            if before is not None and before.query.alive():
+                self._take_over(before, following)
+            else:
+                self._begin(before, following)
         except BaseException:
             query.stop()
             self.watch.pending = None
             raise
         finally:
-            self._tail.rest()
+            if self.watch.pending is None:
+                self._tail.rest()
         self.live = following
         log.info(
             "a generation of routes is live",
-            generation=number,
+            generation=following.number,
             version=snapshot.version,
             routes=len(snapshot.routes),
             seconds=round(time.monotonic() - began, 2),
@@ -184,28 +184,27 @@ class Generations:
     def _events(self) -> list[Retained]:
         return self._tail.retained(topics.EVENTS, self._partitions)
 
-    def _where(self, before: Generation | None, snapshot: Snapshot, partitions: int) -> Start:
-        newest = {number: found for number in range(partitions) if (found := self._tail.newest(number)) is not None}
-        retained = self._events()
-        self._newest_number = max([self._newest_number, *(found.generation for found in newest.values())])
-        start = positions.resume({number: found.origin for number, found in newest.items()}, retained)
-        for route, gap in positions.losses(start.gaps, snapshot.routes.values()):
-            self._lost(route, gap)
-        if before is not None:
-            start = positions.reach_back(start, positions.newcomers(before.routes, snapshot.routes), retained)
-        log.info(
-            "routing goes on",
-            offsets=list(start.offsets),
-            by="penstock.matched" if newest else "the oldest events: nothing has been routed yet",
-            ends=[kept.end for kept in retained],
-        )
-        return start
+    def _take_over(self, before: Generation, following: Generation) -> None:
+        """Ends the generation before when the following one has caught up, and makes sure that it writes alone."""
+        self._wait(following, lambda: self.watch.pending is None)
+        before.query.stop()
+        self.watch.sent(*self._sender.send(following.number, range(self._partitions)), time.monotonic())
+        self._wait(following, lambda: self.watch.pending is None)
 
-    def _until_out(self, generation: Generation, marks: Round, offsets: dict[int, int]) -> None:
-        now = time.monotonic()
-        self.watch.sent(marks, offsets, now)
-        moved = now
-        while self.watch.pending is not None:
+    def _begin(self, before: Generation | None, following: Generation) -> None:
+        """Without a generation beside it, one is live with its first sign of life, however much it has to catch up."""
+        if before is not None:
+            before.query.stop()
+        self._wait(following, lambda: True)
+        if before is None and self.watch.pending is None:
+            warm_up = self._sender.send(following.number, range(self._partitions), WARM_UP_MARKERS)
+            self.watch.sent(*warm_up, time.monotonic(), timed=False)
+            self._wait(following, lambda: self.watch.pending is None)
+
+    def _wait(self, generation: Generation, enough: Callable[[], bool]) -> None:
+        """Until the generation has written something and that is enough. Raises when it dies or stands still."""
+        seen, moved = False, time.monotonic()
+        while not (seen and enough()):
             if self._stopping():
                 raise Stopping
             if not generation.query.alive():
@@ -214,6 +213,24 @@ class Generations:
             now = time.monotonic()
             self.watch.saw(found, now)
             if any(record.generation == generation.number for record in found):
-                moved = now
+                seen, moved = True, now
             if now - moved > STUCK_SECONDS:
                 raise GenerationFailed(f"generation {generation.number} shows no sign of life")
+
+    def _where(self, before: Generation | None, snapshot: Snapshot) -> Start:
+        found = {number: self._tail.newest(number) for number in range(self._partitions)}
+        newest = {number: record for number, record in found.items() if record is not None}
+        retained = self._events()
+        self._newest_number = max([self._newest_number, *(record.generation for record in newest.values())])
+        start = positions.resume({number: record.origin for number, record in newest.items()}, retained)
+        for route, gap in positions.losses(start.gaps, snapshot.routes.values()):
+            self._lost(route, gap)
+        if before is not None:
+            start = positions.reach_back(start, positions.newcomers(before.routes, snapshot.routes), retained)
+        log.info(
+            "routing goes on",
+            offsets=list(start.offsets),
+            ends=[kept.end for kept in retained],
+            by="penstock.matched" if newest else "the oldest events: nothing has been routed yet",
+        )
+        return start

@@ -25,6 +25,8 @@ class Round:
 
     marker: Marker
     missing: set[int]
+    timed: bool = True
+    """Whether its transit says how fast the router is; not so where it waits for a query to start."""
     transit_ms: float = 0.0
 
     def saw(self, record: MatchedRecord) -> None:
@@ -69,8 +71,9 @@ class MarkerWatch:
         """There was no traffic; look again an interval later."""
         self._next = now + self.interval
 
-    def sent(self, marks: Round, offsets: dict[int, int], now: float) -> None:
+    def sent(self, marks: Round, offsets: dict[int, int], now: float, *, timed: bool = True) -> None:
         """Markers are under way."""
+        marks.timed = timed
         self.pending = marks
         self.marked.update({partition: offset + 1 for partition, offset in offsets.items()})
         self._next = now + self.interval
@@ -84,8 +87,9 @@ class MarkerWatch:
             if self.pending is not None:
                 self.pending.saw(record)
         if self.pending is not None and self.pending.complete:
-            self.transit_ms = self.pending.transit_ms
-            self.timed(self.transit_ms)
+            if self.pending.timed:
+                self.transit_ms = self.pending.transit_ms
+                self.timed(self.transit_ms)
             self.pending = None
 
     def stalled_for(self, now: float) -> float:

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import structlog
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.core.status import StatusTracker
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -45,15 +46,29 @@ FOLDER_PREFIX = "generation-"
 class Query:
     """A running query and its folder."""
 
-    def __init__(self, query: StreamingQuery, folder: Path) -> None:
+    def __init__(self, spark: SparkSession, query: StreamingQuery, folder: Path) -> None:
+        self._jobs: StatusTracker = spark.sparkContext.statusTracker()
         self._query, self._folder = query, folder
 
     def alive(self) -> bool:
-        """Whether it still runs."""
+        """Whether it still runs, with every task at its first attempt.
+
+        Spark would run a task that failed again from the beginning of the long batch, so that new events wait behind
+        all the old ones. A new query goes on where the failed task was.
+        """
         try:
-            return bool(self._query.isActive)
+            return bool(self._query.isActive) and not self._failed_tasks()
         except (Py4JError, OSError):
             return False
+
+    def _failed_tasks(self) -> int:
+        failed = 0
+        for job in self._jobs.getJobIdsForGroup(str(self._query.runId)):
+            info = self._jobs.getJobInfo(job)
+            for stage in info.stageIds if info is not None else ():
+                found = self._jobs.getStageInfo(stage)
+                failed += found.numFailedTasks if found is not None else 0
+        return failed
 
     def reason(self) -> str:
         """Why it ended, for the log."""
@@ -61,7 +76,9 @@ class Query:
             error: StreamingQueryException | None = self._query.exception()
         except (Py4JError, OSError) as gone:
             return f"Spark is gone: {gone}"
-        return "it was stopped" if error is None else str(error).splitlines()[0]
+        if error is not None:
+            return str(error).splitlines()[0]
+        return "a task failed; Spark's log says why" if self._query.isActive else "it was stopped"
 
     def stop(self) -> None:
         """Ends the query and removes its folder. What it had read and not written is read again by its successor."""
@@ -84,7 +101,7 @@ def launch(spark: SparkSession, settings: Settings, table: RouteTable, generatio
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    return Query(query, folder)
+    return Query(spark, query, folder)
 
 
 def _prepare(spark: SparkSession) -> None:

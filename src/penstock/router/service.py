@@ -39,7 +39,7 @@ MAX_DEATHS = 8
 STALL_RESTART_SECONDS = 60.0
 """How long markers may be stuck before the query is replaced."""
 
-LOOK_SECONDS = 0.25
+LOOK_SECONDS = 0.5
 """Pause between looks at the query while nothing happens."""
 
 

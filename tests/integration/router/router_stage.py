@@ -1,0 +1,117 @@
+"""The hands of the control plane, the ingress and the dispatcher around a router."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from dataclasses import dataclass, field
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from penstock.contract import headers, routes, topics
+from penstock.contract.routes import Record, Route, Version
+from penstock.router.service import RouterService
+from penstock.settings import Settings
+
+TARGET = "broker-1"
+VERSIONS = itertools.count(1)
+
+
+def trigger(uid: str, start: tuple[int, ...] = (), **attributes: str) -> Route:
+    return Route(
+        uid=uid, kind="Trigger", namespace="default", name=uid, target=TARGET, attributes=attributes, start=start
+    )
+
+
+@dataclass(frozen=True)
+class Matched:
+    """A record of `penstock.matched` that is no marker."""
+
+    partition: int
+    id: str
+    origin: int
+    routes: list[str]
+    generation: int
+
+
+@dataclass
+class Stage:
+    """Everything around the router."""
+
+    settings: Settings
+    seen: list[Matched] = field(default_factory=list)
+    published: dict[str, Route] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.producer = Producer({"bootstrap.servers": self.settings.bootstrap, "acks": "all", "linger.ms": 1})
+        self._consumer = Consumer({"bootstrap.servers": self.settings.bootstrap, "group.id": "stage"})
+        self._consumer.assign([TopicPartition(topics.MATCHED, n, 0) for n in range(self.settings.partitions)])
+
+    def publish(self, *now: Route) -> int:
+        """Makes these the routes, and returns the version that says so."""
+        gone = self.published.keys() - {route.uid for route in now}
+        version = Version(version=next(VERSIONS), routes=len(now))
+        for uid in gone:
+            self.producer.produce(topics.ROUTES, key=f"route/{uid}", value=None)
+        records: list[Record] = [*now, version]
+        for record in records:
+            self.producer.produce(topics.ROUTES, key=routes.key_of(record), value=routes.encode(record))
+        self.producer.flush(10)
+        self.published = {route.uid: route for route in now}
+        return version.version
+
+    def ends(self) -> tuple[int, ...]:
+        """The end of each partition of the events."""
+        every = range(self.settings.partitions)
+        return tuple(self._consumer.get_watermark_offsets(TopicPartition(topics.EVENTS, n), 10)[1] for n in every)
+
+    def send(self, ident: str, type: str = "order", partition: int | None = None) -> None:
+        """Accepts an event."""
+        self.producer.produce(
+            topics.EVENTS,
+            value=b'{"n": 1}',
+            headers=[
+                ("ce_specversion", b"1.0"),
+                ("ce_id", ident.encode()),
+                ("ce_source", b"/test"),
+                ("ce_type", type.encode()),
+                ("content-type", b"application/json"),
+                (headers.TARGET, TARGET.encode()),
+            ],
+            **({} if partition is None else {"partition": partition}),
+        )
+        self.producer.poll(0)
+
+    def look(self) -> list[Matched]:
+        """Everything matched so far, in the order of each partition."""
+        while (message := self._consumer.poll(0.05)) is not None:
+            if message.error() is not None:
+                continue
+            found = dict(message.headers() or [])
+            if headers.MARKER not in found:
+                self.seen.append(
+                    Matched(
+                        message.partition() or 0,
+                        found["ce_id"].decode(),
+                        int(found[headers.ORIGIN]),
+                        found[headers.ROUTES].decode().split(","),
+                        int(found[headers.GENERATION]),
+                    )
+                )
+        return self.seen
+
+    def ids(self, uid: str) -> list[str]:
+        """The events matched for a route, repeats included."""
+        return [found.id for found in self.look() if uid in found.routes]
+
+    def close(self) -> None:
+        self._consumer.close()
+        self.producer.flush(5)
+
+
+def wait_for_version(service: RouterService, version: int, seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while service.status()["version"] < version:
+        assert time.monotonic() < deadline, f"version {version} is not in force: {service.status()}"
+        assert service.failure() is None
+        time.sleep(0.02)
