@@ -393,7 +393,7 @@ class Dispatcher:
         log.error(
             "an event was dropped: no attempt succeeded and no dead letter sink took it",
             **_names(job.lane.route),
-            event=record.identity[0],
+            event_id=record.identity[0],
             reason=reason,
         )
 

@@ -137,6 +137,11 @@ class Journal:
                 self._judge(error.args[0])
                 self._abort()
 
+    def close(self) -> None:
+        """Lets go of the connection; nothing is written any more."""
+        self.given_up.set()
+        self._producer.close()
+
     def _produce(self, entry: Entry) -> None:
         while True:
             try:

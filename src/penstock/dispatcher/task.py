@@ -174,6 +174,8 @@ class _Task:
         await asyncio.to_thread(self._reporter.close)
         await asyncio.to_thread(self._tracer.close)
         await asyncio.to_thread(self._threads.shutdown)
+        for journal in self._journals.values():
+            await asyncio.to_thread(journal.close)
 
 
 class ParentGone(RuntimeError):

@@ -1,0 +1,47 @@
+"""A Kafka of the dispatcher's own, and subscribers that end with their test."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import pytest_asyncio
+from dispatcher_stage import Stage, Subscriber
+
+from penstock.engine import ports
+from penstock.settings import Settings
+from running import running_kafka
+
+if TYPE_CHECKING:
+    from penstock.engine.jars import Jars
+
+Subscribe = Callable[..., Awaitable[Subscriber]]
+
+
+@pytest.fixture(scope="package")
+def own_kafka(tmp_path_factory: pytest.TempPathFactory, jar_folders: Jars) -> Iterator[Settings]:
+    """A Kafka that no other room writes to."""
+    settings = ports.resolve(Settings(port=0, data_dir=tmp_path_factory.mktemp("dispatcher"), partitions=2))
+    with running_kafka(settings, jar_folders):
+        yield settings
+
+
+@pytest.fixture(scope="package")
+def stage(own_kafka: Settings) -> Stage:
+    return Stage(own_kafka)
+
+
+@pytest_asyncio.fixture
+async def subscribe() -> AsyncIterator[Subscribe]:
+    """Starts subscribers."""
+    servers = []
+
+    async def start(*arguments: Any, **options: Any) -> Subscriber:
+        subscriber = Subscriber(*arguments, **options)
+        servers.append(await subscriber.serve())
+        return subscriber
+
+    yield start
+    for server in servers:
+        server.close()

@@ -1,0 +1,342 @@
+"""What goes wrong on a real Kafka: subscribers that misbehave, tasks that are killed or replaced, routes that change."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import os
+import signal
+import ssl
+import time
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from dispatcher_stage import OK, Stage, until
+
+from conftest import Subscribe
+from penstock.contract import topics
+from penstock.contract.reports import Loss, decode
+from penstock.contract.routes import Delivery, Endpoint, Route, ServiceName
+from penstock.dispatcher.journal import Fenced
+
+HUGE = 100 * 1024 * 1024
+
+
+async def hang(_: asyncio.StreamReader, __: asyncio.StreamWriter) -> None:
+    await asyncio.sleep(3600)
+
+
+async def reset(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.transport.abort()
+
+
+async def garbage(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(os.urandom(512))
+    await writer.drain()
+
+
+async def huge(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % HUGE)
+    await pour(writer)
+
+
+async def huge_event(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    head = b"ce-specversion: 1.0\r\nce-id: 1\r\nce-type: t\r\nce-source: /s\r\n"
+    writer.write(b"HTTP/1.1 200 OK\r\n%scontent-length: %d\r\n\r\n" % (head, HUGE))
+    await pour(writer)
+
+
+async def pour(writer: asyncio.StreamWriter) -> None:
+    for _ in range(HUGE // 65536):
+        writer.write(b"x" * 65536)
+        await writer.drain()
+
+
+async def test_misbehaving_subscribers_harm_nobody(stage: Stage, subscribe: Subscribe) -> None:
+    good = await subscribe()
+    elsewhere = await subscribe()
+    policy = Delivery(retry=1, timeout=0.5)
+    bad = {
+        "hang": await subscribe(misbehave=hang),
+        "reset": await subscribe(misbehave=reset),
+        "garbage": await subscribe(misbehave=garbage),
+        "huge": await subscribe(misbehave=huge),
+        "huge event": await subscribe(misbehave=huge_event),
+        "redirect": await subscribe(lambda _: (307, {"location": elsewhere.url}, b"")),
+    }
+    routes = {name: stage.trigger(subscriber.endpoint, delivery=policy) for name, subscriber in bad.items()}
+    well = stage.trigger(good.endpoint)
+    stage.publish(well, *routes.values())
+    before = psutil.Process().memory_info().rss
+    async with stage.task():
+        ids = stage.match(well, *routes.values(), count=5)
+        await until(lambda: sorted(good.ids) == sorted(ids), "everything at the good subscriber", 10)
+        await until(
+            lambda: all(len(stage.facts(r)) >= (5 if n in {"huge", "redirect"} else 10) for n, r in routes.items()),
+            "all attempts at the bad ones",
+            30,
+        )
+    results = {name: {fact["result"] for fact in stage.facts(route)} for name, route in routes.items()}
+    assert results == {
+        "hang": {"retry", "dropped"},
+        "reset": {"retry", "dropped"},
+        "garbage": {"retry", "dropped"},
+        "huge": {"delivered"},
+        "huge event": {"retry", "dropped"},
+        "redirect": {"dropped"},
+    }
+    assert elsewhere.requests == []
+    assert psutil.Process().memory_info().rss - before < HUGE
+
+
+async def test_a_killed_task_goes_on_where_it_was(stage: Stage, subscribe: Subscribe) -> None:
+    """SIGKILL in the middle: everything arrives, and only what was under way arrives again."""
+    in_flight = 5
+    subscriber = await subscribe()
+    route = stage.trigger(subscriber.endpoint, max_in_flight=in_flight)
+    stage.publish(route)
+    ids = stage.match(route, count=3000) + stage.match(route, count=3000, partition=1)
+    process = stage.process()
+    try:
+        await until(lambda: len(subscriber.requests) > 1000, "some deliveries", 30)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    await asyncio.sleep(0.3)
+    seen_before = len(subscriber.requests)
+    assert seen_before < len(ids), "the test must kill the task before it is through"
+    async with stage.task():
+        await until(lambda: set(subscriber.ids) == set(ids), "everything", 40)
+    repeated = len(subscriber.requests) - len(ids)
+    rate = seen_before / max(0.1, subscriber.requests[seen_before - 1].at - subscriber.requests[0].at)
+    # In flight, or finished since the last flush: one that has not ended within its 100 ms, and the one under way.
+    assert repeated <= in_flight + rate * 0.5
+    print(f"killed after {seen_before} of {len(ids)}, {repeated} arrived again")
+
+
+async def test_a_retry_survives_a_restart_with_its_number_and_time(stage: Stage, subscribe: Subscribe) -> None:
+    subscriber = await subscribe(lambda _: (500, {}, b""))
+    policy = Delivery(retry=5, backoff_policy="exponential", backoff_delay=0.6)
+    route = stage.trigger(subscriber.endpoint, delivery=policy)
+    stage.publish(route)
+    async with stage.task():
+        stage.match(route)
+        await until(lambda: len(subscriber.requests) == 2, "two attempts")
+        due = time.time() + 1.2
+    subscriber.react = lambda _: OK
+    async with stage.task():
+        await until(lambda: len(subscriber.requests) == 3, "the third")
+    assert subscriber.requests[2].at >= due - 0.3
+    assert [fact["attempt"] for fact in stage.facts(route)] == [1, 2, 3]
+
+
+async def test_a_reply_survives_a_restart(stage: Stage, subscribe: Subscribe) -> None:
+    answer = {"ce-specversion": "1.0", "ce-id": "r9", "ce-source": "/reply", "ce-type": "reply"}
+    subscriber = await subscribe(lambda _: (200, answer, b"content"))
+    reply = await subscribe(lambda _: (503, {}, b""))
+    policy = Delivery(retry=5, backoff_policy="exponential", backoff_delay=0.5)
+    route = stage.subscription(subscriber.endpoint, reply=reply.endpoint, delivery=policy)
+    stage.publish(route)
+    async with stage.task():
+        stage.match(route)
+        await until(lambda: reply.requests, "the first attempt at the reply")
+    reply.react = lambda _: OK
+    tried = len(reply.requests)
+    async with stage.task():
+        await until(lambda: len(reply.requests) > tried, "the reply after the restart")
+    assert (reply.requests[-1].id, reply.requests[-1].body) == ("r9", b"content")
+    assert len(subscriber.requests) == 1
+
+
+async def test_a_replaced_task_is_fenced(stage: Stage, subscribe: Subscribe) -> None:
+    subscriber = await subscribe()
+    route = stage.trigger(subscriber.endpoint)
+    stage.publish(route)
+    with pytest.raises(Fenced):
+        async with stage.task() as old:
+            stage.match(route)
+            await until(lambda: subscriber.requests, "the first event")
+            await asyncio.sleep(0.5)
+            async with stage.task():
+                [second] = stage.match(route)
+                await until(lambda: second in subscriber.ids, "the second event")
+                await asyncio.wait_for(asyncio.shield(old), 15)
+    assert subscriber.ids.count(second) <= 2
+
+
+async def test_a_dead_subscriber_leaves_the_others_alone_and_memory_as_it_was(
+    stage: Stage, subscribe: Subscribe
+) -> None:
+    good = await subscribe()
+    policy = Delivery(retry=100, backoff_policy="linear", backoff_delay=600.0)
+    dead = stage.trigger(Endpoint("http://127.0.0.1:9/"), delivery=policy)
+    alive = stage.trigger(good.endpoint)
+    stage.publish(dead, alive)
+    process = stage.process(max_outstanding=500)
+    try:
+        warm = stage.match(dead, alive, count=20)
+        await until(lambda: set(warm) <= set(good.ids), "the first events", 30)
+        first = psutil.Process(process.pid).memory_info().rss
+        await asyncio.to_thread(stage.match, dead, count=50_000, data=b"x" * 100)
+        await asyncio.to_thread(stage.match, dead, count=50_000, data=b"x" * 100, partition=1)
+        last = stage.match(dead, alive, count=20) + stage.match(alive, count=20, partition=1)
+        await until(lambda: set(last) <= set(good.ids), "the events behind the backlog", 40)
+        grown = psutil.Process(process.pid).memory_info().rss - first
+    finally:
+        process.terminate()
+        process.wait(20)
+    cursor = msgspec.json.decode(stage.table(topics.CURSORS)[f"{dead.uid}/0"])
+    assert cursor["resume"] > 0
+    assert len(cursor["outstanding"]) <= 500
+    print(f"100,000 undelivered events: {grown / 2**20:.1f} MiB more than before")
+    assert grown < 60 * 2**20
+
+
+async def test_a_route_can_be_paused_changed_and_removed(stage: Stage, subscribe: Subscribe) -> None:
+    first, second = await subscribe(lambda _: (500, {}, b"")), await subscribe()
+    policy = Delivery(retry=50, backoff_policy="linear", backoff_delay=0.1)
+    route = stage.trigger(first.endpoint, delivery=policy)
+    paused = msgspec.structs.replace(route, paused=True)
+    stage.publish(paused)
+    async with stage.task(max_outstanding=10):
+        ids = stage.match(route, count=30)
+        await asyncio.sleep(1)
+        assert first.requests == []
+        stage.publish(route)
+        await until(lambda: len(first.requests) > 10, "attempts after the pause")
+        stage.publish(msgspec.structs.replace(route, subscriber=second.endpoint))
+        await until(lambda: sorted(second.ids) == sorted(ids), "everything at the new address", 20)
+        stage.publish()
+        await until(lambda: f"{route.uid}/0" not in stage.table(topics.CURSORS), "the cursor's end")
+        stage.match(route)
+        await asyncio.sleep(0.5)
+    assert len(second.requests) == len(ids)
+
+
+async def test_a_route_that_the_snapshot_brings_late_misses_nothing(stage: Stage, subscribe: Subscribe) -> None:
+    subscriber = await subscribe()
+    route = stage.trigger(subscriber.endpoint)
+    stage.publish()
+    async with stage.task():
+        ids = stage.match(route, count=3)
+        await asyncio.sleep(0.5)
+        stage.publish(route)
+        await until(lambda: sorted(subscriber.ids) == sorted(ids), "what was matched before")
+
+
+async def test_keys_keep_their_order_over_retries(stage: Stage, subscribe: Subscribe) -> None:
+    failed: set[str] = set()
+
+    def react(request: object) -> tuple[int, dict[str, str], bytes]:
+        ident = request.id  # type: ignore[attr-defined]
+        if ident in failed or int(ident[1:]) % 3:
+            delivered.append(ident)
+            return OK
+        failed.add(ident)
+        return 503, {}, b""
+
+    delivered: list[str] = []
+    subscriber = await subscribe(react)
+    policy = Delivery(retry=3, backoff_policy="exponential", backoff_delay=0.05)
+    route = stage.trigger(subscriber.endpoint, delivery=policy, ordering="key")
+    stage.publish(route)
+    async with stage.task(max_outstanding=10):
+        a = [stage.match(route, key="a")[0] for _ in range(15)]
+        b = [stage.match(route, key="b")[0] for _ in range(15)]
+        await until(lambda: len(delivered) == 30, "everything", 20)
+    assert [ident for ident in delivered if ident in set(a)] == a
+    assert [ident for ident in delivered if ident in set(b)] == b
+
+
+def certificate(folder: Path, host: str) -> tuple[ssl.SSLContext, str]:
+    """A server's TLS for a name, and the PEM to trust it by."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(now + datetime.timedelta(hours=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem = made.public_bytes(serialization.Encoding.PEM)
+    secret = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    file = folder / f"{host}.pem"
+    file.write_bytes(secret + pem)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(file)
+    return context, pem.decode()
+
+
+async def test_certificates_are_verified_against_the_name(stage: Stage, subscribe: Subscribe, tmp_path: Path) -> None:
+    tls, pem = certificate(tmp_path, "sink.team.svc.cluster.local")
+    _, other = certificate(tmp_path, "other.team.svc.cluster.local")
+    subscriber = await subscribe(tls=tls)
+    address = (f"127.0.0.1:{subscriber.port}",)
+    names = tuple(ServiceName(f"{name}.team.svc.cluster.local", {"443": address}) for name in ("sink", "wrong"))
+    trusted = stage.trigger(Endpoint("https://sink.team.svc.cluster.local/in", ca_certs=pem))
+    misnamed = stage.trigger(Endpoint("https://wrong.team.svc.cluster.local/in", ca_certs=pem))
+    distrusted = stage.trigger(Endpoint("https://sink.team.svc.cluster.local/in", ca_certs=other))
+    unknown = stage.trigger(Endpoint("https://sink.team.svc.cluster.local/in"))
+    refused = (misnamed, distrusted, unknown)
+    stage.publish(trusted, *refused, names=names)
+    async with stage.task():
+        stage.match(trusted, *refused)
+        await until(lambda: subscriber.requests, "the event over TLS")
+        await until(lambda: all(stage.facts(route) for route in refused), "the refusals")
+    assert len(subscriber.requests) == 1
+    assert subscriber.requests[0].headers["host"] == "sink.team.svc.cluster.local"
+    for route in refused:
+        assert "certificate" in stage.facts(route)[0]["reason"].lower()
+
+
+async def test_what_retention_removed_is_reported(stage: Stage, subscribe: Subscribe) -> None:
+    subscriber = await subscribe()
+    route = stage.trigger(subscriber.endpoint)
+    paused = msgspec.structs.replace(route, paused=True)
+    stage.publish(paused)
+    async with stage.task():
+        stage.match(route, count=20)
+        await until(lambda: resume_of(stage, route) is not None, "the route to be detached")
+        keep = end_of_matched(stage) - 5
+        admin = AdminClient({"bootstrap.servers": stage.settings.bootstrap})
+        for future in admin.delete_records([TopicPartition(topics.MATCHED, 0, keep)]).values():
+            await asyncio.to_thread(future.result, 10)
+        stage.publish(route)
+        await until(lambda: len(subscriber.requests) == 5, "what is left")
+        await until(lambda: losses(stage, route), "the report")
+    [loss] = losses(stage, route)
+    assert (loss.partition, loss.last - loss.first + 1 >= 15) == (0, True)
+
+
+def resume_of(stage: Stage, route: Route) -> int | None:
+    value = stage.table(topics.CURSORS).get(f"{route.uid}/0")
+    return None if value is None else msgspec.json.decode(value).get("resume")
+
+
+def end_of_matched(stage: Stage) -> int:
+    consumer = Consumer({"bootstrap.servers": stage.settings.bootstrap, "group.id": "stage"})
+    end = consumer.get_watermark_offsets(TopicPartition(topics.MATCHED, 0), timeout=10)[1]
+    consumer.close()
+    return int(end)
+
+
+def losses(stage: Stage, route: Route) -> list[Loss]:
+    values = stage.table(topics.REPORTS)
+    found = [decode(key, value) for key, value in values.items() if key.startswith(f"loss/{route.uid}")]
+    return [loss for loss in found if isinstance(loss, Loss)]
