@@ -112,7 +112,7 @@ class Api:
     async def _get(self, path: str) -> dict[str, Any]:
         async with self._client() as client:
             response = await client.get(path).build().send()
-            return dict(json.loads(await response.bytes()))
+            return dict(json.loads(bytes(await response.bytes())))
 
     async def _each(self, verb: str, requests: list[tuple[str, Any]]) -> None:
         limit = asyncio.Semaphore(32)

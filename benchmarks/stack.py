@@ -68,10 +68,13 @@ class Penstock:
             stderr=subprocess.STDOUT,
             env={**os.environ, "NO_COLOR": "1"},
         )
-        self._await_ready()
+        try:
+            self._await_ready()
+        except RuntimeError:
+            self.stop()
+            raise
         self.start_seconds = time.monotonic() - started
-        stack = json.loads((self.folder / "data/run/stack.json").read_text())
-        self.settings: dict[str, Any] = stack["settings"]
+        self.settings: dict[str, Any] = json.loads((self.folder / "data/run/settings.json").read_text())
 
     def _await_ready(self) -> None:
         deadline = time.monotonic() + START_SECONDS
