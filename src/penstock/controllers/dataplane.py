@@ -18,6 +18,8 @@ import structlog
 from penstock.contract import reports, topics
 from penstock.contract.follow import TableFollower
 from penstock.contract.reports import Ack, Loss
+from penstock.contract.routes import Route
+from penstock.controllers.api import Key
 from penstock.controllers.publisher import Publisher
 from penstock.controllers.tracker import Observer
 
@@ -44,11 +46,18 @@ class DataPlane:
         self._losses: dict[str, dict[int, Loss]] = defaultdict(dict)
         self._heard_ingress = time.time()
         self._loop = asyncio.get_running_loop()
+        publisher.announce = self.published
         self._follower = TableFollower(bootstrap, topics.REPORTS, self._receive, lambda: None)
 
     def start(self) -> None:
         """Begins to follow the reports."""
         self._follower.start()
+
+    def published(self, version: int) -> None:
+        """Takes in that a version is out. Its acknowledgement may have been faster than the publisher's own return."""
+        if version <= max(self.in_force, self.at_ingress):
+            for owner in self._publisher.owners_between(version - 1, version):
+                self._enqueue(owner)
 
     async def close(self) -> None:
         """Ends following."""
@@ -95,8 +104,9 @@ class DataPlane:
             self._evaluate(time.time())
         elif isinstance(report, Loss):
             self._losses[report.route][report.partition] = report
-            for owner in self._publisher.owners_of(f"route/{report.route}"):
-                self._enqueue(owner)
+            route = self._publisher.held(f"route/{report.route}")
+            if isinstance(route, Route):
+                self._enqueue((route.kind, Key(route.namespace, route.name)))
 
     def _evaluate(self, now: float) -> None:
         acks = list(self._acks.values())

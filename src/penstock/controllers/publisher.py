@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 import structlog
@@ -30,6 +30,8 @@ class Publisher:
     def __init__(self, topic: RoutesTopic) -> None:
         self.version = 0
         """The newest published version."""
+        self.announce: Callable[[int], None] = lambda _version: None
+        """Told each version once it is published."""
         self._topic = topic
         self._published: dict[str, Record] = {}
         self._changed_at: dict[str, int] = {}
@@ -84,10 +86,6 @@ class Publisher:
         """Whose records last changed in the versions from `after` (not included) until `until`."""
         return iter([self._owner[k] for k, v in self._changed_at.items() if after < v <= until and k in self._owner])
 
-    def owners_of(self, key: str) -> tuple[Observer, ...]:
-        """Whose record it is."""
-        return (self._owner[key],) if key in self._owner else ()
-
     async def run(self) -> None:
         """Publishes until cancelled. To be started when every object has been looked at once: what nobody has
         claimed by then is gone."""
@@ -124,6 +122,7 @@ class Publisher:
         for key, record in changes.items():
             self._settle(key, record, version.version)
         self._dirty = {key for key in self._dirty if self._desired.get(key) != self._published.get(key)}
+        self.announce(version.version)
         log.info("routes published", version=version.version, changed=len(changes))
 
     async def _give_starts(self, changes: dict[str, Record | None]) -> None:

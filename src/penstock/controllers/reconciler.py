@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -21,6 +22,7 @@ from penstock.controllers.queue import WorkQueue
 from penstock.controllers.recorder import Recorder
 from penstock.controllers.tracker import NotYetKnown, Observer, Tracker
 from penstock.resources.conditions import READY, find
+from penstock.resources.resolution import EVENTS_RETAINED
 from penstock.settings import Settings
 
 log = structlog.get_logger()
@@ -71,15 +73,23 @@ class World:
         self.tracker.informer(kind).saw(written)
 
     def _tell_of_failure(self, obj: Obj, before: dict[str, Any], after: dict[str, Any]) -> None:
-        was, now = find(before.get("conditions"), READY) or {}, find(after.get("conditions"), READY) or {}
-        news = (was.get("status"), was.get("reason"), was.get("message")) != (
-            now.get("status"),
-            now.get("reason"),
-            now.get("message"),
-        )
-        reason = str(now.get("reason") or "")
-        if news and now.get("status") == "False" and reason not in ON_THE_WAY:
-            self.recorder.warning(obj, "".join(reason.title().split()) if " " in reason else reason, now["message"])
+        for failure in new_failures(before, after):
+            # The reason of an Event is one word; some of Knative's reasons are sentences.
+            words = str(failure["reason"]).replace("'", "").split()
+            reason = words[0] if len(words) == 1 else "".join(word[:1].upper() + word[1:] for word in words)
+            self.recorder.warning(obj, reason, failure.get("message") or str(failure["reason"]))
+
+
+def new_failures(before: dict[str, Any], after: dict[str, Any]) -> list[Mapping[str, Any]]:
+    """The conditions that tell of a failure and did not before: Ready, and the loss of events."""
+    failures = []
+    for kind in (READY, EVENTS_RETAINED):
+        was, now = find(before.get("conditions"), kind) or {}, find(after.get("conditions"), kind) or {}
+        told = (was.get("status"), was.get("reason"), was.get("message"))
+        failed = now.get("status") == "False" and now.get("reason") not in ON_THE_WAY
+        if failed and told != (now.get("status"), now.get("reason"), now.get("message")):
+            failures.append(now)
+    return failures
 
 
 class Reconciler(Protocol):

@@ -1,0 +1,57 @@
+"""One control plane for the tests of this folder, with its own Kafka: the routes topic must be nobody else's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from penstock.settings import Settings
+
+if TYPE_CHECKING:
+    from control_plane import Cluster, DataPlaneStandIn
+
+    from penstock.engine.jars import Jars
+
+
+@pytest.fixture(scope="package")
+def control_settings(tmp_path_factory: pytest.TempPathFactory, jar_folders: Jars) -> Iterator[Settings]:
+    """Settings that reach a running Kafka and API server."""
+    from control_plane import run_apiserver, running
+
+    from penstock.engine import ports
+    from running import running_kafka
+
+    settings = ports.resolve(Settings(port=0, data_dir=tmp_path_factory.mktemp("control")))
+    with running_kafka(settings, jar_folders), running(run_apiserver, settings):
+        yield settings
+
+
+@pytest.fixture(scope="package")
+def data_plane(control_settings: Settings) -> Iterator[DataPlaneStandIn]:
+    """Acknowledges what is published."""
+    from control_plane import DataPlaneStandIn
+
+    stand_in = DataPlaneStandIn(control_settings.bootstrap)
+    yield stand_in
+    stand_in.close()
+
+
+@pytest.fixture(scope="package")
+def controllers(control_settings: Settings, data_plane: DataPlaneStandIn) -> Iterator[None]:
+    """The controllers, running."""
+    from control_plane import run_controllers, running
+
+    with running(run_controllers, control_settings):
+        yield
+
+
+@pytest.fixture
+def cluster(control_settings: Settings, controllers: None) -> Iterator[Cluster]:
+    """The API as a user sees it, with controllers at work."""
+    from control_plane import Cluster
+
+    user = Cluster(control_settings)
+    yield user
+    user.close()
