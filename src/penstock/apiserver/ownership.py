@@ -11,10 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from penstock.apiserver.documents import Obj, encode, meta
+import msgspec
+
+from penstock.apiserver.documents import Obj, decode, encode, meta
 from penstock.apiserver.errors import apply_conflict
 from penstock.apiserver.fields import Path, from_fields_v1, item_step, leaves, part_of, shown, to_fields_v1
 from penstock.apiserver.schema import Schema, Walker
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 @dataclass(frozen=True)
@@ -121,8 +125,9 @@ def apply(live: Obj | None, wanted: Obj, manager: Manager, walker: Walker, now: 
         else:
             others.append(share)
     contested = {path for path, value in applied.items() if path in current and current[path] != value}
+    disputed = contested - _taken_over(live, manager, walker)
     conflicts = [(_title(share.manager), shown(path)) for share in others for path in sorted(share.fields & contested)]
-    if conflicts and not force:
+    if not force and any(share.fields & disputed for share in others):
         raise apply_conflict(conflicts)
     result = merged(live or {}, wanted, walker.schema, walker) if live else copy.deepcopy(wanted)
     owned_elsewhere = {path for share in others for path in share.fields}
@@ -133,6 +138,18 @@ def apply(live: Obj | None, wanted: Obj, manager: Manager, walker: Walker, now: 
             _drop(result, path, walker.schema, walker)
     note(result, [*(share.without(contested) for share in others), Share(manager, now, frozenset(applied))])
     return result
+
+
+def _taken_over(live: Obj | None, manager: Manager, walker: Walker) -> set[Path]:
+    """What kubectl may change without force, because it set it itself before with a client-side apply."""
+    noted = (meta(live).get("annotations") or {}).get(LAST_APPLIED) if live and manager.name == "kubectl" else None
+    if noted is None:
+        return set()
+    try:
+        before = decode(noted.encode())
+        return set(leaves(before, walker)) | {("f:metadata", "f:annotations", f"f:{LAST_APPLIED}")}
+    except (msgspec.DecodeError, AttributeError, TypeError):
+        return set()
 
 
 def merged(live: Any, wanted: Any, schema: Schema, walker: Walker) -> Any:

@@ -1,0 +1,19 @@
+"""Runs the API server alone, as its supervisor would, until it gets SIGTERM. Arguments: data folder, port."""
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+
+from penstock.apiserver.service import run
+from penstock.lifecycle import Lifecycle
+from penstock.settings import Settings
+
+
+async def main() -> None:
+    lifecycle = Lifecycle(notify_fd=1)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, lifecycle.stopping.set)
+    await run(Settings(data_dir=Path(sys.argv[1]), api_port=int(sys.argv[2])), lifecycle)
+
+
+asyncio.run(main())

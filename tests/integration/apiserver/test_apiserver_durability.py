@@ -1,0 +1,74 @@
+"""What was acknowledged is there after a crash, and a restart changes nothing for clients."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from pathlib import Path
+
+from api_process import started
+
+PATH = "/api/v1/namespaces/default/configmaps"
+
+
+def test_kill_9_during_writes_loses_no_acknowledged_write(tmp_path: Path) -> None:
+    server = started(tmp_path)
+    acknowledged: list[str] = []
+
+    def write(writer: int) -> None:
+        connection = server.connection()
+        number = 0
+        headers = {"Authorization": f"Bearer {server.token}", "Content-Type": "application/json"}
+        try:
+            while True:
+                name = f"w{writer}-{number}"
+                connection.request("POST", PATH, f'{{"metadata":{{"name":"{name}"}}}}', headers)
+                response = connection.getresponse()
+                response.read()
+                assert response.status == 201
+                acknowledged.append(name)
+                number += 1
+        except OSError:
+            return
+        finally:
+            connection.close()
+
+    writers = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+    for writer in writers:
+        writer.start()
+    while len(acknowledged) < 100:
+        time.sleep(0.01)
+    server.stop(signal.SIGKILL)
+    for writer in writers:
+        writer.join(timeout=20)
+    token, authority = server.token, (tmp_path / "pki" / "ca.crt").read_bytes()
+    server.start()
+    try:
+        kept = {item["metadata"]["name"] for item in server.call("GET", PATH).json()["items"]}
+        assert set(acknowledged) <= kept
+        # At most what was under way when the process died may be there besides.
+        assert len(kept - set(acknowledged)) <= len(writers)
+        server.connection().close()
+        assert server.token == token
+        assert (tmp_path / "pki" / "ca.crt").read_bytes() == authority
+    finally:
+        assert server.stop() == 0
+
+
+def test_a_restart_keeps_objects_kinds_and_versions(tmp_path: Path) -> None:
+    server = started(tmp_path)
+    made = server.call("POST", PATH, {"metadata": {"name": "kept"}}).json()
+    listed = server.call("GET", PATH).json()["metadata"]["resourceVersion"]
+    assert server.stop() == 0
+    server.start()
+    try:
+        assert server.call("GET", f"{PATH}/kept").json() == made
+        assert "brokers" in server.kubectl("api-resources")
+        # Nothing happened since, so a watch may go on from where the client was.
+        query = f"{PATH}?watch=true&resourceVersion={listed}&timeoutSeconds=1"
+        assert server.call("GET", query).body == b""
+        newer = server.call("POST", PATH, {"metadata": {"name": "newer"}}).json()
+        assert int(newer["metadata"]["resourceVersion"]) > int(made["metadata"]["resourceVersion"])
+    finally:
+        server.stop()
