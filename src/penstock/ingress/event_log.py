@@ -86,6 +86,8 @@ class EventLog:
         Records go to the partitions of their keys, so several are not written as one: on NotStored some of them may
         have been.
         """
+        if len(records) > self._limit:
+            raise RecordTooLarge(f"more than {self._limit} events at once")
         if not self.has_room(len(records)):
             raise NoRoom
         if self._broken:

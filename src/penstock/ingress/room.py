@@ -14,7 +14,7 @@ log = structlog.get_logger()
 
 
 class DiskWatch:
-    """Looks at the free space of the disk that Kafka writes to."""
+    """Looks at the free space of the disk that Kafka writes to. A limit of 0 asks for none."""
 
     def __init__(self, folder: Path, min_free_mib: int) -> None:
         self._folder, self._min_free = folder, min_free_mib * 1024 * 1024
@@ -22,7 +22,14 @@ class DiskWatch:
 
     def check(self) -> None:
         """Looks once."""
-        free = shutil.disk_usage(self._folder).free
+        if not self._min_free:
+            self.full = False
+            return
+        try:
+            free = shutil.disk_usage(self._folder).free
+        except OSError as error:
+            log.error("the free space of the disk cannot be told", folder=str(self._folder), error=str(error))
+            return
         full = free < self._min_free
         if full and not self.full:
             log.error("the disk is nearly full: events are refused", folder=str(self._folder), free_mib=free >> 20)

@@ -49,18 +49,18 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
             lifecycle.ready(address=f"http://{settings.host}:{port}", instance=instance)
         await _first(lifecycle.stopping, asyncio.Event(), serving)
     finally:
-        await asyncio.to_thread(follower.stop)
         if server.started:
             await server.end()
-            await serving
+        server.should_exit = True
+        await asyncio.wait([serving])
         left = await event_log.close(settings.drain_seconds)
         if left:
             log.error("events without a confirmation at the end; their senders got no 202", events=left)
         watching.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await watching
-        await asyncio.to_thread(reporter.close)
-        await asyncio.to_thread(tracer.close)
+        for close in (follower.stop, reporter.close, tracer.close):
+            await asyncio.to_thread(close)
 
 
 class _Following:

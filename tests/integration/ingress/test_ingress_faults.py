@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import signal
 import threading
 import time
@@ -110,8 +111,12 @@ def test_a_full_disk_is_answered_507(shared_port: Settings, tmp_path: Path) -> N
 
 def test_too_many_pending_events_are_answered_429(shared_port: Settings, tmp_path: Path) -> None:
     settings = shared_port.model_copy(update={"max_pending_events": 1})
-    with ingress_process(settings, tmp_path), Load(settings.port, 8) as load:
-        eventually(lambda: load.refused and load.accepted)
+    batch = json.dumps([{"specversion": "1.0", "id": str(n), "source": "/s", "type": "t"} for n in range(2)]).encode()
+    with ingress_process(settings, tmp_path) as ingress:
+        with Load(settings.port, 8) as load:
+            eventually(lambda: load.refused and load.accepted)
+        # It would never fit, so 'later' would be the wrong answer.
+        assert ingress.post("/shop/orders", {"Content-Type": "application/cloudevents-batch+json"}, batch)[0] == 413
     assert set(load.refused) == {429}
     assert set(load.accepted) <= set(stored_ids(settings))
 
