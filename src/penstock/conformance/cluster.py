@@ -21,7 +21,7 @@ POLL_SECONDS = 0.25
 DELETE_SECONDS = 60.0
 
 _MESSAGING, _EVENTING = ("messaging.knative.dev", "v1"), ("eventing.knative.dev", "v1")
-_KINDS: dict[str, Any] = {
+KINDS: dict[str, Any] = {
     "Namespace": Namespace,
     "Role": Role,
     "RoleBinding": RoleBinding,
@@ -68,7 +68,7 @@ class Cluster:
 
     async def listed(self, kind: str, namespace: str, labels: dict[str, Any] | None = None) -> list[Manifest]:
         """`kubectl get`: the objects of a kind."""
-        found = self._client.list(_KINDS[kind], namespace=namespace, labels=labels)
+        found = self._client.list(KINDS[kind], namespace=namespace, labels=labels)
         return [_plain(item) async for item in found]
 
     async def observed(self, namespace: str, pod: str) -> list[str]:
@@ -90,7 +90,7 @@ class Cluster:
 
     async def address_of(self, kind: str, namespace: str, name: str) -> str:
         """`status.address.url` of a Broker or Channel."""
-        item = _plain(await self._client.get(_KINDS[kind], name, namespace=namespace))
+        item = _plain(await self._client.get(KINDS[kind], name, namespace=namespace))
         return str(item["status"]["address"]["url"])
 
     async def delete_case(self, namespace: str, case: str) -> None:
@@ -120,9 +120,9 @@ class Cluster:
     async def _delete(self, kind: str, name: str, namespace: str | None) -> None:
         try:
             if namespace is None:
-                await self._client.delete(_KINDS[kind], name)
+                await self._client.delete(KINDS[kind], name)
             else:
-                await self._client.delete(_KINDS[kind], name, namespace=namespace)
+                await self._client.delete(KINDS[kind], name, namespace=namespace)
         except ApiError as error:
             if error.status.code != 404:
                 raise

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from penstock.workloads.clock import rfc3339_nano
 from penstock.workloads.eventinfo import EventInfo
 from penstock.workloads.options import Common
 
@@ -16,7 +15,7 @@ Record = Callable[[str, str, str], Awaitable[None]]
 
 
 class PodLog:
-    """The file behind `kubectl logs`: each line with the time in front, as the API server expects it."""
+    """The file behind `kubectl logs`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -26,8 +25,7 @@ class PodLog:
     def write(self, text: str) -> None:
         """Appends each line of `text`."""
         if not self._file.closed:
-            now = rfc3339_nano()
-            self._file.writelines(f"{now} {line}\n" for line in text.splitlines() or [""])
+            self._file.writelines(f"{line}\n" for line in text.splitlines() or [""])
 
     def close(self, *, remove: bool = False) -> None:
         """Closes the file, and removes it when its Pod is gone."""
