@@ -22,7 +22,7 @@ import pytest
 from penstock.engine import components, jars, java, kafka, topics
 from penstock.settings import Settings
 
-STACK_READY_SECONDS = 120
+STACK_READY_SECONDS = 200
 STACK_STOP_SECONDS = 30
 
 

@@ -1,4 +1,4 @@
-"""The reference page of the settings, made from their docstrings: `python -m penstock.cli.reference > docs/settings.md`.
+"""The reference page of the settings, made from their docstrings by `make docs`.
 
 A test compares the page with what is made here, so a setting without documentation cannot be.
 """

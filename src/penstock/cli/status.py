@@ -34,15 +34,15 @@ def status(
         from rich.table import Table
 
         table = Table(box=None, pad_edge=False)
-        for heading in ("component", "state", "address", "pid", "memory", "uptime", "restarts", "details"):
-            table.add_column(heading, overflow="fold")
+        for heading in ("component", "state", "address", "pid", "memory", "uptime", "restarts", "lag"):
+            table.add_column(heading, no_wrap=True)
         for row in rows:
             table.add_row(
                 *(row["component"], row["state"], row["address"] or "", str(row["pid"] or "")),
                 f"{row['memory_mib']} MiB" if row["memory_mib"] else "",
                 _duration(row["uptime_seconds"]) if row["pid"] else "",
                 str(row["restarts"]),
-                "  ".join(f"{key}={value}" for key, value in row["details"].items()),
+                "" if row["lag"] is None else str(row["lag"]),
             )
         console().print(table)
         total = sum(row["memory_mib"] or 0 for row in rows)
@@ -54,13 +54,20 @@ def _row(name: str, entry: dict[str, Any]) -> dict[str, Any]:
     return {
         "component": name,
         "state": entry["state"],
-        "address": details.pop("address", None),
+        "address": details.pop("address", None) or details.pop("url", None),
         "pid": entry["pid"],
         "memory_mib": _memory(entry["pid"]),
         "uptime_seconds": round(time.time() - entry["created"]) if entry.get("created") else None,
         "restarts": entry["restarts"],
+        "lag": _lag(details),
         "details": details,
     }
+
+
+def _lag(details: dict[str, Any]) -> int | None:
+    """Events that the component still has to deal with, over all its parts; None if it has no such thing."""
+    lags = [value for key, value in details.items() if key.endswith("lag") and isinstance(value, int | float)]
+    return round(sum(lags)) if lags else None
 
 
 def _memory(pid: int | None) -> int | None:

@@ -18,6 +18,8 @@ from penstock.settings import Settings
 
 READY_SECONDS = 90.0
 LOOK_SECONDS = 1.0
+STOP_SECONDS = 5.0
+"""Beyond the drain time, for what cannot be drained: closing clients, stopping the query."""
 
 log = structlog.get_logger()
 
@@ -59,16 +61,23 @@ async def run(settings: Settings, lifecycle: Lifecycle, released: asyncio.Event)
         "router": RouterService(session, settings),
         "dispatcher": DispatcherService(session, settings),
     }
+    coming = asyncio.gather(*(asyncio.to_thread(_bring_up, one) for one in services.values()))
+    if not await _before_stop(coming, lifecycle.stopping):
+        return  # nothing is under way yet that would have to be finished
+    coming.result()
+    lifecycle.ready(spark=session.version, **_status(services))
     try:
-        coming = asyncio.gather(*(asyncio.to_thread(_bring_up, one) for one in services.values()))
-        if await _before_stop(coming, lifecycle.stopping):
-            coming.result()
-            lifecycle.ready(spark=session.version, **_status(services))
-            await _watch(services, lifecycle)
+        await _watch(services, lifecycle)
     finally:
-        began = time.monotonic()
-        await asyncio.gather(*(asyncio.to_thread(one.stop) for one in services.values()))
-        log.info("router and dispatcher have stopped", seconds=round(time.monotonic() - began, 2))
+        await _stop(services, settings.drain_seconds)
+
+
+async def _stop(services: dict[str, Service], drain_seconds: float) -> None:
+    """Lets both end in order; one that hangs must not keep a failed process alive."""
+    began = time.monotonic()
+    stops = [asyncio.create_task(asyncio.to_thread(one.stop)) for one in services.values()]
+    _, hanging = await asyncio.wait(stops, timeout=drain_seconds + STOP_SECONDS)
+    log.info("router and dispatcher have stopped", seconds=round(time.monotonic() - began, 2), hanging=len(hanging))
 
 
 async def _watch(services: dict[str, Service], lifecycle: Lifecycle) -> None:

@@ -1,0 +1,122 @@
+"""The whole stack as a user meets it: what it says, what it refuses, and what it survives."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from running import Stack, eventually, start_stack, stop_process
+
+STOP_SECONDS = 10
+
+
+def penstock(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs the command to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "penstock.cli", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "NO_COLOR": "1", "COLUMNS": "160"},
+    )
+
+
+def test_the_ready_lines_are_what_a_newcomer_needs(stack: Stack) -> None:
+    said = "\n".join(stack.output)
+    assert re.search(r"^penstock is ready after [\d.]+ s", said, re.MULTILINE)
+    assert f"export KUBECONFIG={stack.kubeconfig}" in said
+    assert stack.settings.ingress_url in said
+    assert stack.settings.api_url in said
+
+
+def test_the_printed_commands_work(stack: Stack) -> None:
+    lines = [line.strip() for line in stack.output]
+    [make_broker] = [line for line in lines if line.endswith("kubectl apply -f -")]
+    [send] = [line for line in lines if line.startswith("curl ")]
+    env = {**os.environ, "KUBECONFIG": str(stack.kubeconfig)}
+    made = subprocess.run(["sh", "-c", make_broker], env=env, capture_output=True, text=True, timeout=30, check=False)
+    assert made.returncode == 0, made.stderr
+    stack.kubectl("wait", "--for=condition=Ready", "broker/default", "--timeout=60s", timeout=70)
+    sent = subprocess.run(["sh", "-c", send], capture_output=True, text=True, timeout=30, check=False)
+    assert "202 Accepted" in sent.stdout
+
+
+def test_status_shows_every_component(stack: Stack) -> None:
+    shown = penstock("status", "--data-dir", str(stack.settings.data_dir)).stdout
+    for name, entry in stack.record["components"].items():
+        assert re.search(rf"^{name} +ready .*\b{entry['pid']} +\d+ MiB", shown, re.MULTILINE), shown
+
+
+def test_metrics_of_the_processes_are_served(stack: Stack) -> None:
+    url = f"http://{stack.settings.host}:{stack.settings.metrics_port}/metrics"
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        assert answer.status == 200
+        assert b"# TYPE penstock_" in answer.read()
+
+
+def test_a_second_stack_on_the_same_data_folder_is_refused(stack: Stack) -> None:
+    refused = penstock("dev", "--port", "0", "--data-dir", str(stack.settings.data_dir))
+    assert refused.returncode == 1
+    assert f"Another stack (pid {stack.process.pid}) runs on the data folder" in refused.stderr
+
+
+def test_a_port_in_use_is_refused(stack: Stack, tmp_path: Path) -> None:
+    port = str(stack.settings.api_port)
+    refused = penstock("dev", "--port", "0", "--api-port", port, "--data-dir", str(tmp_path))
+    assert refused.returncode == 1
+    assert f"Port {port} is in use" in refused.stderr
+    assert "the Kubernetes API needs it" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_doctor_finds_this_machine_fit(stack: Stack) -> None:
+    found = penstock("doctor", "--data-dir", str(stack.settings.data_dir))
+    assert found.returncode == 0, found.stdout
+    assert "Java: " in found.stdout
+
+
+@pytest.mark.timeout(600)
+def test_it_survives_the_death_of_each_child_and_leaves_nothing_when_killed(tmp_path: Path) -> None:
+    stack = start_stack(tmp_path / "data")
+    family: list[psutil.Process] = []
+    try:
+        stack.apply("apiVersion: eventing.knative.dev/v1\nkind: Broker\nmetadata: {name: kept}\n")
+        for name in ("kafka", "apiserver", "ingress", "control", "pipeline"):
+            _kill_and_wait(stack, name)
+        family = psutil.Process(stack.process.pid).children(recursive=True)
+        assert len([process for process in family if process.name() == "java"]) == 2
+    finally:
+        stack.process.kill()
+        stack.process.wait()
+    _, alive = psutil.wait_procs(family, timeout=20)
+    assert not [process.cmdline()[:6] for process in alive if process.status() != psutil.STATUS_ZOMBIE]
+
+    again = start_stack(tmp_path / "data")
+    try:
+        assert "kept" in again.kubectl("get", "brokers", "-o", "name")
+    finally:
+        seconds = stop_process(again.process)
+    assert again.process.returncode == 0
+    assert seconds < STOP_SECONDS
+
+
+def _kill_and_wait(stack: Stack, name: str) -> None:
+    before: dict[str, Any] = stack.record["components"][name]
+    os.kill(before["pid"], signal.SIGKILL)
+
+    def recovered() -> bool:
+        components = stack.record["components"]
+        now = components[name]
+        return now["pid"] not in (None, before["pid"]) and all(one["state"] == "ready" for one in components.values())
+
+    eventually(recovered, seconds=120)
