@@ -6,7 +6,7 @@ is bounded by the configuration. `TargetMetrics` and `RouteMetrics` bind them on
 
 from __future__ import annotations
 
-from penstock.observability.instruments import OBJECT, Bound, counter, forget_object, gauge, histogram
+from penstock.observability.instruments import OBJECT, Bound, Instrument, counter, forget_object, gauge, histogram
 
 DISPATCH = histogram(
     "kn_eventing_dispatch_duration_seconds",
@@ -133,41 +133,56 @@ class TargetMetrics(Rejections):
         forget_object(*self._labels)
 
 
+class _OnFirstUse:
+    """Binds an instrument to a route's labels when it is first used: of ten thousand Triggers most stay silent."""
+
+    def __init__(self, instrument: Instrument) -> None:
+        self._instrument = instrument
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, route: RouteMetrics, owner: type) -> Bound:
+        bound = route.__dict__[self._name] = self._instrument.bind(*route.labels)
+        return bound
+
+
 class RouteMetrics:
-    """The metrics of one Trigger or Subscription, bound."""
+    """The metrics of one Trigger or Subscription."""
+
+    matched = _OnFirstUse(MATCHED)
+    processed = _OnFirstUse(PROCESS)
+    retries = _OnFirstUse(RETRIES)
+    delivered = _OnFirstUse(DELIVERED)
+    dead_lettered = _OnFirstUse(DEAD_LETTERED)
+    dropped = _OnFirstUse(DROPPED)
+    replies = _OnFirstUse(REPLIES)
+    discarded_bodies = _OnFirstUse(DISCARDED_BODIES)
+    lost = _OnFirstUse(LOST)
+    lag = _OnFirstUse(LAG)
+    outstanding = _OnFirstUse(OUTSTANDING)
+    oldest = _OnFirstUse(OLDEST)
+    detached = _OnFirstUse(DETACHED)
 
     def __init__(self, kind: str, namespace: str, name: str) -> None:
-        self._labels = (kind, namespace, name)
+        self.labels = (kind, namespace, name)
         self._attempts: dict[tuple[str, str], Bound] = {}
         self._durations: dict[int, Bound] = {}
-        self.matched = MATCHED.bind(*self._labels)
-        self.processed = PROCESS.bind(*self._labels)
-        self.retries = RETRIES.bind(*self._labels)
-        self.delivered = DELIVERED.bind(*self._labels)
-        self.dead_lettered = DEAD_LETTERED.bind(*self._labels)
-        self.dropped = DROPPED.bind(*self._labels)
-        self.replies = REPLIES.bind(*self._labels)
-        self.discarded_bodies = DISCARDED_BODIES.bind(*self._labels)
-        self.lost = LOST.bind(*self._labels)
-        self.lag = LAG.bind(*self._labels)
-        self.outstanding = OUTSTANDING.bind(*self._labels)
-        self.oldest = OLDEST.bind(*self._labels)
-        self.detached = DETACHED.bind(*self._labels)
 
     def attempt(self, stage: str, outcome: str, code: int, seconds: float) -> None:
         """One attempt is over; `code` is the status, 0 where there was no answer."""
         key = (stage, outcome)
         bound = self._attempts.get(key)
         if bound is None:
-            bound = self._attempts[key] = ATTEMPTS.bind(*self._labels, stage, outcome)
+            bound = self._attempts[key] = ATTEMPTS.bind(*self.labels, stage, outcome)
         bound.inc()
         # A subscriber chooses its status codes; odd ones share a label so that it cannot choose how many there are.
         code = code if 200 <= code <= 599 else 0
         duration = self._durations.get(code)
         if duration is None:
-            duration = self._durations[code] = DISPATCH.bind(*self._labels, str(code))
+            duration = self._durations[code] = DISPATCH.bind(*self.labels, str(code))
         duration.observe(seconds)
 
     def forget(self) -> None:
         """The route is gone."""
-        forget_object(*self._labels)
+        forget_object(*self.labels)

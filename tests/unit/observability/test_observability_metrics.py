@@ -50,6 +50,17 @@ def test_a_route_counts_attempts_by_outcome_and_bounds_codes() -> None:
     assert sample("kn_eventing_dispatch_duration_seconds_count", **labels, code="742") is None
 
 
+def test_a_silent_route_takes_no_room() -> None:
+    route = RouteMetrics("Trigger", "unit", "silent")
+    route.lag.set(4)
+    labels = {"kind": "Trigger", "namespace": "unit", "name": "silent"}
+    assert sample("penstock_route_lag_events", **labels) == 4
+    assert sample("penstock_events_matched_total", **labels) is None
+    route.matched.inc()
+    route.matched.inc()
+    assert sample("penstock_events_matched_total", **labels) == 2
+
+
 @pytest.mark.usefixtures("recording")
 def test_nothing_is_recorded_when_metrics_are_off() -> None:
     instruments.record_metrics(False)
