@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 
 import structlog
-from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
 from penstock.contract import topics
 from penstock.contract.snapshot import Snapshot, SnapshotBuilder
@@ -24,6 +24,7 @@ class TableFollower:
 
     def __init__(self, bootstrap: str, topic: str, apply: Apply, caught_up: Callable[[], None]) -> None:
         self._bootstrap, self._topic, self._apply, self._caught_up = bootstrap, topic, apply, caught_up
+        self._away = False
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"follow {topic}", daemon=True)
 
@@ -42,45 +43,39 @@ class TableFollower:
                 "bootstrap.servers": self._bootstrap,
                 "group.id": "penstock-follower",
                 "enable.auto.commit": False,
-                "enable.partition.eof": False,
+                "enable.partition.eof": True,
                 "fetch.wait.max.ms": 500,
                 "isolation.level": "read_committed",
                 "topic.metadata.refresh.interval.ms": 30_000,
-                "error_cb": lambda error: log.warning("Kafka is away", topic=self._topic, error=str(error)),
+                "error_cb": self._failed,
             }
         )
+        behind = True
         try:
             consumer.assign([TopicPartition(self._topic, 0, OFFSET_BEGINNING)])
-            end = self._end_offset(consumer)
-            behind = True
             while not self._stop.is_set():
-                if behind and self._position(consumer) >= end:
-                    behind = False
-                    self._caught_up()
                 message = consumer.poll(0.2)
-                if message is None or message.error():
+                if message is None:
                     continue
-                key = message.key()
-                if key is not None:
-                    self._apply(key.decode() if isinstance(key, bytes) else str(key), message.value())
+                error = message.error()
+                if error is None:
+                    self._away = False
+                    key = message.key()
+                    if key is not None:
+                        self._apply(key.decode() if isinstance(key, bytes) else str(key), message.value())
+                elif error.code() != KafkaError._PARTITION_EOF:
+                    self._failed(error)
+                elif behind:
+                    behind = self._away = False
+                    self._caught_up()
         finally:
             consumer.close()
 
-    def _end_offset(self, consumer: Consumer) -> int:
-        while not self._stop.is_set():
-            try:
-                return int(consumer.get_watermark_offsets(TopicPartition(self._topic, 0), timeout=5)[1])
-            except Exception as error:
-                log.warning("waiting for the topic", topic=self._topic, error=str(error))
-                self._stop.wait(0.5)
-        return 0
-
-    def _position(self, consumer: Consumer) -> int:
-        position = int(consumer.position([TopicPartition(self._topic, 0)])[0].offset)
-        if position >= 0:
-            return position
-        low, high = consumer.get_watermark_offsets(TopicPartition(self._topic, 0), timeout=5)
-        return int(high) if low == high else position
+    def _failed(self, error: KafkaError) -> None:
+        """Says once that Kafka is away, not at every attempt to reach it."""
+        if not self._away:
+            self._away = True
+            log.warning("waiting for Kafka", topic=self._topic, error=str(error))
 
 
 class SnapshotFollower:

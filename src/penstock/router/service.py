@@ -151,9 +151,13 @@ class RouterService:
             generations.tend(time.monotonic())
             self._observe(generations)
         except KafkaAway as error:
-            log.warning("Kafka is away; the router waits for it", error=str(error))
+            if not self._status.get("waiting_for_kafka"):
+                log.warning("Kafka is away; the router waits for it", error=str(error))
+            self._status["waiting_for_kafka"] = True
             self._stop.wait(1.0)
             return
+        if self._status.pop("waiting_for_kafka", False):
+            log.info("Kafka is back")
         if generations.watch.pending is None:
             self._changed.wait(LOOK_SECONDS)
             self._changed.clear()

@@ -49,6 +49,7 @@ class Tail:
             }
         )
         self._following = False
+        self._lost_sight = False
 
     def partitions(self) -> int:
         """How many partitions the events have."""
@@ -106,8 +107,13 @@ class Tail:
 
     def _retained(self, topic: str, partition: int) -> Retained:
         try:
+            if self._lost_sight:
+                # After a time without answers the client forgets the partitions and does not ask for them by itself.
+                self._consumer.list_topics(timeout=KAFKA_SECONDS)
+                self._lost_sight = False
             first, end = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=KAFKA_SECONDS)
         except KafkaException as error:
+            self._lost_sight = True
             raise KafkaAway(str(error)) from error
         return Retained(int(first), int(end))
 

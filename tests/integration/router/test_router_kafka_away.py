@@ -1,0 +1,45 @@
+"""Kafka dies under the router and comes back: routing goes on, and nothing that was accepted is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+from router_stage import Stage, trigger, wait_for_version
+
+from penstock.engine import ports
+from penstock.router.service import RouterService
+from penstock.settings import Settings
+from running import eventually, running_kafka
+
+if TYPE_CHECKING:
+    from penstock.engine.jars import Jars
+
+
+def test_the_router_outlives_kafka(
+    tmp_path_factory: pytest.TempPathFactory, jar_folders: Jars, start_router: Callable[[Settings], RouterService]
+) -> None:
+    settings = ports.resolve(Settings(port=0, data_dir=tmp_path_factory.mktemp("away"), router_marker_seconds=0.5))
+    with running_kafka(settings, jar_folders) as kafka:
+        stage = Stage(settings)
+        stage.publish(trigger("a", type="order"))
+        router = start_router(settings)
+        for number in range(100):
+            stage.send(f"before-{number}")
+        stage.producer.flush(10)
+        kafka.kill()
+        kafka.wait()
+        eventually(lambda: router.status().get("waiting_for_kafka"), seconds=30)
+        assert router.failure() is None
+    with running_kafka(settings, jar_folders):
+        for number in range(100):
+            stage.send(f"after-{number}")
+        stage.producer.flush(30)
+        expected = {f"{when}-{number}" for when in ("before", "after") for number in range(100)}
+        eventually(lambda: expected <= set(stage.ids("a")), seconds=60)
+        version = stage.publish(trigger("a", type="order"), trigger("b", stage.ends(), type="order"))
+        wait_for_version(router, version, seconds=60)
+        assert router.failure() is None
+        router.stop()
+        stage.close()
