@@ -7,6 +7,7 @@ what the facts tell can not part.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from dataclasses import dataclass, field
 
@@ -140,7 +141,8 @@ class Journal:
     def close(self) -> None:
         """Lets go of the connection; nothing is written any more."""
         self.given_up.set()
-        self._producer.close()
+        with contextlib.suppress(KafkaException):  # a fenced producer has nothing left to say
+            self._producer.close()
 
     def _produce(self, entry: Entry) -> None:
         while True:

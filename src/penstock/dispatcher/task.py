@@ -136,12 +136,15 @@ class _Task:
             await asyncio.wait_for(self._flush(final=True), timeout=max(1.0, self._settings.drain_seconds))
 
     async def _flush_forever(self) -> None:
-        period = self._settings.cursor_flush_ms / 1000
+        """At a steady pace: a slow write shortens the pause after it."""
+        pause = period = self._settings.cursor_flush_ms / 1000
         while True:
-            await asyncio.sleep(period)
+            begun = self._loop.time()
+            await asyncio.sleep(pause)
             # A flush that has begun is finished even if the task is told to stop: two at once would clash.
             await asyncio.shield(self._flush())
             self._dispatcher.pump()
+            pause = max(period / 10, period - (self._loop.time() - begun - pause))
 
     async def _flush(self, final: bool = False) -> None:
         batches = [(self._journals[p], changes.entries(final)) for p, changes in self._dispatcher.changes.items()]

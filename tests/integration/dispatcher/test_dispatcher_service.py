@@ -1,0 +1,56 @@
+"""The dispatcher inside Spark: tasks in Python workers, started again when they are killed, stopped by a record."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import psutil
+from dispatcher_stage import Stage, until
+
+from conftest import Subscribe
+from penstock.dispatcher.service import DispatcherService
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def workers() -> set[int]:
+    """Python workers of this process's Spark: children of its daemons."""
+    processes = psutil.Process().children(recursive=True)
+    return {
+        process.pid
+        for process in processes
+        if process.is_running() and "pyspark" in " ".join(process.cmdline()) and not process.children()
+    }
+
+
+async def test_a_killed_worker_is_started_again_and_a_stop_leaves_nothing(
+    stage: Stage, subscribe: Subscribe, spark: SparkSession
+) -> None:
+    subscriber = await subscribe()
+    route = stage.trigger(subscriber.endpoint)
+    stage.publish(route)
+    settings = stage.settings.model_copy(update={"dispatchers": 2})
+    service = DispatcherService(spark, settings)
+    service.start()
+    try:
+        await asyncio.to_thread(service.wait_ready, 60)
+        status = service.status()
+        assert (status["tasks"], status["ready"]) == (2, 2)
+        before = stage.match(route, count=5) + stage.match(route, count=5, partition=1)
+        await until(lambda: sorted(subscriber.ids) == sorted(before), "the first events", 20)
+        for pid in workers():
+            os.kill(pid, signal.SIGKILL)
+        after = stage.match(route, count=5) + stage.match(route, count=5, partition=1)
+        await until(lambda: set(subscriber.ids) == {*before, *after}, "the events after the kill", 40)
+        assert service.failure() is None
+    finally:
+        await asyncio.to_thread(service.stop)
+    count = len(subscriber.requests)
+    stage.match(route)
+    await asyncio.sleep(1)
+    assert len(subscriber.requests) == count
+    assert service.failure() is None
