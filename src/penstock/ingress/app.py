@@ -82,6 +82,7 @@ class Ingress:
         started = time.time_ns()
         host, length, size = _outline(scope["headers"])
         if self.targets is None:
+            self._untargeted.rejected(503)
             return answers.NOT_READY
         addressee = self.targets.find(scope["path"], host)
         if addressee is None:

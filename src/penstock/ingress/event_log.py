@@ -1,7 +1,7 @@
 """Writing to `penstock.events`: a record counts as stored when all in-sync replicas have confirmed it.
 
 librdkafka batches and sends on its own threads. Confirmations are fetched on the event loop, a whole group at a time,
-by a timer that runs only while something is pending: no thread competes with the loop, and one wake-up serves many
+by a timer that is quick while something is pending: no thread competes with the loop, and one wake-up serves many
 requests.
 """
 
@@ -21,6 +21,7 @@ from penstock.observability import metrics
 from penstock.settings import Settings
 
 POLL_SECONDS = 0.001
+IDLE_POLL_SECONDS = 1.0
 BUFFER_KIB = 256 * 1024
 """Bytes of unconfirmed events, in KiB: bounds memory where events are large."""
 
@@ -67,9 +68,10 @@ class EventLog:
         }
         self._producer = self._new_producer()
         self._pending = 0
-        self._polling = False
         self._broken = False
+        self._replaced: list[Producer] = []
         self._gauge = metrics.PENDING.bind()
+        self._poll_again()
 
     @property
     def pending(self) -> int:
@@ -99,9 +101,9 @@ class EventLog:
             except (BufferError, KafkaException) as error:
                 confirmation.abandon(len(records) - position, _refusal(error, first=position == 0))
                 break
-        if not self._polling:
-            self._polling = True
-            self._loop.call_later(POLL_SECONDS, self._poll)
+        if not self._is_polling_fast:
+            self._timer.cancel()
+            self._poll_again()
         await confirmation.future
 
     async def close(self, seconds: float) -> int:
@@ -109,6 +111,7 @@ class EventLog:
         deadline = self._loop.time() + seconds
         while self._pending and self._loop.time() < deadline:  # noqa: ASYNC110  # the poll timer is what ends it
             await asyncio.sleep(POLL_SECONDS * 5)
+        self._timer.cancel()
         return self._pending
 
     def _new_producer(self) -> Producer:
@@ -126,11 +129,16 @@ class EventLog:
 
     def _poll(self) -> None:
         self._producer.poll(0)
+        for producer in self._replaced:
+            producer.poll(0)
+        self._replaced = [producer for producer in self._replaced if len(producer)]
         self._gauge.set(self._pending)
-        if self._pending:
-            self._loop.call_later(POLL_SECONDS, self._poll)
-        else:
-            self._polling = False
+        self._poll_again()
+
+    def _poll_again(self) -> None:
+        # Without anything pending there are still messages about the connection to fetch.
+        self._is_polling_fast = self._pending > 0
+        self._timer = self._loop.call_later(POLL_SECONDS if self._pending else IDLE_POLL_SECONDS, self._poll)
 
     def _on_error(self, error: KafkaError) -> None:
         if error.fatal():
@@ -141,9 +149,9 @@ class EventLog:
 
     def _replace_producer(self) -> None:
         """A fatal error is final for a producer: what it holds fails, and a new one takes over."""
-        former, self._producer, self._broken = self._producer, self._new_producer(), False
-        former.purge()
-        former.poll(0)
+        self._producer.purge()
+        self._replaced.append(self._producer)
+        self._producer, self._broken = self._new_producer(), False
 
 
 class _Confirmation:

@@ -1,0 +1,47 @@
+"""The producer's life on a real Kafka."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+
+import pytest
+from ingress_processes import stored_ids
+
+from penstock.events.event import CloudEvent
+from penstock.ingress.event_log import EventLog, NoRoom, NotStored, RecordTooLarge
+from penstock.ingress.record import Record, record_of
+from penstock.settings import Settings
+
+
+def record(ident: str) -> Record:
+    return record_of(CloudEvent({"specversion": "1.0", "id": ident, "source": "/log", "type": "t"}), [])
+
+
+async def test_a_broken_producer_is_replaced_and_what_it_held_is_answered(ingress_kafka: Settings) -> None:
+    log = EventLog(ingress_kafka)
+    await log.store([record("warm")])
+    held = asyncio.create_task(log.store([record("held")]))
+    await asyncio.sleep(0)
+    log._broken = True
+    after = uuid.uuid4().hex
+    await asyncio.wait_for(log.store([record(after)]), 20)
+    with pytest.raises(NotStored):
+        await asyncio.wait_for(held, 20)
+    assert await log.close(5) == 0
+    assert log._replaced == []
+    assert after in stored_ids(ingress_kafka)
+
+
+async def test_what_does_not_fit_is_refused_before_anything_is_written(ingress_kafka: Settings) -> None:
+    log = EventLog(ingress_kafka.model_copy(update={"max_pending_events": 3}))
+    waiting = asyncio.create_task(log.store([record("a"), record("b")]))
+    await asyncio.sleep(0)
+    refused = uuid.uuid4().hex
+    with pytest.raises(NoRoom):
+        await log.store([record(refused), record(refused)])
+    with pytest.raises(RecordTooLarge):
+        await log.store([record(refused)] * 4)
+    await asyncio.wait_for(waiting, 20)
+    assert (log.pending, await log.close(5)) == (0, 0)
+    assert refused not in stored_ids(ingress_kafka)
