@@ -7,13 +7,11 @@ made here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import reduce
-
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from penstock.filters.cesql.columns import passes
+from penstock.filters.cesql.terms import conjunction, disjunction
 from penstock.filters.predicate import All, AnyOf, Cesql, Everything, Exact, Not, Predicate, Prefix, Present, Suffix
 
 
@@ -31,17 +29,13 @@ def column(predicate: Predicate, attributes: Column) -> Column:  # noqa: PLR0911
         case Suffix(name, value):
             return _certain(F.endswith(attributes[name], F.lit(value)))
         case All(children):
-            return reduce(Column.__and__, _columns(children, attributes), F.lit(True))
+            return conjunction([column(each, attributes) for each in children])
         case AnyOf(children):
-            return reduce(Column.__or__, _columns(children, attributes), F.lit(False))
+            return disjunction([column(each, attributes) for each in children])
         case Not(child):
             return ~column(child, attributes)
         case Cesql(_, expression):
             return passes(expression, attributes)
-
-
-def _columns(predicates: Sequence[Predicate], attributes: Column) -> list[Column]:
-    return [column(each, attributes) for each in predicates]
 
 
 def _certain(condition: Column) -> Column:

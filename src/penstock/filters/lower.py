@@ -103,11 +103,14 @@ def _like(name: str, pattern: str, negated: bool) -> _Plain | None:
 
 
 def _combine(expression: Combine) -> _Plain | None:
-    left, right = _plain(expression.left), _plain(expression.right)
-    if left is None or right is None:
-        return None
-    combined = _CONNECTIVES[expression.operator](left, right)
-    return combined if _size(combined.true) + _size(combined.sound) <= MAX_SIZE else None
+    combined, *others = map(_plain, expression.operands)
+    for other in others:
+        if combined is None or other is None:
+            return None
+        combined = _CONNECTIVES[expression.operator](combined, other)
+        if _size(combined.true) + _size(combined.sound) > MAX_SIZE:
+            return None
+    return combined
 
 
 def _and(left: _Plain, right: _Plain) -> _Plain:

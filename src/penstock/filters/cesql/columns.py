@@ -30,7 +30,7 @@ from penstock.filters.cesql.syntax import (
     Minus,
     Negation,
 )
-from penstock.filters.cesql.terms import Term, bind, cast, error, literal
+from penstock.filters.cesql.terms import Term, balanced, bind, cast, conjunction, error, literal
 from penstock.filters.cesql.values import Type
 
 
@@ -39,18 +39,16 @@ def passes(expression: Expression, attributes: Column) -> Column:
     match expression:
         case Attribute(name):
             return F.coalesce(attributes[name] == F.lit("true"), F.lit(False))
-        case Combine("AND"):
-            return _true(expression, attributes)
+        case Combine("AND", operands):
+            # Where an error is as good as false, Spark's own AND will do, and it stops at the first that fails.
+            return conjunction([_true(each, attributes) for each in operands])
         case _:
             term = compile_expression(expression, attributes)
             return F.coalesce(term.column, F.lit(False)) if term.type is Type.BOOLEAN else F.lit(False)
 
 
-def _true(expression: Expression, attributes: Column) -> Column:
-    if isinstance(expression, Combine) and expression.operator == "AND":
-        # Where errors and false are the same, Spark's own AND will do, and it stops at the first operand that fails.
-        return _true(expression.left, attributes) & _true(expression.right, attributes)
-    return F.coalesce(cast(compile_expression(expression, attributes), Type.BOOLEAN).column, F.lit(False))
+def _true(operand: Expression, attributes: Column) -> Column:
+    return F.coalesce(cast(compile_expression(operand, attributes), Type.BOOLEAN).column, F.lit(False))
 
 
 def compile_expression(expression: Expression, attributes: Column) -> Term:
@@ -76,8 +74,8 @@ def _operation(expression: Expression, term: Callable[[Expression], Term]) -> Te
             return _compare(operator, term(left), term(right))
         case Calculate(operator, left, right):
             return _calculate(operator, term(left), term(right))
-        case Combine(operator, left, right):
-            return _combine(operator, term(left), term(right))
+        case Combine(operator, operands):
+            return _combine(operator, [cast(term(each), Type.BOOLEAN).column for each in operands])
         case Like(operand, pattern, negated):
             return _negated_if(negated, _like(cast(term(operand), Type.STRING).column, pattern))
         case In(operand, elements, negated):
@@ -130,13 +128,25 @@ _ARITHMETIC: dict[str, Callable[[Column, Column], Column]] = {
 }
 
 
-def _combine(operator: str, left: Term, right: Term) -> Term:
-    x, y = cast(left, Type.BOOLEAN).column, cast(right, Type.BOOLEAN).column
+def _combine(operator: str, operands: Sequence[Column]) -> Term:
     if operator == "XOR":
-        return Term(Type.BOOLEAN, x != y)
-    # The left operand chooses: an error chooses nothing, and the right operand counts only where it is needed.
-    choices = F.array(F.lit(False), y) if operator == "AND" else F.array(y, F.lit(True))
-    return Term(Type.BOOLEAN, F.get(choices, x.cast("int")))
+        return Term(Type.BOOLEAN, balanced(lambda x, y: x != y, operands))
+    # A table of every pair of error, false and true, that is -1, 0 and 1 (`greatest` overlooks nulls). Conditions and
+    # coalesces would be plainer, but in each other they double Spark's time to compile with each level.
+    table = F.array(*(F.lit(decision).cast("boolean") for decision in _DECISIONS[operator]))
+    return Term(Type.BOOLEAN, balanced(lambda x, y: F.get(table, _code(x) * 3 + (_code(y) + 4)), operands))
+
+
+def _code(truth: Column) -> Column:
+    return F.greatest(truth.cast("int"), F.lit(-1))
+
+
+def _decisions(still_open: bool) -> list[bool | None]:
+    """What an operator decides whose left operand counts, unless it leaves the question to the right one."""
+    return [right if left is still_open else left for left in (None, False, True) for right in (None, False, True)]
+
+
+_DECISIONS = {"AND": _decisions(True), "OR": _decisions(False)}
 
 
 def _like(text: Column, pattern: str) -> Column:
@@ -163,17 +173,9 @@ def _in(operand: Term, elements: Sequence[Term]) -> Column:
 
     def found(x: Column) -> Column:
         hits = [(x == each).cast("int") for each in others] + ([x.isin(fixed).cast("int")] if fixed else [])
-        return _sum(hits) > 0
+        return balanced(Column.__add__, hits) > 0
 
     return bind(operand, found)
-
-
-def _sum(numbers: Sequence[Column]) -> Column:
-    """The sum, null if any is; added in halves, so that a long list does not become a deep expression."""
-    if len(numbers) == 1:
-        return numbers[0]
-    half = len(numbers) // 2
-    return _sum(numbers[:half]) + _sum(numbers[half:])
 
 
 def _call(name: str, arguments: Sequence[Term]) -> Term:

@@ -149,17 +149,18 @@ def _arithmetic(operator: str, x: int, y: int) -> int | None:
 
 
 def _combine(expression: Combine, attributes: Mapping[str, str]) -> Result:
-    left = evaluate(expression.left, attributes)
-    if left.errors:
-        return Result(False, left.errors)
-    (x,), errors = _cast_all([left], [Type.BOOLEAN])
-    if (expression.operator == "AND" and not x) or (expression.operator == "OR" and x):
-        return Result(x, errors)
-    right = evaluate(expression.right, attributes)
-    if right.errors:
-        return Result(False, errors + right.errors)
-    (y,), more = _cast_all([right], [Type.BOOLEAN])
-    return Result(x != y if expression.operator == "XOR" else y, errors + more)
+    truths = 0
+    for operand in expression.operands:
+        result = evaluate(operand, attributes)
+        if result.errors:
+            return Result(False, result.errors)
+        value, possible = cast(result.value, Type.BOOLEAN)
+        if not possible:
+            return Result(False, (Error.CAST,))
+        if expression.operator != "XOR" and value is (expression.operator == "OR"):
+            return Result(value)
+        truths += bool(value)
+    return Result(truths % 2 == 1 if expression.operator == "XOR" else expression.operator == "AND")
 
 
 def _like(operand: Result, pattern: str, negated: bool) -> Result:

@@ -17,7 +17,7 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedToken
 
 from penstock.filters.cesql import syntax
 
-MAX_DEPTH = 100
+MAX_DEPTH = 40
 """Levels of nesting that an expression may have: far above what people write, far below what ends a stack."""
 
 _WORDS = {"NAME": "an attribute", "FUNCTION": "a function", "INTEGER": "an integer", "COMPARISON": "a comparison"}
@@ -91,12 +91,18 @@ def _literal(digits: str) -> syntax.Literal:
     return syntax.Literal(value)
 
 
+def _is_chain(expression: syntax.Expression, operator: str) -> bool:
+    return isinstance(expression, syntax.Combine) and expression.operator == operator
+
+
 @v_args(inline=True)
 class _Build(Transformer[Token, Any]):
     """Builds a node for each alias of the grammar."""
 
     def combine(self, left: Any, operator: Token, right: Any) -> syntax.Combine:
-        return syntax.Combine(operator.type, left, right)  # type: ignore[arg-type]  # the grammar admits no other
+        kind: Any = operator.type
+        operands = [each.operands if _is_chain(each, kind) else (each,) for each in (left, right)]
+        return syntax.Combine(kind, operands[0] + operands[1])
 
     def compare(self, left: Any, operator: Token, right: Any) -> syntax.Compare:
         symbol = "!=" if operator == "<>" else str(operator)

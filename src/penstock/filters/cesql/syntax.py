@@ -69,11 +69,10 @@ class Calculate:
 
 @dataclass(frozen=True, slots=True)
 class Combine:
-    """`AND`, `OR` (both short-circuit) and `XOR`."""
+    """`AND`, `OR` (both short-circuit) and `XOR` of two or more, however they were grouped: each is associative."""
 
     operator: Connective
-    left: Expression
-    right: Expression
+    operands: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +111,10 @@ def children(expression: Expression) -> tuple[Expression, ...]:
             return ()
         case Negation(operand) | Minus(operand) | Like(operand):
             return (operand,)
-        case Compare(_, left, right) | Calculate(_, left, right) | Combine(_, left, right):
+        case Compare(_, left, right) | Calculate(_, left, right):
             return (left, right)
+        case Combine(_, operands):
+            return operands
         case In(operand, elements):
             return (operand, *elements)
         case Call(_, arguments):

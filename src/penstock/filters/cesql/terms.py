@@ -6,7 +6,7 @@ is small, so that a compiled expression is not larger than its source by more th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column
@@ -39,6 +39,24 @@ def literal(value: Value) -> Term:
 def error(kind: Type) -> Term:
     """An expression that cannot be evaluated, whatever the event."""
     return Term(kind, F.lit(None).cast(_SPARK_TYPES[kind]), small=True)
+
+
+def balanced(join: Callable[[Column, Column], Column], columns: Sequence[Column]) -> Column:
+    """One column of many by an associative operator, in halves: a long list does not become a deep expression."""
+    if len(columns) == 1:
+        return columns[0]
+    half = len(columns) // 2
+    return join(balanced(join, columns[:half]), balanced(join, columns[half:]))
+
+
+def conjunction(conditions: Sequence[Column]) -> Column:
+    """All of the conditions."""
+    return balanced(Column.__and__, conditions) if conditions else F.lit(True)
+
+
+def disjunction(conditions: Sequence[Column]) -> Column:
+    """Any of the conditions."""
+    return balanced(Column.__or__, conditions) if conditions else F.lit(False)
 
 
 def bind(term: Term, body: Callable[[Column], Column]) -> Column:
