@@ -43,7 +43,7 @@ class Tail:
                 "enable.auto.offset.store": False,
                 "auto.offset.reset": "earliest",
                 "enable.partition.eof": True,
-                "fetch.wait.max.ms": 100,
+                "fetch.wait.max.ms": 10,  # read in short bursts only, while nothing else should wait
                 "queued.max.messages.kbytes": 4096,
                 "error_cb": lambda error: None,  # every question below reports its own failure
             }

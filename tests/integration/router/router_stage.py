@@ -6,12 +6,13 @@ import itertools
 import time
 from dataclasses import dataclass, field
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from penstock.contract import headers, routes, topics
 from penstock.contract.routes import Record, Route, Version
 from penstock.router.service import RouterService
 from penstock.settings import Settings
+from running import eventually
 
 TARGET = "broker-1"
 VERSIONS = itertools.count(1)
@@ -62,8 +63,13 @@ class Stage:
 
     def ends(self) -> tuple[int, ...]:
         """The end of each partition of the events."""
-        every = range(self.settings.partitions)
-        return tuple(self._consumer.get_watermark_offsets(TopicPartition(topics.EVENTS, n), 10)[1] for n in every)
+        return tuple(eventually(lambda n=n: self._end(n), every=0.2)[0] for n in range(self.settings.partitions))
+
+    def _end(self, partition: int) -> tuple[int] | None:
+        try:
+            return (self._consumer.get_watermark_offsets(TopicPartition(topics.EVENTS, partition), 10)[1],)
+        except KafkaException:
+            return None  # a topic that is so new that it has no leader yet
 
     def send(self, ident: str, type: str = "order", partition: int | None = None) -> None:
         """Accepts an event."""
