@@ -53,6 +53,9 @@ class Clients:
 
     def __init__(self, max_event_bytes: int) -> None:
         self._clients: dict[_ClientKey, Client] = {}
+        self._names = NameTable()
+        self._left_to_dns: dict[str, Location] = {}
+        """Addresses that the present names do not know, which is most of them: looked up once."""
         # A structured event may carry its data in base64, and some attributes.
         self._event_limit = max_event_bytes * 4 // 3 + IGNORED_BODY_BYTES
 
@@ -67,12 +70,7 @@ class Clients:
         reply_counts: bool,
     ) -> Answer:
         """Sends one request. Raises NoAnswer or Unsendable."""
-        try:
-            location = names.locate(endpoint.url)
-        except NothingThere as error:
-            raise NoAnswer(str(error)) from error
-        except ValueError as error:
-            raise Unsendable(f"{endpoint.url} is no valid address: {error}") from error
+        location = self._locate(endpoint.url, names)
         client, url = self._client_for(endpoint, location)
         try:
             request = client.post(url).headers(headers).body_bytes(body).timeout(_duration(seconds))
@@ -103,6 +101,22 @@ class Clients:
             raise NoAnswer(f"no answer within {seconds:g} s") from error
         except PyreqwestError as error:
             raise NoAnswer(_told(error)) from error
+
+    def _locate(self, url: str, names: NameTable) -> Location:
+        if names is not self._names:
+            self._names, self._left_to_dns = names, {}
+        location = self._left_to_dns.get(url)
+        if location is not None:
+            return location
+        try:
+            location = names.locate(url)
+        except NothingThere as error:
+            raise NoAnswer(str(error)) from error
+        except ValueError as error:
+            raise Unsendable(f"{url} is no valid address: {error}") from error
+        if location.host is None:
+            self._left_to_dns[url] = location
+        return location
 
     def _client_for(self, endpoint: Endpoint, location: Location) -> tuple[Client, str]:
         url = location.url

@@ -22,7 +22,7 @@ from penstock.dispatcher.cursor import STAGE_NAMES, Cursor, Stage
 from penstock.dispatcher.deadletter import Failure
 from penstock.dispatcher.decision import DeadLetter, Done, Dropped, Reply, Retry, Step, next_step
 from penstock.dispatcher.facts import Fact, Result
-from penstock.dispatcher.journal import Restored
+from penstock.dispatcher.journal import Entry, Restored
 from penstock.dispatcher.lanes import Job, Lane, Schedule
 from penstock.dispatcher.ledger import Ledger, Lost, Start
 from penstock.dispatcher.matched import Matched
@@ -67,6 +67,7 @@ class Dispatcher:
         self._gone: dict[str, None] = {}
         self._unknown: dict[str, float] = {}
         self._shown: set[str] = set()
+        self._facts = 0
         self._workers: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
@@ -223,7 +224,7 @@ class Dispatcher:
         self._set_timer()
 
     def _next(self) -> Job | None:
-        if self.draining or sum(len(changes.facts) for changes in self.changes.values()) >= FACTS_LIMIT:
+        if self.draining or self._facts >= FACTS_LIMIT:
             return None
         return self.schedule.pop()
 
@@ -371,6 +372,7 @@ class Dispatcher:
         self, job: Job, record: Matched, report: Report, begun: float, *, result: Result, due: float | None = None
     ) -> None:
         delivery = job.delivery
+        self._facts += 1
         self.changes[job.partition].facts.append(
             Fact(
                 begun,
@@ -417,6 +419,11 @@ class Dispatcher:
                 first=lost.first,
                 last=lost.last,
             )
+
+    def collect(self, final: bool = False) -> dict[int, list[Entry]]:
+        """What has to be written down, by partition."""
+        self._facts = 0
+        return {partition: changes.entries(final) for partition, changes in self.changes.items()}
 
     def keep_house(self) -> None:
         """Once a second: gauges, routes that never became known, and lanes that nobody woke."""

@@ -147,8 +147,8 @@ class _Task:
             pause = max(period / 10, period - (self._loop.time() - begun - pause))
 
     async def _flush(self, final: bool = False) -> None:
-        batches = [(self._journals[p], changes.entries(final)) for p, changes in self._dispatcher.changes.items()]
-        commits = [self._blocking(journal.commit, entries) for journal, entries in batches if entries]
+        batches = self._dispatcher.collect(final)
+        commits = [self._blocking(self._journals[p].commit, entries) for p, entries in batches.items() if entries]
         if commits:
             await asyncio.gather(*commits)
 
