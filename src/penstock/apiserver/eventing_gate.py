@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from penstock.apiserver.admission import Denied, Occasion
 from penstock.apiserver.documents import Obj, decode
 from penstock.apiserver.storage import Change
+from penstock.filters import cesql
 from penstock.resources.registry import ADMISSION, Admission, AdmissionContext, AdmissionDenied
 from penstock.settings import Settings
 
@@ -36,7 +37,7 @@ class EventingGate:
     def default(self, obj: Obj, old: Obj | None, occasion: Occasion) -> Obj:
         """The object with its kind's defaults."""
         admission = self._admissions.get((occasion.kind.group, occasion.kind.kind))
-        return admission.default(obj, self._context(occasion)) if admission else obj
+        return admission.default(obj, self._context(occasion, old)) if admission else obj
 
     def validate(self, obj: Obj, old: Obj | None, occasion: Occasion) -> None:
         """Raises Denied in the words of the kind."""
@@ -44,15 +45,21 @@ class EventingGate:
         if admission is None:
             return
         try:
-            admission.validate(obj, old, self._context(occasion))
+            admission.validate(obj, old, self._context(occasion, old))
         except AdmissionDenied as denied:
             raise Denied(str(denied)) from None
 
-    def _context(self, occasion: Occasion) -> AdmissionContext:
+    def _context(self, occasion: Occasion, old: Obj | None) -> AdmissionContext:
         return AdmissionContext(
             user=occasion.user,
             namespace=occasion.namespace,
             configmaps=self._configmaps,
             settings=self._settings,
             operation=occasion.operation,
+            old=old,
+            check_cesql=_check_cesql,
         )
+
+
+def _check_cesql(expression: str) -> None:
+    cesql.parse(expression)

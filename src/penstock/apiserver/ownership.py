@@ -130,14 +130,20 @@ def apply(live: Obj | None, wanted: Obj, manager: Manager, walker: Walker, now: 
     if not force and any(share.fields & disputed for share in others):
         raise apply_conflict(conflicts)
     result = merged(live or {}, wanted, walker.schema, walker) if live else copy.deepcopy(wanted)
-    owned_elsewhere = {path for share in others for path in share.fields}
-    dropped = previous - applied.keys() - owned_elsewhere
-    # Longest first, so that an item is empty of what was ours before it goes itself.
-    for path in sorted(dropped, key=len, reverse=True):
-        if not any(kept[: len(path)] == path for kept in owned_elsewhere):
+    kept = {path for share in others for path in share.fields} | applied.keys()
+    # Shortest first, so that an item of a list goes as a whole if nothing in it is anybody else's.
+    for path in sorted(previous - kept, key=len):
+        if not _names_its_item(path) and not any(other[: len(path)] == path for other in kept):
             _drop(result, path, walker.schema, walker)
     note(result, [*(share.without(contested) for share in others), Share(manager, now, frozenset(applied))])
     return result
+
+
+def _names_its_item(path: Path) -> bool:
+    """Whether the field is what tells a list's item apart: it stays as long as the item does."""
+    if len(path) < 2 or not path[-2].startswith("k:"):
+        return False
+    return path[-1].removeprefix("f:") in decode(path[-2].removeprefix("k:").encode())
 
 
 def _taken_over(live: Obj | None, manager: Manager, walker: Walker) -> set[Path]:

@@ -130,7 +130,7 @@ def parse_object(body: bytes, media: str) -> Obj:
     value = parse_document(body, media)
     if not isinstance(value, dict):
         raise errors.bad_request("the body of the request is not an object")
-    if not isinstance(value.get("metadata") or {}, dict):
+    if not isinstance(value.get("metadata"), dict | None):
         raise errors.bad_request("metadata is not an object")
     return value
 

@@ -20,6 +20,7 @@ from penstock.apiserver import bootstrap, certificates, custom_kinds, identity, 
 from penstock.apiserver.app import Api
 from penstock.apiserver.changes import History
 from penstock.apiserver.changing import Changer
+from penstock.apiserver.connections import BoundedConnection
 from penstock.apiserver.core_kinds import CORE_KINDS
 from penstock.apiserver.documents import Obj, decode
 from penstock.apiserver.eventing_gate import EventingGate
@@ -83,6 +84,7 @@ async def _serve(app: object, settings: Settings, lifecycle: Lifecycle, pki: Pat
         ssl_certfile=pki / "server.crt",
         ssl_keyfile=pki / "server.key",
         ssl_version=ssl.PROTOCOL_TLS_SERVER,
+        http=BoundedConnection,
         lifespan="off",
         access_log=False,
         log_config=None,

@@ -1,7 +1,7 @@
 """Watches: the initial state if asked for, then every change as it is committed, until the client has had enough.
 
-A watch reads from its kind's ring at its own pace and holds no queue. It ends when its time is up, the client leaves,
-the client stops reading, or the ring has moved on past it (410: the client lists anew).
+A watch reads from its kind's ring at its own pace and holds no queue. It ends when its time is up, the client leaves or
+is cut off for not reading, or the ring has moved on past it (410: the client lists anew).
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from penstock.apiserver.rendering import Renderer
 from penstock.apiserver.storage import Change
 
 BATCH = 128
+SEND_BYTES = 32 * 1024
+INITIAL_BATCH = 16
 BOOKMARK_SECONDS = 30.0
-STALLED_SECONDS = 30.0
 DEFAULT_TIMEOUT_SECONDS = 1800.0
 MAX_WATCHES = 10_000
 
@@ -108,20 +109,19 @@ class WatchResponse:
         assert task is not None  # noqa: S101  # ASGI applications run in tasks
         self._watches.enter(task)
         leaving = asyncio.ensure_future(_disconnected(receive))
-        leaving.add_done_callback(lambda _: task.cancel() if not leaving.cancelled() else None)
+        over = False
+        # A client that leaves just when the watch ends must not cancel what the task does next.
+        leaving.add_done_callback(lambda _: None if over or leaving.cancelled() else task.cancel())
         try:
             await self._stream(send)
         except asyncio.CancelledError:
             # The client has gone or the server stops: either way this response is over.
             task.uncancel()
-        except (TimeoutError, OSError):
-            return
         finally:
+            over = True
             leaving.cancel()
             self._watches.leave(task)
-        with contextlib.suppress(TimeoutError, OSError, asyncio.CancelledError):
-            async with asyncio.timeout(1):
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _stream(self, send: Send) -> None:
         headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-cache, private")]
@@ -135,13 +135,14 @@ class WatchResponse:
             return
         await self._announce(send)
         while True:
-            batch = self._ring.since(place, BATCH)
-            if batch is None:
+            following = self._following(place)
+            if following is None:
                 await self._send(send, _expired(self._start.version))
                 return
-            if batch:
-                place += len(batch)
-                await self._send(send, b"".join(map(self._event, batch)))
+            data, count = following
+            if count:
+                place += count
+                await self._send(send, data)
                 continue
             now = loop.time()
             if now >= end:
@@ -156,13 +157,26 @@ class WatchResponse:
                     await self._ring.news()
 
     async def _announce(self, send: Send) -> None:
-        for first in range(0, len(self._start.bodies), BATCH):
-            part = self._start.bodies[first : first + BATCH]
+        for first in range(0, len(self._start.bodies), INITIAL_BATCH):
+            part = self._start.bodies[first : first + INITIAL_BATCH]
             await self._send(send, b"".join(_event(b"ADDED", self._renderer.watched(body)) for body in part))
         if self._start.announce_end:
             await self._send(send, self._bookmark(self._start.version, ends_initial=True))
         else:
             await self._send(send, b"", force=True)
+
+    def _following(self, place: int) -> tuple[bytes, int] | None:
+        """The next events, few enough to wait in a socket's buffer, and how many changes they stand for."""
+        batch = self._ring.since(place, BATCH)
+        if batch is None:
+            return None
+        parts, size = [], 0
+        for change in batch:
+            parts.append(self._event(change))
+            size += len(parts[-1])
+            if size >= SEND_BYTES:
+                break
+        return b"".join(parts), len(parts)
 
     def _event(self, change: Change) -> bytes:
         if change.version <= self._start.version:
@@ -179,8 +193,7 @@ class WatchResponse:
 
     async def _send(self, send: Send, data: bytes, *, force: bool = False) -> None:
         if data or force:
-            async with asyncio.timeout(STALLED_SECONDS):
-                await send({"type": "http.response.body", "body": data, "more_body": True})
+            await send({"type": "http.response.body", "body": data, "more_body": True})
 
 
 async def _disconnected(receive: Receive) -> None:

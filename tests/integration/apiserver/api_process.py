@@ -47,6 +47,7 @@ class Server:
     port: int
     process: subprocess.Popen[bytes] | None = None
     token: str = ""
+    context: ssl.SSLContext | None = None
 
     def start(self) -> None:
         with (self.data_dir / "server.log").open("ab") as log:
@@ -54,6 +55,7 @@ class Server:
                 [sys.executable, str(SCRIPT), str(self.data_dir), str(self.port)], stdout=subprocess.PIPE, stderr=log
             )
         assert self.process.stdout is not None
+        self.context = None
         line = self.process.stdout.readline()
         assert b"ready" in line, (line, (self.data_dir / "server.log").read_text())
 
@@ -70,11 +72,12 @@ class Server:
         return self.data_dir / "kubeconfig"
 
     def connection(self) -> http.client.HTTPSConnection:
-        config = yaml.safe_load(self.kubeconfig.read_text())
-        authority = base64.b64decode(config["clusters"][0]["cluster"]["certificate-authority-data"]).decode()
-        self.token = config["users"][0]["user"]["token"]
-        context = ssl.create_default_context(cadata=authority)
-        return http.client.HTTPSConnection("127.0.0.1", self.port, context=context, timeout=30)
+        if self.context is None:
+            config = yaml.safe_load(self.kubeconfig.read_text())
+            authority = base64.b64decode(config["clusters"][0]["cluster"]["certificate-authority-data"]).decode()
+            self.token = config["users"][0]["user"]["token"]
+            self.context = ssl.create_default_context(cadata=authority)
+        return http.client.HTTPSConnection("127.0.0.1", self.port, context=self.context, timeout=30)
 
     def call(
         self,

@@ -1,0 +1,88 @@
+"""Selectors: what is written is what is selected."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.apiserver.errors import ApiError
+from penstock.apiserver.selectors import (
+    Requirement,
+    exact_name,
+    matches_fields,
+    matches_labels,
+    parse_fields,
+    parse_labels,
+)
+
+NAMES = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,5}[A-Za-z0-9])?", fullmatch=True)
+KEYS = NAMES | st.builds("{}/{}".format, st.from_regex(r"[a-z0-9]{1,4}\.[a-z]{2}", fullmatch=True), NAMES)
+VALUES = NAMES | st.just("")
+LABELS = st.dictionaries(KEYS, VALUES, max_size=4)
+REQUIREMENTS = st.one_of(
+    st.builds(Requirement, KEYS, st.sampled_from(["exists", "absent"])),
+    st.builds(Requirement, KEYS, st.sampled_from(["in", "notin"]), st.frozensets(VALUES, min_size=1, max_size=3)),
+)
+
+
+def written(requirement: Requirement) -> str:
+    if requirement.operator == "exists":
+        return requirement.key
+    if requirement.operator == "absent":
+        return f"!{requirement.key}"
+    return f"{requirement.key} {requirement.operator} ({', '.join(sorted(requirement.values))})"
+
+
+@given(st.lists(REQUIREMENTS, min_size=1, max_size=4))
+def test_a_written_selector_is_read_back(requirements: list[Requirement]) -> None:
+    assert parse_labels(",".join(map(written, requirements))) == tuple(requirements)
+
+
+@given(LABELS)
+def test_labels_are_selected_by_their_own_equalities(labels: dict[str, str]) -> None:
+    selector = parse_labels(",".join(f"{key}={value}" for key, value in labels.items()))
+    assert matches_labels(selector, labels)
+    for key in labels:
+        assert not matches_labels(selector, {name: value for name, value in labels.items() if name != key})
+
+
+@given(KEYS, VALUES, LABELS)
+def test_opposites_select_what_the_other_does_not(key: str, value: str, labels: dict[str, str]) -> None:
+    for one, other in (
+        (f"{key}={value}", f"{key}!={value}"),
+        (key, f"!{key}"),
+        (f"{key} in (a,b)", f"{key} notin (a,b)"),
+    ):
+        assert matches_labels(parse_labels(one), labels) != matches_labels(parse_labels(other), labels)
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_a_selector_or_a_clear_refusal(text: str) -> None:
+    with contextlib.suppress(ApiError):
+        assert isinstance(parse_labels(text), tuple)
+
+
+@pytest.mark.parametrize("text", ["a in b", "a in (b", "=x", "a=b=c", "a,,b", ",", "a b", "!", "a=ü", "a>1"])
+def test_rubbish_is_refused(text: str) -> None:
+    with pytest.raises(ApiError):
+        parse_labels(text)
+
+
+def test_field_selectors() -> None:
+    event = {"metadata": {"name": "e"}, "involvedObject": {"name": "sink"}, "reason": "Seen", "count": 3}
+    known = ("involvedObject.name", "reason", "count")
+    assert matches_fields(parse_fields("reason=Seen,involvedObject.name==sink,count=3", known), event)
+    assert not matches_fields(parse_fields("reason!=Seen", known), event)
+    assert matches_fields(parse_fields("metadata.namespace=", known), event)
+    assert matches_fields(parse_fields(r"reason!=a\,b", known), event)
+    assert exact_name(parse_fields("metadata.name=x")) == "x"
+    assert exact_name(parse_fields("metadata.name!=x")) is None
+
+
+@pytest.mark.parametrize("text", ["spec.color=red", "reason", "a=b,", "reason>x"])
+def test_unknown_or_broken_fields_are_refused(text: str) -> None:
+    with pytest.raises(ApiError):
+        parse_fields(text, ("reason",))

@@ -1,0 +1,195 @@
+"""The changing verbs on a database in memory: what is stored, refused, counted and collected."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from importlib.resources import files
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.apiserver.admission import OpenGate
+from penstock.apiserver.core_kinds import CORE_KINDS
+from penstock.apiserver.deletion import DeleteOptions
+from penstock.apiserver.errors import ApiError
+from penstock.apiserver.kinds import Kind, Registry
+from penstock.apiserver.storage import Transaction
+from penstock.apiserver.writing import Target, Verbs
+
+KINDS = {kind.kind: kind for kind in CORE_KINDS}
+VERBS = Verbs(Registry(CORE_KINDS), OpenGate(), lambda: datetime(2026, 1, 1, tzinfo=UTC))
+
+
+def target(kind: Kind, name: str = "", **more: Any) -> Target:
+    return Target(kind, "ns" if kind.namespaced else "", name, "user", "tests", **more)
+
+
+def transaction() -> Transaction:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    connection.executescript(files("penstock.apiserver").joinpath("tables.sql").read_text())
+    tx = Transaction(connection)
+    VERBS.create(tx, target(KINDS["Namespace"]), {"metadata": {"name": "ns"}})
+    return tx
+
+
+@pytest.fixture
+def tx() -> Iterator[Transaction]:
+    tx = transaction()
+    yield tx
+    tx._connection.close()
+
+
+def make(tx: Transaction, name: str, **metadata: Any) -> dict[str, Any]:
+    return VERBS.create(tx, target(KINDS["ConfigMap"]), {"metadata": {"name": name, **metadata}})
+
+
+def owner(obj: dict[str, Any], *, block: bool = False) -> dict[str, Any]:
+    found = {"apiVersion": "v1", "kind": "ConfigMap", "name": obj["metadata"]["name"], "uid": obj["metadata"]["uid"]}
+    return {**found, "blockOwnerDeletion": block}
+
+
+def names(tx: Transaction) -> set[str]:
+    return {name for _, _, name in tx.keys_of_resource("configmaps")}
+
+
+def test_a_new_object_gets_its_identity(tx: Transaction) -> None:
+    made = make(tx, "c", uid="forged", generation=9, deletionTimestamp="2020-01-01T00:00:00Z")
+    assert made["metadata"]["uid"] != "forged"
+    assert made["metadata"]["creationTimestamp"] == "2026-01-01T00:00:00Z"
+    assert "deletionTimestamp" not in made["metadata"]
+    with pytest.raises(ApiError, match="already exists"):
+        make(tx, "c")
+
+
+def test_generated_names_differ(tx: Transaction) -> None:
+    made = [
+        VERBS.create(tx, target(KINDS["ConfigMap"]), {"metadata": {"generateName": "c-"}})["metadata"]["name"]
+        for _ in range(20)
+    ]
+    assert len(set(made)) == 20
+    assert all(name.startswith("c-") and len(name) == 7 for name in made)
+
+
+def test_an_update_must_know_the_latest_version(tx: Transaction) -> None:
+    made = make(tx, "c")
+    VERBS.update(tx, target(KINDS["ConfigMap"], "c"), lambda old: {**old, "data": {"a": "1"}})
+    with pytest.raises(ApiError, match="the object has been modified"):
+        VERBS.update(tx, target(KINDS["ConfigMap"], "c"), lambda _: {**made, "data": {"a": "2"}})
+
+
+def test_an_update_without_a_change_writes_nothing(tx: Transaction) -> None:
+    make(tx, "c")
+    version = tx.version
+    VERBS.update(tx, target(KINDS["ConfigMap"], "c"), lambda old: old)
+    assert tx.version == version
+
+
+def test_finalizers_hold_an_object_and_the_last_one_lets_it_go(tx: Transaction) -> None:
+    make(tx, "c", finalizers=["a/b"])
+    left, gone = VERBS.delete(tx, target(KINDS["ConfigMap"], "c"), DeleteOptions())
+    assert not gone
+    assert left["metadata"]["deletionTimestamp"] == "2026-01-01T00:00:00Z"
+    with pytest.raises(ApiError, match="no new finalizers"):
+        VERBS.update(
+            tx,
+            target(KINDS["ConfigMap"], "c"),
+            lambda old: {**old, "metadata": {**old["metadata"], "finalizers": ["x/y"]}},
+        )
+    VERBS.update(
+        tx, target(KINDS["ConfigMap"], "c"), lambda old: {**old, "metadata": {**old["metadata"], "finalizers": []}}
+    )
+    assert names(tx) == set()
+
+
+def test_an_object_whose_owners_do_not_exist_is_collected(tx: Transaction) -> None:
+    one = make(tx, "one")
+    make(tx, "orphan", ownerReferences=[{**owner(one), "uid": "never-was"}])
+    make(tx, "kept", ownerReferences=[{**owner(one), "uid": "never-was"}, owner(one)])
+    assert names(tx) == {"one", "kept"}
+    VERBS.delete(tx, target(KINDS["ConfigMap"], "one"), DeleteOptions())
+    assert names(tx) == set()
+
+
+def test_one_remaining_owner_keeps_a_dependent(tx: Transaction) -> None:
+    one, two = make(tx, "one"), make(tx, "two")
+    make(tx, "child", ownerReferences=[owner(one), owner(two)])
+    VERBS.delete(tx, target(KINDS["ConfigMap"], "one"), DeleteOptions())
+    child = tx.get("configmaps", "ns", "child")
+    assert child is not None
+    assert [reference["name"] for reference in child["metadata"]["ownerReferences"]] == ["two"]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_whatever_owns_whom_deleting_the_namespace_ends_empty(data: st.DataObject) -> None:
+    tx = transaction()
+    made: list[dict[str, Any]] = []
+    for number in range(data.draw(st.integers(1, 8))):
+        owners = data.draw(st.lists(st.sampled_from(made), max_size=2, unique_by=id)) if made else []
+        references = [owner(one, block=data.draw(st.booleans())) for one in owners]
+        made.append(make(tx, f"c{number}", ownerReferences=references))
+    victim = data.draw(st.sampled_from(made))["metadata"]["name"]
+    policy = data.draw(st.sampled_from(["Background", "Foreground", "Orphan"]))
+    VERBS.delete(tx, target(KINDS["ConfigMap"], victim), DeleteOptions(policy))
+    assert victim not in names(tx)
+    # Nobody is left whose owners are all gone, and nobody waits.
+    for _, _, name in tx.keys_of_resource("configmaps"):
+        found = tx.get("configmaps", "ns", name)
+        assert found is not None
+        assert "deletionTimestamp" not in found["metadata"]
+        references = found["metadata"].get("ownerReferences") or []
+        assert not references or any(tx.uid_exists(reference["uid"]) for reference in references)
+    VERBS.delete(tx, target(KINDS["Namespace"], "ns"), DeleteOptions())
+    assert tx.namespace_empty("ns")
+    assert tx.get("namespaces", "", "ns") is None
+    tx._connection.close()
+
+
+def test_the_default_account_comes_back(tx: Transaction) -> None:
+    VERBS.delete(tx, target(KINDS["ServiceAccount"], "default"), DeleteOptions())
+    assert tx.get("serviceaccounts", "ns", "default") is not None
+
+
+def test_a_pod_on_a_node_waits_for_it(tx: Transaction) -> None:
+    pod = {"metadata": {"name": "p"}, "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}}
+    VERBS.create(tx, target(KINDS["Pod"]), pod)
+    left, gone = VERBS.delete(tx, target(KINDS["Pod"], "p"), DeleteOptions())
+    assert (gone, left["metadata"]["deletionGracePeriodSeconds"]) == (False, 30)
+    assert left["metadata"]["deletionTimestamp"] == "2026-01-01T00:00:30Z"
+    sooner, gone = VERBS.delete(tx, target(KINDS["Pod"], "p"), DeleteOptions(grace_seconds=5))
+    assert (gone, sooner["metadata"]["deletionGracePeriodSeconds"]) == (False, 5)
+    _, gone = VERBS.delete(tx, target(KINDS["Pod"], "p"), DeleteOptions(grace_seconds=0))
+    assert gone
+
+
+def test_secrets_are_stored_encoded(tx: Transaction) -> None:
+    made = VERBS.create(tx, target(KINDS["Secret"]), {"metadata": {"name": "s"}, "stringData": {"a": "b"}})
+    assert made["data"] == {"a": "Yg=="}
+    assert "stringData" not in made
+    assert made["type"] == "Opaque"
+
+
+def test_services_get_an_address_of_their_own(tx: Transaction) -> None:
+    def service(name: str, **spec: Any) -> dict[str, Any]:
+        made = VERBS.create(tx, target(KINDS["Service"]), {"metadata": {"name": name}, "spec": spec})
+        found: dict[str, Any] = made["spec"]
+        return found
+
+    one, two = service("one", ports=[{"port": 80}]), service("two", ports=[{"port": 80}])
+    assert one["clusterIP"] != two["clusterIP"]
+    assert one["ports"] == [{"port": 80, "protocol": "TCP", "targetPort": 80}]
+    assert service("headless", clusterIP="None")["clusterIP"] == "None"
+    assert "clusterIP" not in service("out", type="ExternalName", externalName="localhost")
+
+
+def test_unknown_fields_warn_or_refuse(tx: Transaction) -> None:
+    odd = {"metadata": {"name": "c"}, "colour": "red"}
+    with pytest.raises(ApiError, match='strict decoding error: unknown field "colour"'):
+        VERBS.create(tx, target(KINDS["ConfigMap"], field_validation="Strict"), odd)
+    warned = target(KINDS["ConfigMap"])
+    assert "colour" not in VERBS.create(tx, warned, odd)
+    assert warned.warnings == ['unknown field "colour"']
