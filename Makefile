@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test check unit integration format docs wheel lock clean
+.PHONY: help dev test check unit integration format docs wheel tck lock clean
 
 help: ## print the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,10 @@ docs: $(VENV)/.ready ## write the pages that are made from the code
 
 wheel: $(VENV)/.ready ## build the wheel into dist/
 	$(BIN)/python -m build --wheel
+
+tck: $(VENV)/.ready ## the public CESQL test kit: make tck TCK=<folder of cesql_tck>
+	@ls "$(TCK)"/*.yaml >/dev/null 2>&1 || { echo "No test kit in '$(TCK)'. Usage: make tck TCK=<checkout of cloudevents/spec>/cesql/cesql_tck"; exit 2; }
+	TCK="$(abspath $(TCK))" $(BIN)/pytest tests/integration/filters/test_filters_tck.py
 
 lock: ## pin the newest versions that pyproject.toml allows
 	$(PYTHON) -m venv --clear $(VENV)

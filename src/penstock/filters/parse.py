@@ -3,7 +3,8 @@
 `parse` is total, because a route that was stored once must be routed whatever rules come later. It follows Knative:
 an element without a dialect, or with a map that holds an empty name or value, does not count (`NoFilter`), and what
 is made only of such elements passes everything, negated or not. An expression that cannot be parsed matches nothing,
-as an expression that cannot be evaluated does. `validate` refuses all of these before they are stored.
+as an expression that cannot be evaluated does; so does what is nested too deep. `validate` refuses all of these before
+they are stored.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ from penstock.filters.predicate import (
 DIALECTS = ("exact", "prefix", "suffix", "all", "any", "not", "cesql")
 """In the order in which they count when an element that was never validated has several."""
 
+MAX_NESTING = 20
+"""Levels of filters in filters: far above what people write, far below what ends a stack."""
+
 _ATOMS: dict[str, Callable[[str, str], Predicate]] = {"exact": Exact, "prefix": Prefix, "suffix": Suffix}
 _SCHEMA_NAMES = ("dataschema", "schemaurl")
 _ATTRIBUTE_NAME = re.compile(r"[a-z][a-z0-9]*")
@@ -51,7 +55,7 @@ class Problem:
 def parse(attributes: Mapping[str, str], filters: Sequence[Mapping[str, Any]]) -> Predicate:
     """The predicate of a route with these `filter.attributes` and `filters`; the latter replace the former."""
     if filters:
-        return _all(filters) or Everything()
+        return _join(All, _elements(filters, 1)) or Everything()
     return _join(All, [_legacy(name, value) for name, value in attributes.items()]) or Everything()
 
 
@@ -62,24 +66,26 @@ def _legacy(name: str, value: str) -> Predicate:
     return Exact(name, value) if value else Present(name)
 
 
-def _element(element: Any) -> Predicate | None:
+def _element(element: Any, level: int) -> Predicate | None:
     """The predicate of one element of a list of filters; None where it does not count."""
     if not isinstance(element, Mapping):
         return None
     for dialect in DIALECTS:
         if value := element.get(dialect):
-            return _dialect(dialect, value)
+            return _dialect(dialect, value, level)
     return None
 
 
-def _dialect(dialect: str, value: Any) -> Predicate | None:
+def _dialect(dialect: str, value: Any, level: int) -> Predicate | None:
+    if level > MAX_NESTING:
+        return NOTHING
     match dialect:
         case "all":
-            return _all(value)
+            return _join(All, _elements(value, level + 1))
         case "any":
-            return _join(AnyOf, _elements(value))
+            return _join(AnyOf, _elements(value, level + 1))
         case "not":
-            child = _element(value)
+            child = _element(value, level + 1)
             return None if child is None else Not(child)
         case "cesql":
             return _cesql(value)
@@ -92,7 +98,14 @@ def _map(atom: Callable[[str, str], Predicate], value: Any) -> Predicate | None:
         return None
     if not all(isinstance(part, str) and part for item in value.items() for part in item):
         return None
+    if not all(_is_text(part) for item in value.items() for part in item):
+        return NOTHING
     return _join(All, [atom(name, text) for name, text in value.items()])
+
+
+def _is_text(text: str) -> bool:
+    """Whether it can be written down; half of a surrogate pair cannot, so no event holds it."""
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _cesql(value: Any) -> Predicate | None:
@@ -104,14 +117,10 @@ def _cesql(value: Any) -> Predicate | None:
         return NOTHING
 
 
-def _all(value: Any) -> Predicate | None:
-    return _join(All, _elements(value))
-
-
-def _elements(value: Any) -> list[Predicate]:
+def _elements(value: Any, level: int) -> list[Predicate]:
     if not isinstance(value, Sequence) or isinstance(value, str):
         return []
-    return [found for element in value if (found := _element(element)) is not None]
+    return [found for element in value if (found := _element(element, level)) is not None]
 
 
 def _join(kind: type[All] | type[AnyOf], children: list[Predicate]) -> Predicate | None:
@@ -126,7 +135,7 @@ def _join(kind: type[All] | type[AnyOf], children: list[Predicate]) -> Predicate
 
 def validate(filters: Sequence[Any], path: str = "spec.filters") -> list[Problem]:
     """What is wrong with these `filters`, in Knative's words; empty when they can be stored."""
-    return [problem for i, element in enumerate(filters) for problem in _problems(element, f"{path}[{i}]")]
+    return _list_problems(filters, path, 1)
 
 
 def validate_attributes(attributes: Mapping[Any, Any], path: str = "spec.filter.attributes") -> list[Problem]:
@@ -142,7 +151,13 @@ def validate_attributes(attributes: Mapping[Any, Any], path: str = "spec.filter.
     ]
 
 
-def _problems(element: Any, path: str) -> list[Problem]:
+def _list_problems(filters: Sequence[Any], path: str, level: int) -> list[Problem]:
+    return [problem for i, element in enumerate(filters) for problem in _problems(element, f"{path}[{i}]", level)]
+
+
+def _problems(element: Any, path: str, level: int) -> list[Problem]:
+    if level > MAX_NESTING:
+        return [Problem(path, "invalid value", f"filters can be nested {MAX_NESTING} levels deep")]
     if not isinstance(element, Mapping):
         return [Problem(path, f"invalid value: {element}", "a filter is an object with one dialect")]
     set_dialects = [dialect for dialect in DIALECTS if element.get(dialect)]
@@ -150,18 +165,18 @@ def _problems(element: Any, path: str) -> list[Problem]:
     if len(set_dialects) > 1:
         problems.append(Problem(path, "multiple dialects found, filters can have only one dialect set"))
     for dialect in set_dialects:
-        problems += _dialect_problems(dialect, element[dialect], f"{path}.{dialect}")
+        problems += _dialect_problems(dialect, element[dialect], f"{path}.{dialect}", level)
     return problems
 
 
-def _dialect_problems(dialect: str, value: Any, path: str) -> list[Problem]:
+def _dialect_problems(dialect: str, value: Any, path: str, level: int) -> list[Problem]:
     match dialect:
         case "all" | "any":
             if not isinstance(value, Sequence) or isinstance(value, str):
                 return [Problem(path, f"invalid value: {value}", "expected a list of filters")]
-            return validate(value, path)
+            return _list_problems(value, path, level + 1)
         case "not":
-            return _problems(value, path)
+            return _problems(value, path, level + 1)
         case "cesql":
             return _cesql_problems(value, path)
         case _:
@@ -174,7 +189,7 @@ def _map_problems(value: Any, path: str) -> list[Problem]:
     return validate_attributes(value, path) + [
         Problem(f"{path}[{name}]", f"invalid value: {text}", "the value to compare with must be a non-empty string")
         for name, text in value.items()
-        if not isinstance(text, str) or not text
+        if not isinstance(text, str) or not text or not _is_text(text)
     ]
 
 

@@ -16,6 +16,7 @@ from lark import Lark, Token, Transformer, v_args
 from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedToken, VisitError
 
 from penstock.filters.cesql import syntax
+from penstock.filters.cesql.values import integer
 
 MAX_DEPTH = 40
 """Levels of nesting that an expression may have: far above what people write, far below what ends a stack."""
@@ -33,6 +34,8 @@ class ParseError(ValueError):
 
 def parse(text: str) -> syntax.Expression:
     """The syntax tree of the expression; `ParseError` where it is none."""
+    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+        raise ParseError("the expression holds half of a surrogate pair, which is no character")
     try:
         expression: syntax.Expression = _lark().parse(text)  # type: ignore[assignment]  # the transformer's result
     except VisitError as error:
@@ -85,8 +88,8 @@ def _lark() -> Lark:
 
 
 def _literal(digits: str) -> syntax.Literal:
-    # Measured before it is converted: Python refuses to convert thousands of digits.
-    if len(digits.lstrip("+-0")) > 10 or not -(2**31) <= (value := int(digits)) < 2**31:
+    value = integer(digits)
+    if value is None:
         raise ParseError(f"{digits[:20]} is not a 32-bit integer")
     return syntax.Literal(value)
 

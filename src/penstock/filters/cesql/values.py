@@ -61,6 +61,18 @@ def in_range(value: int) -> bool:
     return MIN_INTEGER <= value <= MAX_INTEGER
 
 
+def integer(text: str) -> int | None:
+    """The 32-bit integer that the text stands for, if any."""
+    if not _INTEGER_TEXT.fullmatch(text):
+        return None
+    # Only what counts is converted: Python refuses thousands of digits, be they zeros.
+    digits = text.lstrip("+-0") or "0"
+    if len(digits) > 10:
+        return None
+    number = -int(digits) if text[0] == "-" else int(digits)
+    return number if in_range(number) else None
+
+
 def cast(value: Value, target: Type) -> tuple[Value, bool]:
     """The value as the target type, and whether that is possible; the target's zero where it is not."""
     if type_of(value) is target:
@@ -77,10 +89,8 @@ def cast(value: Value, target: Type) -> tuple[Value, bool]:
 def _to_integer(value: Value) -> tuple[Value, bool]:
     if not isinstance(value, str):
         return int(value), True
-    # Measured before it is converted: Python refuses to convert thousands of digits.
-    if not _INTEGER_TEXT.fullmatch(value) or len(value.lstrip("+-0")) > 10 or not in_range(int(value)):
-        return 0, False
-    return int(value), True
+    number = integer(value)
+    return number or 0, number is not None
 
 
 def _to_boolean(value: Value) -> tuple[Value, bool]:
