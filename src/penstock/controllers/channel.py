@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from penstock.controllers.api import CHANNEL, CONFLICT, Key, Kind, Obj, code_of
+from penstock.controllers.api import CHANNEL, CONFLICT, IN_MEMORY_CHANNEL, NOT_FOUND, Key, Kind, Obj, code_of
 from penstock.controllers.reconciler import World
 from penstock.controllers.subscribers import Entry, Subscribers
 from penstock.resources.channel.model import Channel
@@ -25,9 +25,12 @@ class ChannelReconciler:
 
     async def reconcile(self, key: Key, obj: Obj | None) -> None:
         """See `Reconciler`."""
-        if obj is None:
-            return
         world = self._world
+        if obj is None:
+            left = world.tracker.look((CHANNEL.kind, key), IN_MEMORY_CHANNEL, key)
+            if left is not None and _owner_uids(left):
+                await self._collect(IN_MEMORY_CHANNEL, key)
+            return
         obj = await write_subscribers(world, CHANNEL, obj, self._subscribers.of(CHANNEL, key, _entries(obj)))
         channel = Channel.read(obj)
         kind = Kind(str(channel.template.get("apiVersion") or ""), str(channel.template.get("kind") or ""))
@@ -48,21 +51,31 @@ class ChannelReconciler:
         """The backing channel, created if it is not there; or why there is none."""
         world = self._world
         found = world.tracker.look((CHANNEL.kind, key), kind, key)
+        if found is not None and _owner_uids(found) - {channel.identity.uid}:
+            await self._collect(kind, key)
+            return None, None
         if found is not None:
-            # One that another Channel of this name owned goes with its owner; ours is created when it is gone.
-            return (None if _owned_by_predecessor(found, obj) else found), None
+            return found, None
         if not world.tracker.informer(kind).served:
             return None, "the server could not find the requested resource"
         try:
-            return await world.api.create(kind, backing_channel(obj, channel, kind)), None
+            return await world.api.create(kind, backing_channel(channel, kind)), None
         except Exception as error:
             if code_of(error) in (None, CONFLICT):
                 raise
             world.recorder.warning(obj, "ChannelFailure", str(error))
             return None, str(error)
 
+    async def _collect(self, kind: Kind, key: Key) -> None:
+        """Deletes a backing channel whose Channel is gone: it may have been created just after that was deleted."""
+        try:
+            await self._world.api.delete(kind, key)
+        except Exception as error:
+            if code_of(error) != NOT_FOUND:
+                raise
 
-def backing_channel(obj: Obj, channel: Channel, kind: Kind) -> Obj:
+
+def backing_channel(channel: Channel, kind: Kind) -> Obj:
     """The channel that does the work, as it is created."""
     spec: dict[str, Any] = copy.deepcopy(channel.template.get("spec") or {})
     if channel.delivery:
@@ -106,6 +119,6 @@ def _entries(obj: Obj) -> list[Entry]:
     return list((obj.get("spec") or {}).get("subscribers") or [])
 
 
-def _owned_by_predecessor(backing: Obj, obj: Obj) -> bool:
+def _owner_uids(backing: Obj) -> set[str]:
     owners = backing["metadata"].get("ownerReferences") or []
-    return any(o.get("kind") == CHANNEL.kind and o.get("uid") != obj["metadata"]["uid"] for o in owners)
+    return {str(owner.get("uid")) for owner in owners if owner.get("kind") == CHANNEL.kind}

@@ -83,14 +83,8 @@ class DataPlane:
         found = self._losses.get(route, {})
         return tuple(f"partition {p}, offsets {loss.first} to {loss.last}" for p, loss in sorted(found.items()))
 
-    def _is_covered(self, key: str, version: int) -> bool:
-        changed_at = self._publisher.version_of(key)
-        return changed_at is not None and changed_at <= version
-
-    def _receive(self, key: str, value: bytes | None) -> None:
-        self._loop.call_soon_threadsafe(self._apply, key, value)
-
-    def _apply(self, key: str, value: bytes | None) -> None:
+    def take(self, key: str, value: bytes | None) -> None:
+        """Takes in one report."""
         if value is None:
             self._acks.pop(key, None)
             return
@@ -107,6 +101,13 @@ class DataPlane:
             route = self._publisher.held(f"route/{report.route}")
             if isinstance(route, Route):
                 self._enqueue((route.kind, Key(route.namespace, route.name)))
+
+    def _is_covered(self, key: str, version: int) -> bool:
+        changed_at = self._publisher.version_of(key)
+        return changed_at is not None and changed_at <= version
+
+    def _receive(self, key: str, value: bytes | None) -> None:
+        self._loop.call_soon_threadsafe(self.take, key, value)
 
     def _evaluate(self, now: float) -> None:
         acks = list(self._acks.values())

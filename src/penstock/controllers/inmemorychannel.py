@@ -36,9 +36,6 @@ class InMemoryChannelReconciler:
         if obj is None:
             world.publisher.claim(me, [])
             return
-        if not _has_owner(obj):
-            entries = self._subscribers.of(IN_MEMORY_CHANNEL, key, InMemoryChannel.read(obj).subscribers)
-            obj = await write_subscribers(world, IN_MEMORY_CHANNEL, obj, entries)
         channel = InMemoryChannel.read(obj)
         target = channel_target(channel.identity)
         routes = [self._route(me, channel, entry) for entry in channel.subscribers]
@@ -60,6 +57,12 @@ class InMemoryChannelReconciler:
             },
         )
         await world.write_status(IN_MEMORY_CHANNEL, obj, status_of(obj, seen, world.now()))
+        if not _has_owner(obj):
+            # The change comes back through the watch and is claimed then: a claim never waits for a write.
+            entries = self._subscribers.of(IN_MEMORY_CHANNEL, key, channel.subscribers)
+            current = world.tracker.informer(IN_MEMORY_CHANNEL).get(key)
+            if current is not None:
+                await write_subscribers(world, IN_MEMORY_CHANNEL, current, entries)
 
     def _route(self, me: Observer, channel: InMemoryChannel, entry: dict[str, object]) -> Route:
         subscription = self._world.tracker.look(

@@ -106,7 +106,7 @@ class Publisher:
 
     async def _publish(self) -> None:
         changes: dict[str, Record | None] = {}
-        for key in self._dirty:
+        for key in sorted(self._dirty):
             desired = self._desired.get(key)
             if desired != self._published.get(key):
                 changes[key] = desired

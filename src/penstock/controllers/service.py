@@ -47,7 +47,7 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
 
     dataplane = DataPlane(settings.bootstrap, publisher, workers.enqueue, ingress_changed)
     world = World(settings, api, tracker, publisher, dataplane, recorder)
-    work = asyncio.create_task(_work(world, workers, lifecycle), name="controllers")
+    work = asyncio.create_task(work_on(world, workers, lifecycle), name="controllers")
     stopping = asyncio.create_task(lifecycle.stopping.wait())
     try:
         await asyncio.wait({work, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -63,7 +63,7 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
         await api.close()
 
 
-async def _work(world: World, workers: Workers, lifecycle: Lifecycle) -> None:
+async def work_on(world: World, workers: Workers, lifecycle: Lifecycle) -> None:
     """Everything that goes on at once; ends only when one of it fails for good."""
     reconcilers = _employ(world, workers)
     await world.publisher.restore()
@@ -72,10 +72,10 @@ async def _work(world: World, workers: Workers, lifecycle: Lifecycle) -> None:
         await world.tracker.informer(reconciler.kind).synced.wait()
     if world.embedded:
         name = ingress_name(BROKER_INGRESS_HOST, world.settings.ingress_url)
-        world.publisher.claim(("Service", Key("", "ingress")), [name])
+        # Owned by no object, so that no reconciler ever gives it up.
+        world.publisher.claim(("Ingress", Key("", "")), [name])
     workers.start(reconcilers, world)
-    # What nobody has claimed when everything has been looked at once belongs to objects that are gone.
-    await workers.drained()
+    await _first_pass(world, workers)
     async with asyncio.TaskGroup() as group:
         group.create_task(world.publisher.run(), name="publisher")
         group.create_task(world.dataplane.run(), name="data plane")
@@ -83,6 +83,15 @@ async def _work(world: World, workers: Workers, lifecycle: Lifecycle) -> None:
         group.create_task(_resync(world), name="resync")
         lifecycle.ready(version=world.publisher.version)
         log.info("controllers ready", version=world.publisher.version)
+
+
+async def _first_pass(world: World, workers: Workers) -> None:
+    """Returns when every object has been looked at once, with all it refers to: what nobody has claimed by then
+    belongs to objects that are gone."""
+    await workers.drained()
+    while world.tracker.anyone_waits:
+        await world.tracker.all_known()
+        await workers.drained()
 
 
 def _employ(world: World, workers: Workers) -> list[Reconciler]:

@@ -81,6 +81,17 @@ class Tracker:
             if not self._observers[place]:
                 del self._observers[place]
 
+    @property
+    def anyone_waits(self) -> bool:
+        """Whether somebody was told NotYetKnown and not enqueued since."""
+        return bool(self._waiting)
+
+    async def all_known(self) -> None:
+        """Returns when everybody who was told NotYetKnown has been enqueued."""
+        for kind in tuple(self._waiting):
+            await self.informer(kind).synced.wait()
+            self._release(kind)
+
     async def close(self) -> None:
         """Ends every informer."""
         for task in self._tasks.values():
@@ -96,7 +107,10 @@ class Tracker:
 
     async def _announce_sync(self, informer: Informer) -> None:
         await informer.synced.wait()
-        for observer in self._waiting.pop(informer.kind, ()):
+        self._release(informer.kind)
+
+    def _release(self, kind: Kind) -> None:
+        for observer in self._waiting.pop(kind, ()):
             self._enqueue(observer)
 
     def _changed(self, place: Place) -> None:

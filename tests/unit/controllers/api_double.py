@@ -1,0 +1,217 @@
+"""An API server in memory for unit tests of reconcilers: stores, admits, watches, collects owned objects.
+
+It is honest about what controllers must cope with: optimistic concurrency, status as a subresource, generations that
+move with the spec, and deletions that arrive as events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import itertools
+from collections.abc import AsyncIterator
+from typing import Any
+
+from lightkube import ApiError
+from lightkube.models.meta_v1 import Status
+
+from penstock.controllers.api import Key, Kind, Obj, key_of
+from penstock.resources.admission import CONTROLLER_USER
+from penstock.resources.registry import ADMISSION, AdmissionContext, bootstrap_configmaps
+from penstock.settings import Settings
+
+
+def refuse(code: int, message: str) -> ApiError:
+    """The error that lightkube would raise."""
+    return ApiError(status=Status(code=code, message=message))
+
+
+class ApiDouble:
+    """Offers what `Api` offers, and what a user does."""
+
+    def __init__(self, settings: Settings, unserved: set[Kind] | None = None) -> None:
+        self._settings = settings
+        self._objects: dict[tuple[Kind, Key], Obj] = {}
+        self._versions = itertools.count(1)
+        self._last = 0
+        self._uids = itertools.count(1)
+        self._watches: list[tuple[Kind, asyncio.Queue[tuple[str, Obj]]]] = []
+        self.unserved = unserved or set()
+        self.status_writes = 0
+        self.journal: list[str] = []
+        """Every change, for a test that fails."""
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+    async def list(self, kind: Kind) -> tuple[list[Obj], str]:
+        await asyncio.sleep(0)
+        if kind in self.unserved:
+            raise refuse(404, "the server could not find the requested resource")
+        found = [copy.deepcopy(obj) for (k, _), obj in self._objects.items() if k == kind]
+        self._watches.append((kind, asyncio.Queue()))
+        return found, str(len(self._watches) - 1)
+
+    async def watch(self, kind: Kind, version: str) -> AsyncIterator[tuple[str, Obj]]:
+        # A watch starts at its list, so the list's number names the queue that has filled since.
+        watched = [queue for k, queue in self._watches if k == kind][-1]
+        while True:
+            change, obj = await watched.get()
+            if change == "CUT":
+                raise refuse(410, "too old resource version")
+            yield change, obj
+
+    async def create(self, kind: Kind, obj: Obj) -> Obj:
+        await asyncio.sleep(0)
+        return self.apply(kind, obj, user=CONTROLLER_USER, create_only=True)
+
+    async def replace(self, kind: Kind, obj: Obj) -> Obj:
+        await asyncio.sleep(0)
+        self._fits(kind, obj)
+        return self.apply(kind, obj, user=CONTROLLER_USER)
+
+    async def replace_status(self, kind: Kind, obj: Obj) -> Obj:
+        await asyncio.sleep(0)
+        held = self._fits(kind, obj)
+        self.status_writes += 1
+        return self._store(kind, {**copy.deepcopy(held), "status": copy.deepcopy(obj["status"])}, "MODIFIED")
+
+    async def delete(self, kind: Kind, key: Key) -> None:
+        await asyncio.sleep(0)
+        self.remove(kind, key)
+
+    def apply(self, kind: Kind, obj: Obj, *, user: str = "jane", create_only: bool = False) -> Obj:
+        """Creates or changes an object, with defaults and validation."""
+        key = key_of(obj)
+        held = self._objects.get((kind, key))
+        if held is not None and create_only:
+            raise refuse(409, "already exists")
+        stored = self._admitted(kind, copy.deepcopy(obj), held, user)
+        metadata = stored["metadata"]
+        if held is None:
+            metadata["uid"] = f"uid-{next(self._uids)}"
+            metadata["generation"] = 1
+        else:
+            metadata["uid"] = held["metadata"]["uid"]
+            same = stored.get("spec") == held.get("spec")
+            metadata["generation"] = held["metadata"]["generation"] + (0 if same else 1)
+            if kind.group:
+                stored["status"] = copy.deepcopy(held.get("status") or {})
+        return self._store(kind, stored, "ADDED" if held is None else "MODIFIED")
+
+    def remove(self, kind: Kind, key: Key) -> None:
+        """Deletes an object and what it owns."""
+        held = self._objects.pop((kind, key), None)
+        if held is None:
+            raise refuse(404, "not found")
+        held["metadata"]["resourceVersion"] = self._next()
+        self._announce(kind, "DELETED", held)
+        for (other, other_key), obj in list(self._objects.items()):
+            owners = obj["metadata"].get("ownerReferences") or []
+            if any(owner["uid"] == held["metadata"]["uid"] for owner in owners):
+                self.remove(other, other_key)
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Obj | None:
+        """The object as stored."""
+        return copy.deepcopy(self._objects.get((kind, Key(namespace, name))))
+
+    def all(self, kind: Kind) -> dict[Key, Obj]:
+        """Every object of the kind."""
+        return {key: copy.deepcopy(obj) for (k, key), obj in self._objects.items() if k == kind}
+
+    @property
+    def version(self) -> int:
+        """Rises with every write."""
+        return self._last
+
+    def describe(self) -> list[str]:
+        """Every object with its conditions, for a test that waited in vain."""
+        lines = []
+        for (kind, key), obj in self._objects.items():
+            conditions = (obj.get("status") or {}).get("conditions") or []
+            states = {c["type"]: (c["status"], c.get("reason"), c.get("message")) for c in conditions}
+            lines.append(f"{kind.kind} {key.namespace}/{key.name}: {states}")
+        return lines
+
+    def cut_watches(self) -> None:
+        """Ends every watch with a 410."""
+        for _, queue in self._watches:
+            while not queue.empty():
+                queue.get_nowait()
+            queue.put_nowait(("CUT", {}))
+
+    def _next(self) -> str:
+        self._last = next(self._versions)
+        return str(self._last)
+
+    def _fits(self, kind: Kind, obj: Obj) -> Obj:
+        held = self._objects.get((kind, key_of(obj)))
+        if held is None:
+            raise refuse(404, "not found")
+        if held["metadata"]["resourceVersion"] != obj["metadata"]["resourceVersion"]:
+            raise refuse(409, "the object has been modified")
+        return held
+
+    def _admitted(self, kind: Kind, obj: Obj, held: Obj | None, user: str) -> Obj:
+        admission = ADMISSION.get((kind.group, kind.kind))
+        if admission is None:
+            return obj
+        maps = {cm["metadata"]["name"]: cm["data"] for cm in bootstrap_configmaps(self._settings)}
+        operation = "CREATE" if held is None else "UPDATE"
+        namespace = obj["metadata"]["namespace"]
+        ctx = AdmissionContext(user, namespace, maps, self._settings, operation, held)
+        filled = admission.default(obj, ctx)
+        admission.validate(filled, held, ctx)
+        return filled
+
+    def _store(self, kind: Kind, obj: Obj, change: str) -> Obj:
+        obj["apiVersion"], obj["kind"] = kind.api_version, kind.kind
+        obj["metadata"]["resourceVersion"] = self._next()
+        self._objects[kind, key_of(obj)] = obj
+        self._announce(kind, change, obj)
+        return copy.deepcopy(obj)
+
+    def _announce(self, kind: Kind, change: str, obj: Obj) -> None:
+        self.journal.append(f"{change} {kind.kind} {obj['metadata']['name']} {obj.get('status') or obj.get('spec')}")
+        for watched, queue in self._watches:
+            if watched == kind:
+                queue.put_nowait((change, copy.deepcopy(obj)))
+
+
+class TopicDouble:
+    """`RoutesTopic` in memory."""
+
+    def __init__(self) -> None:
+        self.records: dict[str, bytes] = {}
+        self.writes: list[list[str]] = []
+        self.ends: tuple[int, ...] = (0, 0)
+        self.fail = 0
+
+    def read(self) -> Any:
+        from penstock.contract.routes import VERSION_KEY, Version, decode
+        from penstock.controllers.routes_topic import Stored
+
+        stored = Stored(complete=VERSION_KEY in self.records)
+        for key, value in self.records.items():
+            record = decode(key, value)
+            if isinstance(record, Version):
+                stored.version = record.version
+            elif record is not None:
+                stored.records[key] = record
+        return stored
+
+    def write(self, changes: list[tuple[str, bytes | None]], version: bytes) -> None:
+        from penstock.contract.routes import VERSION_KEY
+
+        if self.fail:
+            self.fail -= 1
+            raise OSError("Kafka is away")
+        self.writes.append([key for key, _ in changes])
+        for key, value in [*changes, (VERSION_KEY, version)]:
+            if value is None:
+                self.records.pop(key, None)
+            else:
+                self.records[key] = value
+
+    def event_ends(self) -> tuple[int, ...]:
+        return self.ends

@@ -1,0 +1,41 @@
+"""Fixtures of the control plane in memory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from api_double import ApiDouble, TopicDouble
+from memory_plane import ControlPlane, Starter
+
+from penstock.controllers import publisher as publisher_module
+from penstock.settings import Settings
+
+
+@pytest.fixture
+def settings() -> Settings:
+    return Settings()
+
+
+@pytest.fixture
+async def start(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Starter]:
+    """Starts a control plane; one started after another takes up the same API and topic."""
+    monkeypatch.setattr(publisher_module, "GATHER_SECONDS", 0.0)
+    api, topic = ApiDouble(settings), TopicDouble()
+    started: list[ControlPlane] = []
+
+    async def run() -> ControlPlane:
+        if started:
+            await started[-1].stop()
+        started.append(ControlPlane(api, topic, settings))
+        return started[-1]
+
+    yield run
+    if started:
+        await started[-1].stop()
+
+
+@pytest.fixture
+async def plane(start: Starter) -> ControlPlane:
+    """A running control plane."""
+    return await start()

@@ -1,0 +1,107 @@
+"""A control plane in memory: real reconcilers, informers, queues and publisher over doubles of API and Kafka."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from api_double import ApiDouble, TopicDouble
+
+from penstock.contract import reports
+from penstock.contract.reports import COMPONENTS, Ack
+from penstock.contract.routes import Record, Version, decode
+from penstock.controllers.api import Kind
+from penstock.controllers.dataplane import DataPlane
+from penstock.controllers.publisher import Publisher
+from penstock.controllers.reconciler import Workers, World
+from penstock.controllers.recorder import Recorder
+from penstock.controllers.service import work_on
+from penstock.controllers.tracker import Tracker
+from penstock.lifecycle import Lifecycle
+from penstock.resources.conditions import find
+from penstock.settings import Settings
+
+
+class AcknowledgingDataPlane(DataPlane):
+    """Acknowledges each version as soon as it is published, unless told to hold."""
+
+    holding = False
+
+    def start(self) -> None:
+        announce = self._publisher.announce
+
+        def published(version: int) -> None:
+            announce(version)
+            if not self.holding:
+                self.acknowledge(version)
+
+        self._publisher.announce = published
+
+    async def close(self) -> None:
+        """Follows nothing."""
+
+    def acknowledge(self, version: int) -> None:
+        """Every component acts by the version."""
+        for component in COMPONENTS:
+            ack = Ack(component, "one", version, time.time())
+            self.take(reports.key_of(ack), reports.encode(ack))
+
+
+class ControlPlane:
+    """One process of controllers."""
+
+    def __init__(self, api: ApiDouble, topic: TopicDouble, settings: Settings) -> None:
+        self.api, self.topic = api, topic
+        self._workers = Workers()
+        tracker = Tracker(api, self._workers.enqueue)  # type: ignore[arg-type]
+        publisher = Publisher(topic)  # type: ignore[arg-type]
+        self.dataplane = AcknowledgingDataPlane("unused:1", publisher, self._workers.enqueue, lambda: None)
+        recorder = Recorder(api)  # type: ignore[arg-type]
+        self.world = World(settings, api, tracker, publisher, self.dataplane, recorder)  # type: ignore[arg-type]
+        self._lifecycle = Lifecycle()
+        self._task = asyncio.create_task(work_on(self.world, self._workers, self._lifecycle))
+
+    async def stop(self) -> None:
+        """Ends as a killed process does: nothing is finished."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        await self._workers.close()
+        await self.world.tracker.close()
+
+    async def until(self, look: Callable[[], Any], seconds: float = 5.0) -> Any:
+        """The first true thing that `look` returns."""
+        deadline = time.monotonic() + seconds
+        while not (seen := look()):
+            if self._task.done():
+                self._task.result()
+            if time.monotonic() > deadline:
+                raise AssertionError(f"waited in vain; objects: {self.api.describe()}")
+            await asyncio.sleep(0.005)
+        return seen
+
+    async def settled(self) -> None:
+        """Returns when nothing has changed for a while."""
+        quiet, before, deadline = 0, None, time.monotonic() + 5
+        while quiet < 8:
+            await asyncio.sleep(0.01)
+            if time.monotonic() > deadline:
+                raise AssertionError(f"it never comes to rest; last writes: {self.api.journal[-12:]}")
+            now = (self.api.version, self.world.publisher.version)
+            quiet, before = (quiet + 1 if now == before else 0), now
+
+    def ready(self, kind: Kind, name: str, namespace: str = "ns") -> bool:
+        return self.condition(kind, name, namespace=namespace).get("status") == "True"
+
+    def condition(self, kind: Kind, name: str, condition: str = "Ready", namespace: str = "ns") -> dict[str, Any]:
+        obj = self.api.get(kind, namespace, name) or {}
+        return dict(find((obj.get("status") or {}).get("conditions"), condition) or {})
+
+    def records(self) -> dict[str, Record]:
+        """What is published."""
+        found = {key: decode(key, value) for key, value in self.topic.records.items()}
+        return {key: record for key, record in found.items() if record and not isinstance(record, Version)}
+
+
+Starter = Callable[[], Awaitable[ControlPlane]]

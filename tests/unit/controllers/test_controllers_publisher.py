@@ -1,0 +1,178 @@
+"""The publisher: differences, versions, starts, restarts."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+from api_double import TopicDouble
+
+from penstock.contract.routes import Route, ServiceName, Target, Version, decode
+from penstock.controllers import publisher as module
+from penstock.controllers.api import Key
+from penstock.controllers.publisher import Publisher
+
+ME, OTHER = ("Trigger", Key("ns", "a")), ("Trigger", Key("ns", "b"))
+
+
+@pytest.fixture(autouse=True)
+def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "GATHER_SECONDS", 0.0)
+    monkeypatch.setattr(module, "RETRY_SECONDS", 0.0)
+
+
+@pytest.fixture
+def topic() -> TopicDouble:
+    return TopicDouble()
+
+
+@contextlib.asynccontextmanager
+async def publishing(topic: TopicDouble) -> AsyncIterator[Publisher]:
+    publisher = Publisher(topic)  # type: ignore[arg-type]
+    await publisher.restore()
+    yield publisher
+
+
+async def publish(publisher: Publisher, version: int) -> None:
+    """Runs the publisher until it has published the version."""
+    done = asyncio.Event()
+    publisher.announce = lambda published: done.set() if published >= version else None
+    task = asyncio.create_task(publisher.run())
+    if publisher.version < version:
+        await asyncio.wait_for(done.wait(), 2)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def route(uid: str, **changes: object) -> Route:
+    return Route(uid, "Trigger", "ns", uid, "t", **changes)  # type: ignore[arg-type]
+
+
+def version_in(topic: TopicDouble) -> Version:
+    found = decode("version", topic.records["version"])
+    assert isinstance(found, Version)
+    return found
+
+
+async def test_an_empty_control_plane_publishes_an_empty_version(topic: TopicDouble) -> None:
+    async with publishing(topic) as publisher:
+        await publish(publisher, 1)
+    assert version_in(topic) == Version(1)
+
+
+async def test_changes_that_come_together_share_one_version(topic: TopicDouble) -> None:
+    async with publishing(topic) as publisher:
+        publisher.claim(ME, [route("a"), Target("t", "Broker", "ns", "b")])
+        publisher.claim(OTHER, [route("b"), ServiceName("h")])
+        await publish(publisher, 1)
+    assert version_in(topic) == Version(1, targets=1, routes=2, names=1)
+
+
+async def test_a_change_costs_one_record(topic: TopicDouble) -> None:
+    async with publishing(topic) as publisher:
+        publisher.claim(ME, [route("a"), route("b")])
+        await publish(publisher, 1)
+        publisher.claim(ME, [route("a"), route("b", paused=True)])
+        await publish(publisher, 2)
+    assert topic.writes == [["route/a", "route/b"], ["route/b"]]
+
+
+async def test_claiming_the_same_again_publishes_nothing(topic: TopicDouble) -> None:
+    async with publishing(topic) as publisher:
+        publisher.claim(ME, [route("a")])
+        await publish(publisher, 1)
+        publisher.claim(ME, [route("a")])
+        assert publisher.version_of("route/a") == 1
+
+
+async def test_a_route_starts_at_the_end_of_the_events_and_keeps_its_start(topic: TopicDouble) -> None:
+    topic.ends = (7, 9)
+    async with publishing(topic) as publisher:
+        publisher.claim(ME, [route("a")])
+        await publish(publisher, 1)
+        topic.ends = (70, 90)
+        publisher.claim(ME, [route("a", paused=True)])
+        await publish(publisher, 2)
+    found = decode("route/a", topic.records["route/a"])
+    assert isinstance(found, Route)
+    assert (found.start, found.paused) == ((7, 9), True)
+
+
+async def test_a_record_nobody_claims_any_more_is_deleted(topic: TopicDouble) -> None:
+    async with publishing(topic) as publisher:
+        publisher.claim(ME, [route("a")])
+        await publish(publisher, 1)
+        publisher.claim(ME, [])
+        await publish(publisher, 2)
+    assert set(topic.records) == {"version"}
+
+
+async def test_a_restart_changes_nothing_in_the_topic(topic: TopicDouble) -> None:
+    topic.ends = (3, 4)
+    async with publishing(topic) as publisher:
+        publisher.claim(ME, [route("a")])
+        await publish(publisher, 1)
+    before = dict(topic.records)
+    async with publishing(topic) as publisher:
+        publisher.claim(ME, [route("a")])
+        assert publisher.is_as_restored("route/a")
+        assert publisher.version_of("route/a") == 1
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(publisher.run(), 0.05)
+    assert topic.records == before
+
+
+async def test_after_a_restart_what_nobody_claims_is_deleted(topic: TopicDouble) -> None:
+    async with publishing(topic) as publisher:
+        publisher.claim(ME, [route("a")])
+        publisher.claim(OTHER, [route("b")])
+        await publish(publisher, 1)
+    async with publishing(topic) as publisher:
+        publisher.claim(ME, [route("a")])
+        await publish(publisher, 2)
+    assert set(topic.records) == {"route/a", "version"}
+
+
+async def test_a_change_that_was_cut_off_before_its_version_is_completed(topic: TopicDouble) -> None:
+    from penstock.contract.routes import encode
+
+    topic.records["route/a"] = encode(route("a", start=(1,)))
+    async with publishing(topic) as publisher:
+        publisher.claim(ME, [route("a")])
+        await publish(publisher, 1)
+    assert version_in(topic) == Version(1, routes=1)
+
+
+async def test_a_kafka_that_is_away_is_tried_again(topic: TopicDouble) -> None:
+    topic.fail = 2
+    async with publishing(topic) as publisher:
+        publisher.claim(ME, [route("a")])
+        assert publisher.version_of("route/a") is None
+        await publish(publisher, 1)
+        assert publisher.version_of("route/a") == 1
+    assert topic.writes == [["route/a"]]
+
+
+async def test_a_record_that_changes_hands_stays(topic: TopicDouble) -> None:
+    async with publishing(topic) as publisher:
+        publisher.claim(ME, [ServiceName("h")])
+        publisher.claim(OTHER, [ServiceName("h")])
+        publisher.claim(ME, [])
+        await publish(publisher, 1)
+    assert "name/h" in topic.records
+
+
+async def test_owners_are_found_by_the_version_their_records_changed_in(topic: TopicDouble) -> None:
+    async with publishing(topic) as publisher:
+        publisher.claim(ME, [route("a")])
+        await publish(publisher, 1)
+        publisher.claim(OTHER, [route("b")])
+        await publish(publisher, 2)
+        assert list(publisher.owners_between(0, 1)) == [ME]
+        assert list(publisher.owners_between(1, 2)) == [OTHER]
+
+
+def test_records_survive_a_field_that_a_newer_writer_adds() -> None:
+    value = msgspec.json.encode({"uid": "a", "kind": "Trigger", "namespace": "n", "name": "x", "target": "t", "new": 1})
+    assert decode("route/a", value) == Route("a", "Trigger", "n", "x", "t")

@@ -1,0 +1,61 @@
+"""The work queue."""
+
+import asyncio
+
+import pytest
+
+from penstock.controllers.queue import LONGEST_PAUSE_SECONDS, WorkQueue, pause_after
+
+
+async def test_a_key_added_often_is_taken_once() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    for _ in range(3):
+        queue.add("a")
+    assert await queue.take() == "a"
+    queue.done("a", failed=False)
+    assert len(queue) == 0
+
+
+async def test_a_key_added_while_it_is_worked_on_comes_back_afterwards_and_not_before() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    queue.add("a")
+    await queue.take()
+    queue.add("a")
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(queue.take(), 0.01)
+    queue.done("a", failed=False)
+    assert await queue.take() == "a"
+
+
+async def test_keys_come_in_the_order_they_were_added() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    for key in "abc":
+        queue.add(key)
+    assert [await queue.take() for _ in range(3)] == ["a", "b", "c"]
+
+
+async def test_a_failed_key_comes_back_after_a_pause() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    queue.add("a")
+    queue.done(await queue.take(), failed=True)
+    assert len(queue) == 0
+    assert await asyncio.wait_for(queue.take(), 1) == "a"
+    queue.close()
+
+
+async def test_drained_waits_for_what_runs() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    await queue.drained()
+    queue.add("a")
+    await queue.take()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(queue.drained(), 0.01)
+    queue.done("a", failed=False)
+    await queue.drained()
+
+
+def test_pauses_double_and_end_growing() -> None:
+    pauses = [pause_after(failures) for failures in range(1, 40)]
+    assert pauses[:3] == [0.05, 0.1, 0.2]
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == LONGEST_PAUSE_SECONDS

@@ -1,0 +1,301 @@
+"""Reconcilers over an API in memory: what each object leads to, whatever happens in between."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from memory_plane import ControlPlane, Starter
+
+from penstock.contract.reports import Loss, encode, key_of
+from penstock.contract.routes import Route
+from penstock.controllers.api import (
+    BROKER,
+    CHANNEL,
+    ENDPOINTS,
+    EVENT,
+    IN_MEMORY_CHANNEL,
+    POD,
+    SERVICE,
+    SUBSCRIPTION,
+    TRIGGER,
+    Key,
+    Kind,
+    Obj,
+)
+
+SINK = {"uri": "http://sink"}
+GADGET = Kind("example.com/v1", "Gadget")
+
+
+def named(name: str, annotations: Obj | None = None, **body: Any) -> Obj:
+    metadata = {"name": name, "namespace": "ns", **({"annotations": annotations} if annotations else {})}
+    return {"metadata": metadata, **body}
+
+
+def trigger(name: str = "t", annotations: Obj | None = None, **spec: Any) -> Obj:
+    return named(name, annotations, spec={"broker": "b", "subscriber": SINK, **spec})
+
+
+def subscription(name: str = "s", kind: Kind = CHANNEL, channel: str = "c", **spec: Any) -> Obj:
+    ref = {"apiVersion": kind.api_version, "kind": kind.kind, "name": channel}
+    return named(name, spec={"channel": ref, "subscriber": SINK, **spec})
+
+
+async def test_status_is_written_only_when_it_changed(plane: ControlPlane) -> None:
+    plane.api.apply(BROKER, named("b"))
+    await plane.until(lambda: plane.ready(BROKER, "b"))
+    await plane.settled()
+    writes = plane.api.status_writes
+    plane.world.tracker.resync()
+    await plane.settled()
+    assert plane.api.status_writes == writes
+
+
+async def test_a_restart_writes_nothing_and_keeps_everything_ready(start: Starter) -> None:
+    first = await start()
+    first.api.apply(BROKER, named("b"))
+    first.api.apply(TRIGGER, trigger())
+    first.api.apply(CHANNEL, named("c"))
+    first.api.apply(SUBSCRIPTION, subscription())
+    await first.until(lambda: first.ready(TRIGGER, "t") and first.ready(SUBSCRIPTION, "s"))
+    await first.settled()
+    writes, records = first.api.status_writes, dict(first.topic.records)
+    second = await start()
+    second.dataplane.holding = True
+    await second.settled()
+    await second.settled()
+    assert (second.api.status_writes, second.topic.records) == (writes, records), second.topic.writes
+    assert second.ready(TRIGGER, "t")
+
+
+async def test_what_was_deleted_while_nobody_watched_is_gone_after_a_restart(start: Starter) -> None:
+    first = await start()
+    first.api.apply(BROKER, named("b"))
+    first.api.apply(TRIGGER, trigger())
+    await first.until(lambda: first.ready(TRIGGER, "t"))
+    await first.stop()
+    first.api.remove(TRIGGER, Key("ns", "t"))
+    second = await start()
+    await second.until(lambda: not any(isinstance(r, Route) for r in second.records().values()))
+
+
+async def test_a_relist_after_410_finds_what_the_watch_missed(plane: ControlPlane) -> None:
+    plane.api.apply(BROKER, named("b"))
+    await plane.until(lambda: plane.ready(BROKER, "b"))
+    plane.api.apply(BROKER, named("other"))
+    plane.api.remove(BROKER, Key("ns", "b"))
+    plane.api.cut_watches()
+    await plane.until(lambda: plane.ready(BROKER, "other"))
+    await plane.until(lambda: [r.name for r in plane.records().values() if hasattr(r, "paths")] == ["other"])
+
+
+async def test_a_route_stays_while_its_subscriber_is_replaced(plane: ControlPlane) -> None:
+    plane.api.apply(BROKER, named("b"))
+    plane.api.apply(SERVICE, named("sink", spec={"selector": {"a": "b"}, "ports": [{"port": 80}]}))
+    ref = {"apiVersion": "v1", "kind": "Service", "name": "sink"}
+    uid = plane.api.apply(TRIGGER, trigger(subscriber={"ref": ref}))["metadata"]["uid"]
+    await plane.until(lambda: plane.ready(TRIGGER, "t"))
+    plane.api.remove(SERVICE, Key("ns", "sink"))
+    await plane.until(lambda: plane.condition(TRIGGER, "t")["status"] == "False")
+    await plane.settled()
+    assert f"route/{uid}" in plane.records()
+
+
+async def test_a_deleted_broker_takes_the_routes_of_its_triggers_along(plane: ControlPlane) -> None:
+    plane.api.apply(BROKER, named("b"))
+    uid = plane.api.apply(TRIGGER, trigger())["metadata"]["uid"]
+    await plane.until(lambda: plane.ready(TRIGGER, "t"))
+    first = plane.records()[f"route/{uid}"]
+    plane.api.remove(BROKER, Key("ns", "b"))
+    await plane.until(lambda: f"route/{uid}" not in plane.records())
+    assert plane.condition(TRIGGER, "t")["reason"] == "BrokerDoesNotExist"
+    broker = plane.api.apply(BROKER, named("b"))
+    await plane.until(lambda: plane.ready(TRIGGER, "t"))
+    again = plane.records()[f"route/{uid}"]
+    assert isinstance(first, Route)
+    assert isinstance(again, Route)
+    assert again.target == broker["metadata"]["uid"] != first.target
+
+
+async def test_a_changed_filter_is_not_ready_until_the_data_plane_has_it(plane: ControlPlane) -> None:
+    plane.api.apply(BROKER, named("b"))
+    plane.api.apply(TRIGGER, trigger())
+    await plane.until(lambda: plane.ready(TRIGGER, "t"))
+    plane.dataplane.holding = True
+    plane.api.apply(TRIGGER, trigger(filter={"attributes": {"type": "x"}}))
+    await plane.until(lambda: plane.condition(TRIGGER, "t").get("reason") == "SubscriptionNotConfigured")
+    version = plane.world.publisher.version
+    await plane.until(lambda: plane.world.publisher.version_of(next(iter(plane.records()))) or version)
+    await plane.settled()
+    plane.dataplane.acknowledge(plane.world.publisher.version)
+    await plane.until(lambda: plane.ready(TRIGGER, "t"))
+
+
+async def test_the_brokers_delivery_reaches_its_triggers_when_it_changes(plane: ControlPlane) -> None:
+    plane.api.apply(BROKER, named("b"))
+    uid = plane.api.apply(TRIGGER, trigger())["metadata"]["uid"]
+    await plane.until(lambda: plane.ready(TRIGGER, "t"))
+    broker = plane.api.get(BROKER, "ns", "b") or {}
+    broker["spec"]["delivery"] = {"retry": 2, "deadLetterSink": {"uri": "http://dead"}}
+    plane.api.apply(BROKER, broker)
+
+    def inherited() -> bool:
+        route = plane.records()[f"route/{uid}"]
+        return isinstance(route, Route) and route.delivery.retry == 2 and route.delivery.dead_letter is not None
+
+    await plane.until(inherited)
+    status = (plane.api.get(TRIGGER, "ns", "t") or {})["status"]
+    assert status["deadLetterSinkUri"] == "http://dead"
+
+
+async def test_a_loss_is_shown_by_the_trigger_or_the_subscription_it_hit(plane: ControlPlane) -> None:
+    plane.api.apply(BROKER, named("b"))
+    plane.api.apply(CHANNEL, named("c"))
+    uids = {
+        TRIGGER: plane.api.apply(TRIGGER, trigger())["metadata"]["uid"],
+        SUBSCRIPTION: plane.api.apply(SUBSCRIPTION, subscription())["metadata"]["uid"],
+    }
+    await plane.until(lambda: plane.ready(TRIGGER, "t") and plane.ready(SUBSCRIPTION, "s"))
+    for uid in uids.values():
+        loss = Loss(uid, 0, 1, 2, 0.0)
+        plane.dataplane.take(key_of(loss), encode(loss))
+    for kind, name in ((TRIGGER, "t"), (SUBSCRIPTION, "s")):
+        found = await plane.until(lambda k=kind, n=name: plane.condition(k, n, "EventsRetained"))  # type: ignore[misc]
+        assert (found["severity"], found["reason"]) == ("Warning", "EventsLost")
+        assert plane.ready(kind, name)
+
+
+async def test_a_channel_whose_template_names_an_unknown_kind_says_so(plane: ControlPlane) -> None:
+    plane.api.unserved.add(GADGET)
+    template = {"apiVersion": GADGET.api_version, "kind": GADGET.kind}
+    plane.api.apply(CHANNEL, named("c", spec={"channelTemplate": template}))
+    found = await plane.until(lambda: plane.condition(CHANNEL, "c", "BackingChannelReady"))
+    assert (found["status"], found["reason"]) == ("False", "ChannelFailure")
+
+
+async def test_subscribers_reach_a_channel_of_a_kind_with_its_own_controller(plane: ControlPlane) -> None:
+    plane.api.apply(GADGET, named("g", spec={}))
+    uid = plane.api.apply(SUBSCRIPTION, subscription(kind=GADGET, channel="g"))["metadata"]["uid"]
+
+    def entries() -> list[str]:
+        spec = (plane.api.get(GADGET, "ns", "g") or {})["spec"]
+        return [entry["uid"] for entry in spec.get("subscribers") or []]
+
+    await plane.until(lambda: entries() == [uid])
+
+
+async def test_subscriptions_to_the_facade_and_to_the_backing_channel_live_together(plane: ControlPlane) -> None:
+    plane.api.apply(CHANNEL, named("c"))
+    plane.api.apply(SUBSCRIPTION, subscription("facade"))
+    plane.api.apply(SUBSCRIPTION, subscription("direct", IN_MEMORY_CHANNEL))
+    await plane.until(lambda: plane.ready(SUBSCRIPTION, "facade") and plane.ready(SUBSCRIPTION, "direct"))
+    plane.api.remove(SUBSCRIPTION, Key("ns", "facade"))
+
+    def left() -> list[str]:
+        spec = (plane.api.get(IN_MEMORY_CHANNEL, "ns", "c") or {})["spec"]
+        return [entry["name"] for entry in spec.get("subscribers") or []]
+
+    await plane.until(lambda: left() == ["direct"])
+
+
+async def test_events_tell_of_subscribers_that_come_and_go(plane: ControlPlane) -> None:
+    plane.api.apply(CHANNEL, named("c"))
+    plane.api.apply(SUBSCRIPTION, subscription())
+    await plane.until(lambda: plane.ready(SUBSCRIPTION, "s"))
+    plane.api.remove(SUBSCRIPTION, Key("ns", "s"))
+    await plane.until(
+        lambda: {"SubscriberSync", "SubscriberRemoved"} <= {e["reason"] for e in plane.api.all(EVENT).values()}
+    )
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_any_order_of_creation_and_deletion_ends_in_the_same_state(start: Starter, seed: int) -> None:
+    """Deleting and re-creating in any order ends in the right state."""
+    plane = await start()
+    chance = random.Random(seed)
+    wanted = [
+        (BROKER, named("b", spec={"delivery": {"retry": 1, "deadLetterSink": {"uri": "http://dead"}}})),
+        (TRIGGER, trigger("t1", subscriber={"ref": {"apiVersion": "v1", "kind": "Service", "name": "sink"}})),
+        (TRIGGER, trigger("t2", delivery={"retry": 5})),
+        (SERVICE, named("sink", spec={"selector": {"app": "x"}, "ports": [{"port": 80, "targetPort": 8080}]})),
+        (
+            POD,
+            {
+                "metadata": {"name": "p", "namespace": "ns", "labels": {"app": "x"}},
+                "spec": {},
+                "status": {"podIP": "10.0.0.1", "conditions": [{"type": "Ready", "status": "True"}]},
+            },
+        ),
+        (CHANNEL, named("c")),
+        (SUBSCRIPTION, subscription("s1", reply={"ref": {**_ref(BROKER), "name": "b"}})),
+        (SUBSCRIPTION, subscription("s2", delivery={"deadLetterSink": SINK})),
+    ]
+    present: dict[tuple[Kind, str], Obj] = {}
+    for _ in range(40):
+        kind, obj = chance.choice(wanted)
+        name = obj["metadata"]["name"]
+        if (kind, name) in present:
+            plane.api.remove(kind, Key("ns", name))
+            del present[kind, name]
+        else:
+            plane.api.apply(kind, obj)
+            present[kind, name] = obj
+        if chance.random() < 0.3:
+            await plane.settled() if chance.random() < 0.3 else await _breathe()
+        if chance.random() < 0.05:
+            plane = await start()
+    for kind, obj in chance.sample(wanted, len(wanted)):
+        if (kind, obj["metadata"]["name"]) not in present:
+            plane.api.apply(kind, obj)
+    for kind, name in ((TRIGGER, "t1"), (TRIGGER, "t2"), (SUBSCRIPTION, "s1"), (SUBSCRIPTION, "s2")):
+        await plane.until(lambda k=kind, n=name: plane.ready(k, n))  # type: ignore[misc]
+    await plane.settled()
+    assert _state(plane) == EXPECTED
+    assert plane.api.get(ENDPOINTS, "ns", "sink") is not None
+    assert _dangling(plane) == []
+
+
+def _ref(kind: Kind) -> dict[str, str]:
+    return {"apiVersion": kind.api_version, "kind": kind.kind}
+
+
+async def _breathe() -> None:
+    import asyncio
+
+    await asyncio.sleep(0.01)
+
+
+def _state(plane: ControlPlane) -> dict[str, Any]:
+    """What is published, by name instead of uid."""
+    found: dict[str, Any] = {}
+    for record in plane.records().values():
+        if isinstance(record, Route):
+            subscriber = record.subscriber.url if record.subscriber else None
+            reply = record.reply.url if record.reply else None
+            dead = record.delivery.dead_letter.url if record.delivery.dead_letter else None
+            found[f"{record.kind} {record.name}"] = (subscriber, reply, record.delivery.retry, dead)
+        elif hasattr(record, "paths"):
+            found[f"{record.kind} {record.name}"] = record.paths
+        else:
+            found[record.host] = record.ports  # type: ignore[union-attr]
+    return found
+
+
+def _dangling(plane: ControlPlane) -> list[str]:
+    records = plane.records()
+    return [key for key, r in records.items() if isinstance(r, Route) and f"target/{r.target}" not in records]
+
+
+EXPECTED = {
+    "Broker b": ("/ns/b",),
+    "Channel c": ("/channels/ns/c",),
+    "Trigger t1": ("http://sink.ns.svc.cluster.local", None, 1, "http://dead"),
+    "Trigger t2": ("http://sink", None, 5, None),
+    "Subscription s1": ("http://sink", "http://127.0.0.1:8080/ns/b", 0, None),
+    "Subscription s2": ("http://sink", None, 0, "http://sink"),
+    "sink.ns.svc.cluster.local": {"80": ("10.0.0.1:8080",)},
+    "c-kn-channel.ns.svc.cluster.local": {"80": ("127.0.0.1:8080",)},
+    "broker-ingress.knative-eventing.svc.cluster.local": {"80": ("127.0.0.1:8080",)},
+}
