@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test check unit integration format docs wheel tck lock clean
+.PHONY: help dev test check unit integration format docs wheel tck bench bench-knative profile lock clean
 
 help: ## print the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,15 @@ wheel: $(VENV)/.ready ## build the wheel into dist/
 tck: $(VENV)/.ready ## the public CESQL test kit: make tck TCK=<folder of cesql_tck>
 	@ls "$(TCK)"/*.yaml >/dev/null 2>&1 || { echo "No test kit in '$(TCK)'. Usage: make tck TCK=<checkout of cloudevents/spec>/cesql/cesql_tck"; exit 2; }
 	TCK="$(abspath $(TCK))" $(BIN)/pytest tests/integration/filters/test_filters_tck.py
+
+bench: $(VENV)/.ready ## measure penstock and write docs/benchmarks.md (SCENARIO=… runs one; needs Go)
+	$(BIN)/python -m benchmarks $(if $(SCENARIO),--scenario $(SCENARIO))
+
+bench-knative: $(VENV)/.ready ## the same with upstream's in-memory Broker beside it in the same run
+	$(BIN)/python -m benchmarks --peer $(if $(SCENARIO),--scenario $(SCENARIO))
+
+profile: $(VENV)/.ready ## flame graphs of the Python processes and JFR recordings of the JVMs, under load
+	$(BIN)/python -m benchmarks.profile
 
 lock: ## pin the newest versions that pyproject.toml allows
 	$(PYTHON) -m venv --clear $(VENV)

@@ -36,7 +36,7 @@ def usage(root: int) -> Usage:
     for process in [psutil.Process(root), *psutil.Process(root).children(recursive=True)]:
         try:
             times, rss = process.cpu_times(), process.memory_info().rss / 2**20
-            name = _name(process)
+            name = process_name(process)
         except psutil.NoSuchProcess:
             continue
         total.cpu_seconds += times.user + times.system
@@ -45,7 +45,8 @@ def usage(root: int) -> Usage:
     return total
 
 
-def _name(process: psutil.Process) -> str:
+def process_name(process: psutil.Process) -> str:
+    """What the process does in the stack."""
     line = process.cmdline()
     if line and line[0].endswith("java"):
         return "kafka" if any("kafka.Kafka" in word for word in line) else "spark"
