@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -15,22 +15,6 @@ Question = tuple[Callable[[Column], Column], Mapping[str, str]]
 EVENTS = "events array<map<string,string>>"
 
 Ask = Callable[[Sequence[Question]], list[Any]]
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """A session in this process; one that is already there is used and left alone."""
-    existing = SparkSession.getActiveSession()
-    session = existing or (
-        SparkSession.builder.master("local[1]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .getOrCreate()
-    )
-    yield session
-    if existing is None:
-        session.stop()
 
 
 @pytest.fixture(scope="session")
