@@ -27,6 +27,8 @@ class Field:
     type: str = "text"
     """`text`, `bytes`, `number`, `flag`, `time`, `port`, `map`, `bytes-map`, or the name of a message."""
     many: bool = False
+    zero: bool = False
+    """Whether 0 is something else than nothing."""
 
 
 def _texts(*names: str) -> dict[int, Field]:
@@ -139,7 +141,7 @@ _MESSAGES: dict[str, dict[int, Field]] = {
     "ResourceAttributes": _texts("namespace", "verb", "group", "version", "resource", "subresource", "name"),
     "NonResourceAttributes": _texts("path", "verb"),
     "DeleteOptions": {
-        1: Field("gracePeriodSeconds", "number"),
+        1: Field("gracePeriodSeconds", "number", zero=True),
         2: Field("preconditions", "Preconditions"),
         3: Field("orphanDependents", "flag"),
         4: Field("propagationPolicy"),
@@ -179,7 +181,7 @@ def _message(data: bytes, fields: dict[int, Field]) -> dict[str, Any]:
             result.setdefault(field.name, {})[_bytes(entry.get(1, b"")).decode()] = text
         elif field.many:
             result.setdefault(field.name, []).append(_value(value, field.type))
-        else:
+        elif field.type != "number" or field.zero or value != 0:
             result[field.name] = _value(value, field.type)
     # Go writes empty texts and messages for what was never set.
     return {name: value for name, value in result.items() if value not in ("", {}, None)}

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from penstock.apiserver import bootstrap, certificates, custom_kinds, identity, kubeconfig
 from penstock.apiserver.app import Api
@@ -24,6 +25,7 @@ from penstock.apiserver.connections import BoundedConnection
 from penstock.apiserver.core_kinds import CORE_KINDS
 from penstock.apiserver.documents import Obj, decode
 from penstock.apiserver.eventing_gate import EventingGate
+from penstock.apiserver.expiry import expire_forever
 from penstock.apiserver.kinds import Registry
 from penstock.apiserver.reading import Reader
 from penstock.apiserver.storage import Change, Store
@@ -36,6 +38,11 @@ from penstock.settings import Settings
 
 async def run(settings: Settings, lifecycle: Lifecycle) -> None:
     """Serves until told to stop."""
+    with contextlib.closing(_listen(settings, lifecycle)) as listener:
+        await _run(settings, lifecycle, listener)
+
+
+async def _run(settings: Settings, lifecycle: Lifecycle, listener: socket.socket) -> None:
     _allow_many_connections()
     data_dir = settings.data_dir
     data_dir.mkdir(parents=True, exist_ok=True)
@@ -56,6 +63,7 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
 
     store = Store(data_dir / "api.db", committed)
     watches = Watches()
+    expiring: asyncio.Task[None] | None = None
     try:
         verbs = Verbs(registry, gate)
         await _load(store, registry, gate)
@@ -71,16 +79,35 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
             address=f"{settings.host}:{settings.api_port}",
             logs=data_dir / "logs" / "pods",
         )
-        await _serve(api.application(tokens), settings, lifecycle, pki, watches)
+        expiring = asyncio.create_task(expire_forever(store))
+        await _serve(_configured(api.application(tokens), settings, pki), listener, lifecycle, watches)
     finally:
+        if expiring is not None:
+            expiring.cancel()
+            await asyncio.wait({expiring})
         await store.close()
 
 
-async def _serve(app: object, settings: Settings, lifecycle: Lifecycle, pki: Path, watches: Watches) -> None:
-    config = uvicorn.Config(
-        app,  # type: ignore[arg-type]  # an ASGI application
-        host=settings.host,
-        port=settings.api_port,
+def _listen(settings: Settings, lifecycle: Lifecycle) -> socket.socket:
+    """The socket of the API; taken first, so that a port in use is told before anything is touched."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((settings.host, settings.api_port))
+    except OSError as error:
+        listener.close()
+        lifecycle.fail(
+            f"the API cannot listen on {settings.host}:{settings.api_port}: {error.strerror}; "
+            "free the port or choose another with api_port"
+        )
+        raise
+    return listener
+
+
+def _configured(app: ASGIApp, settings: Settings, pki: Path) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
         ssl_certfile=pki / "server.crt",
         ssl_keyfile=pki / "server.key",
         ssl_version=ssl.PROTOCOL_TLS_SERVER,
@@ -92,14 +119,18 @@ async def _serve(app: object, settings: Settings, lifecycle: Lifecycle, pki: Pat
         timeout_graceful_shutdown=max(1, round(settings.drain_seconds)),
         server_header=False,
     )
+
+
+async def _serve(config: uvicorn.Config, listener: socket.socket, lifecycle: Lifecycle, watches: Watches) -> None:
     server = _Server(config)
-    serving = asyncio.ensure_future(server.serve())
+    serving = asyncio.ensure_future(server.serve(sockets=[listener]))
     listening = asyncio.ensure_future(server.listening.wait())
     stopping = asyncio.ensure_future(lifecycle.stopping.wait())
     try:
         await asyncio.wait({serving, listening}, return_when=asyncio.FIRST_COMPLETED)
         if listening.done():
-            lifecycle.ready(url=settings.api_url)
+            host, port = listener.getsockname()[:2]
+            lifecycle.ready(url=f"https://{host}:{port}")
             await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
         # Watches never end on their own; everything else is given time to finish.
         watches.end_all()

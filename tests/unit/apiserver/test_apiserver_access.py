@@ -1,0 +1,83 @@
+"""RBAC: stored rules decide."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.apiserver.access import Request, Rules, allowed
+from penstock.apiserver.identity import User, acting_as
+
+ACCOUNT = acting_as("system:serviceaccount:ns:sa", [])
+
+
+def role(
+    name: str, *rules: dict[str, Any], namespace: str = "", labels: dict[str, str] | None = None
+) -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": namespace, "labels": labels or {}}, "rules": list(rules)}
+
+
+def binding(kind: str, role_name: str, subject: dict[str, str], namespace: str = "") -> dict[str, Any]:
+    return {
+        "metadata": {"name": f"{role_name}-binding", "namespace": namespace},
+        "roleRef": {"kind": kind, "name": role_name},
+        "subjects": [subject],
+    }
+
+
+def rule(verbs: str, groups: str, resources: str, **more: Any) -> dict[str, Any]:
+    return {"verbs": verbs.split(","), "apiGroups": groups.split(","), "resources": resources.split(","), **more}
+
+
+SA = {"kind": "ServiceAccount", "name": "sa", "namespace": "ns"}
+READ_PODS = role("read", rule("get,list", "", "pods"), namespace="ns")
+AGGREGATE = {
+    **role("addressables"),
+    "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"duck": "true"}}]},
+}
+RULES = Rules(
+    {("ns", "read"): READ_PODS},
+    [binding("Role", "read", SA, "ns"), binding("ClusterRole", "named", SA, "ns")],
+    {
+        "named": role("named", rule("get", "", "secrets", resourceNames=["mine"])),
+        "addressables": AGGREGATE,
+        "widgets": role("widgets", rule("*", "tests.example", "*"), labels={"duck": "true"}),
+        "subs": role("subs", rule("update", "*", "*/status")),
+        "urls": role("urls", {"verbs": ["get"], "nonResourceURLs": ["/metrics", "/logs/*"]}),
+    },
+    [
+        binding("ClusterRole", "addressables", {"kind": "User", "name": "jane"}),
+        binding("ClusterRole", "subs", {"kind": "Group", "name": "ops"}),
+        binding("ClusterRole", "urls", {"kind": "Group", "name": "ops"}),
+        binding("ClusterRole", "gone", {"kind": "Group", "name": "ops"}),
+    ],
+)
+JANE, OPS = User("jane"), User("bob", ("ops",))
+
+
+@pytest.mark.parametrize(
+    ("user", "request_", "expected"),
+    [
+        (ACCOUNT, Request("get", "", "pods", namespace="ns"), True),
+        (ACCOUNT, Request("delete", "", "pods", namespace="ns"), False),
+        (ACCOUNT, Request("get", "", "pods", namespace="other"), False),
+        (ACCOUNT, Request("get", "", "pods"), False),
+        (ACCOUNT, Request("get", "", "secrets", namespace="ns", name="mine"), True),
+        (ACCOUNT, Request("get", "", "secrets", namespace="ns", name="yours"), False),
+        (ACCOUNT, Request("list", "", "secrets", namespace="ns"), False),
+        (JANE, Request("delete", "tests.example", "widgets", namespace="any"), True),
+        (JANE, Request("delete", "tests.example", "widgets", "status"), True),
+        (JANE, Request("get", "", "pods", namespace="ns"), False),
+        (OPS, Request("update", "x", "things", "status"), True),
+        (OPS, Request("update", "x", "things"), False),
+        (OPS, Request("get", path="/metrics"), True),
+        (OPS, Request("get", path="/logs/today"), True),
+        (OPS, Request("get", path="/healthz"), False),
+        (User("root", ("system:masters",)), Request("delete", "", "nodes"), True),
+    ],
+)
+def test_access(user: User, request_: Request, expected: bool) -> None:
+    granted, reason = allowed(user, request_, RULES)
+    assert granted == expected
+    assert bool(reason) == expected

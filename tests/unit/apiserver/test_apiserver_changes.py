@@ -1,0 +1,89 @@
+"""The ring of recent changes: complete while it reaches back far enough, and bounded."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.apiserver.changes import History, Ring
+from penstock.apiserver.expiry import is_old
+from penstock.apiserver.storage import Change
+from penstock.apiserver.watching import Watched
+
+
+def change(version: int, name: str = "n", *, size: int = 1, before: bytes | None = None, kind: str = "ADDED") -> Change:
+    return Change(version, kind, "things", "ns", name, b"x" * size, before)
+
+
+@given(st.integers(1, 10), st.integers(0, 30), st.integers(0, 40))
+def test_who_starts_at_a_version_sees_all_later_changes_or_is_told(limit: int, count: int, start: int) -> None:
+    ring = Ring(10, max_changes=limit)
+    versions = [10 + 2 * number for number in range(1, count + 1)]
+    for version in versions:
+        ring.append(change(version))
+    place = ring.position(start)
+    if place is None:
+        assert start < ring.start
+    else:
+        seen = ring.since(place, 1000)
+        assert seen is not None
+        assert [one.version for one in seen] == [version for version in versions if version > start]
+
+
+@given(st.lists(st.integers(1, 400), max_size=40))
+def test_memory_is_bounded_by_bytes_as_well(sizes: list[int]) -> None:
+    ring = Ring(0, max_bytes=2000)
+    for version, size in enumerate(sizes, 1):
+        ring.append(change(version, size=size))
+    kept = ring.since(ring.position(ring.start) or 0, 1000) or []
+    assert sum(len(one.body) + 200 for one in kept) <= 2000 or len(kept) == 1
+    assert not sizes or kept[-1].version == len(sizes)
+
+
+def test_a_place_that_was_given_up_is_noticed() -> None:
+    ring = Ring(0, max_changes=2)
+    place = ring.position(0)
+    assert place == 0
+    for version in (1, 2, 3):
+        ring.append(change(version))
+    assert ring.since(place, 10) is None
+    assert ring.position(0) is None
+    assert ring.position(1) == 1
+
+
+def test_kinds_do_not_push_each_other_out() -> None:
+    history = History(5)
+    history.publish([Change(6, "ADDED", "quiet", "", "a", b"", None)])
+    history.publish([Change(7 + n, "ADDED", "busy", "", "a", b"", None) for n in range(10_000)])
+    quiet = history.ring("quiet")
+    assert quiet.position(5) is not None
+    assert history.ring("busy").position(5) is None
+    assert history.version == 10_006
+
+
+def test_what_a_watcher_sees_of_a_change() -> None:
+    everything = Watched(None, None, None)
+    assert everything.sees(change(1)) == "ADDED"
+    assert Watched("other", None, None).sees(change(1)) is None
+    assert Watched("ns", "m", None).sees(change(1)) is None
+    selected = Watched(None, None, lambda body: body == b"yes")
+    for before, after, expected in (
+        (None, b"yes", "ADDED"),
+        (None, b"no", None),
+        (b"no", b"yes", "ADDED"),
+        (b"yes", b"yes", "MODIFIED"),
+        (b"yes", b"no", "DELETED"),
+        (b"no", b"no", None),
+    ):
+        assert selected.sees(Change(1, "MODIFIED", "t", "ns", "n", after, before)) == expected
+    assert selected.sees(Change(1, "DELETED", "t", "ns", "n", b"yes", b"yes")) == "DELETED"
+
+
+def test_events_live_an_hour_after_they_were_last_seen() -> None:
+    now = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    made = {"metadata": {"creationTimestamp": "2026-01-01T10:00:00Z"}}
+    assert is_old(made, now)
+    assert not is_old({**made, "lastTimestamp": "2026-01-01T11:30:00Z"}, now)
+    assert not is_old({"metadata": {}}, now)

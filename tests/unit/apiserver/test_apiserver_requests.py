@@ -1,0 +1,166 @@
+"""Requests: paths, forms, bodies, options, tokens and protobuf."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.apiserver import protobuf
+from penstock.apiserver.core_kinds import CORE_KINDS
+from penstock.apiserver.deletion import DeleteOptions
+from penstock.apiserver.errors import ApiError
+from penstock.apiserver.identity import CONTROLLER, acting_as, load_tokens
+from penstock.apiserver.kinds import Registry
+from penstock.apiserver.requests import Form, accepted_form, delete_options, locate, parse_document, parse_object
+
+REGISTRY = Registry(CORE_KINDS)
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/api/v1/pods", ("pods", None, "", "")),
+        ("/api/v1/namespaces/a/pods", ("pods", "a", "", "")),
+        ("/api/v1/namespaces/a/pods/b", ("pods", "a", "b", "")),
+        ("/api/v1/namespaces/a/pods/b/status", ("pods", "a", "b", "status")),
+        ("/api/v1/namespaces/a/pods/b/log", ("pods", "a", "b", "log")),
+        ("/api/v1/namespaces", ("namespaces", None, "", "")),
+        ("/api/v1/namespaces/a", ("namespaces", None, "a", "")),
+        ("/api/v1/namespaces/a/status", ("namespaces", None, "a", "status")),
+        ("/apis/rbac.authorization.k8s.io/v1/clusterroles/x", ("clusterroles", None, "x", "")),
+    ],
+)
+def test_paths(path: str, expected: tuple[Any, ...]) -> None:
+    place = locate(path, REGISTRY)
+    assert (place.kind.plural, place.namespace, place.name, place.subresource) == expected
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/api/v1/nothing",
+        "/api/v2/pods",
+        "/apis/x/v1/pods",
+        "/api/v1/pods/b",
+        "/api/v1/namespaces/a/pods/b/exec",
+        "/api/v1/namespaces/a/pods/b/log/more",
+        "/apis/rbac.authorization.k8s.io/v1/namespaces/a/clusterroles",
+    ],
+)
+def test_paths_that_lead_nowhere(path: str) -> None:
+    with pytest.raises(ApiError, match="could not find"):
+        locate(path, REGISTRY)
+
+
+@given(st.text("/apisv1nodeusxt.", max_size=40))
+def test_any_path_is_a_place_or_404(path: str) -> None:
+    try:
+        place = locate(path, REGISTRY)
+    except ApiError as refused:
+        code = refused.code
+    else:
+        code = 404
+        assert place.kind in CORE_KINDS
+    assert code == 404
+
+
+@pytest.mark.parametrize(
+    ("header", "form"),
+    [
+        (None, Form()),
+        ("application/json", Form()),
+        ("*/*", Form()),
+        ("application/vnd.kubernetes.protobuf,application/json", Form()),
+        ("application/yaml", Form(yaml=True)),
+        ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", Form("Table")),
+        ("application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json", Form()),
+        ("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", Form("PartialObjectMetadata")),
+        ("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList", Form(discovery="v2")),
+        ("application/json;g=apidiscovery.k8s.io;v=v9;as=X,application/json", Form()),
+    ],
+)
+def test_the_first_form_that_can_be_given_is(header: str | None, form: Form) -> None:
+    assert accepted_form(header) == form
+
+
+def test_a_form_that_cannot_be_given_is_refused() -> None:
+    with pytest.raises(ApiError) as refused:
+        accepted_form("application/xml")
+    assert refused.value.code == 406
+
+
+def test_yaml_is_read_as_json_would_be() -> None:
+    text = b"a: 2020-01-01\nb: [1, 1.5, true, null]\nc: {d: 'e'}\n"
+    assert parse_document(text, "application/yaml") == {"a": "2020-01-01", "b": [1, 1.5, True, None], "c": {"d": "e"}}
+    for bad in (b"a: &x [1]\nb: *x\n", b"1: 2\n", b"a: !!python/name:os.system\n", b"a: [", b"a: .nan\nb: {1: 2}\n"):
+        with pytest.raises(ApiError):
+            parse_document(bad, "application/yaml")
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_an_object_or_a_refusal(body: bytes) -> None:
+    for media in ("application/json", "application/yaml", protobuf.MEDIA):
+        try:
+            found = parse_object(body, media)
+        except ApiError as refused:
+            told = refused.message
+        else:
+            told = "fine"
+            assert isinstance(found, dict)
+        assert told
+
+
+def test_delete_options_come_in_the_body_or_the_query() -> None:
+    body = b'{"propagationPolicy":"Foreground","gracePeriodSeconds":0,"preconditions":{"uid":"u"},"dryRun":["All"]}'
+    assert delete_options(body, "application/json", {}) == (DeleteOptions("Foreground", 0, "u"), True)
+    query = {"propagationPolicy": "Orphan", "gracePeriodSeconds": "5"}
+    assert delete_options(b"", "application/json", query) == (DeleteOptions("Orphan", 5), False)
+    assert delete_options(b'{"orphanDependents":true}', "application/json", {})[0].policy == "Orphan"
+    for bad in (b'{"propagationPolicy":"Never"}', b'{"gracePeriodSeconds":"soon"}'):
+        with pytest.raises(ApiError):
+            delete_options(bad, "application/json", {})
+
+
+def test_a_protobuf_body_as_kubectl_sends_it() -> None:
+    # `kubectl create namespace foo`, byte for byte.
+    body = bytes.fromhex(
+        "6b3873000a0f0a02763112094e616d657370616365121b0a130a03666f6f12001a0022002a0032003800420012001a020a001a002200"
+    )
+    assert protobuf.parse(body) == {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": "foo"},
+    }
+
+
+def test_a_grace_of_nothing_is_not_no_grace() -> None:
+    body = b"k8s\x00\x0a\x13\x0a\x02v1\x12\x0dDeleteOptions\x12\x02\x08\x00"
+    assert protobuf.parse(body)["gracePeriodSeconds"] == 0
+
+
+def test_protobuf_of_a_kind_that_is_not_known_is_refused() -> None:
+    with pytest.raises(ApiError) as refused:
+        protobuf.parse(b"k8s\x00\x0a\x07\x0a\x02v1\x12\x01X")
+    assert refused.value.code == 415
+
+
+def test_tokens_survive_and_only_valid_ones_pass(tmp_path: Path) -> None:
+    tokens, by_user = load_tokens(tmp_path / "tokens.json")
+    again, same = load_tokens(tmp_path / "tokens.json")
+    assert same == by_user
+    controller = again.user(f"Bearer {by_user[CONTROLLER]}")
+    assert controller is not None
+    assert controller.is_master
+    for header in (None, "", "Bearer ", "Bearer x", f"Basic {by_user[CONTROLLER]}"):
+        assert tokens.user(header) is None
+
+
+def test_an_impersonated_account_has_the_groups_of_accounts() -> None:
+    user = acting_as("system:serviceaccount:ns:sa", ["extra"])
+    assert user.groups == ("extra", "system:authenticated", "system:serviceaccounts", "system:serviceaccounts:ns")
+    assert not user.is_master
