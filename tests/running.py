@@ -20,10 +20,13 @@ from typing import Any
 import pytest
 
 from penstock.engine import components, jars, java, kafka, topics
+from penstock.engine.process import LEASH_SCRIPT
 from penstock.settings import Settings
 
 STACK_READY_SECONDS = 200
 STACK_STOP_SECONDS = 30
+
+_HELD: list[int] = []
 
 
 @dataclass(frozen=True)
@@ -81,11 +84,25 @@ def kubectl_program() -> str:
     return found
 
 
+@contextlib.contextmanager
+def on_leash(command: list[str]) -> Iterator[tuple[list[str], tuple[int]]]:
+    """The command so that it ends with the test run, even a killed one, and what it must be passed."""
+    leash, held = os.pipe()  # the end that is held closes with this process, never before
+    _HELD.append(held)
+    try:
+        yield [sys.executable, "-I", "-S", str(LEASH_SCRIPT), str(os.getpid()), str(leash), *command], (leash,)
+    finally:
+        os.close(leash)
+
+
 def start_stack(data_dir: Path, *flags: str) -> Stack:
     """Starts `penstock dev` with free ports and waits until it says that it is ready."""
     command = [sys.executable, "-m", "penstock.cli", "dev", "--port", "0", "--data-dir", str(data_dir), *flags]
     env = {**os.environ, "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env)
+    with on_leash(command) as (leashed, fds):
+        process = subprocess.Popen(
+            leashed, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env, pass_fds=fds
+        )
     output: list[str] = []
     ready, ended = threading.Event(), threading.Event()
 
@@ -126,8 +143,10 @@ def stop_process(process: subprocess.Popen[str]) -> float:
 def running_kafka(settings: Settings, jar_folders: jars.Jars) -> Iterator[subprocess.Popen[bytes]]:
     """The embedded Kafka of these settings, ready and with its topics."""
     command = kafka.prepare(settings, jar_folders, java.find())
-    with (settings.data_dir / "kafka.log").open("ab") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+    with (settings.data_dir / "kafka.log").open("ab") as log, on_leash(command) as (leashed, fds):
+        process = subprocess.Popen(
+            leashed, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, pass_fds=fds
+        )
     try:
         asyncio.run(asyncio.wait_for(kafka.answering(settings.bootstrap), 60))
         topics.ensure(settings)

@@ -35,13 +35,13 @@ async def run(name: str, settings: Settings, lifecycle: Lifecycle, released: asy
     """Runs the component until it is told to stop. `released` is set when what it needs is ready."""
     match name.partition("-")[0]:
         case "apiserver":
-            from penstock.apiserver import service as apiserver
+            from penstock.apiserver.service import run as run_apiserver
 
-            await apiserver.run(settings, lifecycle)
+            await run_apiserver(settings, lifecycle)
         case "ingress":
-            from penstock.ingress import service as ingress
+            from penstock.ingress.service import run as run_ingress
 
-            await ingress.run(settings, lifecycle)
+            await run_ingress(settings, lifecycle)
         case "control":
             await _control(settings, lifecycle)
         case "pipeline":
@@ -54,13 +54,13 @@ async def run(name: str, settings: Settings, lifecycle: Lifecycle, released: asy
 
 async def _control(settings: Settings, lifecycle: Lifecycle) -> None:
     """Controllers, and beside the embedded API the workloads that a cluster would run itself."""
-    from penstock.controllers import service as controllers
+    from penstock.controllers.service import run as run_controllers
 
-    runs: dict[str, Run] = {"controllers": controllers.run}
+    runs: dict[str, Run] = {"controllers": run_controllers}
     if settings.kubeconfig is None:
-        from penstock.workloads import service as workloads
+        from penstock.workloads.service import run as run_workloads
 
-        runs["workloads"] = workloads.run
+        runs["workloads"] = run_workloads
     await together(runs, settings, lifecycle)
 
 

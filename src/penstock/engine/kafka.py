@@ -56,11 +56,10 @@ def properties(settings: Settings, controller_port: int) -> dict[str, str]:
         "log.cleaner.dedupe.buffer.size": str(8 * 2**20),
         "offsets.load.buffer.size": str(2**20),
         "transaction.state.log.load.buffer.size": str(2**20),
-        # Quiet: without these the metadata log gets a record every half second and heartbeats every two.
+        # Quiet: without this the metadata log gets a record every half second.
         "metadata.max.idle.interval.ms": "30000",
-        "broker.heartbeat.interval.ms": "5000",
-        "broker.session.timeout.ms": "30000",
-        "controlled.shutdown.enable": "true",
+        # After a kill the controller waits for the former life of the broker to time out before it takes the new one.
+        "broker.session.timeout.ms": "6000",
         "log.retention.check.interval.ms": "60000",
     }
 

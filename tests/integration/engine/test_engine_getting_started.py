@@ -1,0 +1,42 @@
+"""What `docs/getting-started.md` tells a newcomer to do works, word for word; only the ports are others here."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from penstock.engine.ports import free_ports
+from running import Stack, eventually
+
+PAGE = (Path(__file__).parents[3] / "docs" / "getting-started.md").read_text()
+
+
+def test_the_page_leads_to_a_delivered_event(stack: Stack, tmp_path: Path) -> None:
+    [port] = free_ports(1)
+    broker, trigger = (_here(text, stack, port) for text in re.findall(r"<<EOF\n(.*?)EOF\n", PAGE, re.DOTALL))
+    [subscriber] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    [curl] = re.findall(r"^\$ (curl .*?)\nHTTP/1.1 202", PAGE, re.DOTALL | re.MULTILINE)
+    (tmp_path / "subscriber.py").write_text(_here(subscriber, stack, port))
+
+    with (tmp_path / "received").open("w") as output:
+        listening = subprocess.Popen([sys.executable, "-u", tmp_path / "subscriber.py"], stdout=output)
+    try:
+        stack.apply(broker)
+        stack.apply(trigger)
+        stack.kubectl("wait", "--for=condition=Ready", "trigger/greetings", "--timeout=60s", timeout=70)
+        sent = subprocess.run(
+            ["sh", "-c", _here(curl, stack, port)], capture_output=True, text=True, timeout=30, check=False
+        )
+        assert "202 Accepted" in sent.stdout
+        seen = eventually((tmp_path / "received").read_text, seconds=30)
+        assert seen == 'greeting 1 {"hello": "world"}\n'
+    finally:
+        stack.kubectl("delete", "trigger/greetings", check=False)
+        listening.kill()
+        listening.wait()
+
+
+def _here(text: str, stack: Stack, port: int) -> str:
+    return text.replace("127.0.0.1:8080", f"127.0.0.1:{stack.settings.port}").replace("9000", str(port))
