@@ -70,7 +70,7 @@ class BrokerStore:
         """Blocks until the thread is gone."""
         self._stop.set()
         self._thread.join(timeout=5)
-        self._producer.close()
+        self._producer.flush(1)
 
     def _poll(self) -> None:
         while not self._stop.is_set():

@@ -7,7 +7,6 @@ what the facts tell can not part.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from dataclasses import dataclass, field
 
@@ -64,6 +63,8 @@ class Journal:
         self.partition = partition
         self.given_up = threading.Event()
         self._bootstrap = bootstrap
+        self._broken = False
+        """Whether a transaction was left as it was: such a producer can only be dropped."""
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
@@ -79,7 +80,8 @@ class Journal:
         )
 
     def _away(self, error: KafkaError) -> None:
-        log.warning("Kafka is away", component="dispatcher", partition=self.partition, error=str(error))
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:  # the others repeat themselves every second
+            log.warning("Kafka is away", partition=self.partition, error=error.str())
 
     def open(self) -> None:
         """Takes the partition over: whoever had it is fenced from here on."""
@@ -141,7 +143,7 @@ class Journal:
     def close(self) -> None:
         """Lets go of the connection; nothing is written any more."""
         self.given_up.set()
-        with contextlib.suppress(KafkaException):  # a fenced producer has nothing left to say
+        if not self._broken:
             self._producer.close()
 
     def _produce(self, entry: Entry) -> None:
@@ -178,6 +180,7 @@ class Journal:
     def _judge(self, problem: KafkaError) -> None:
         """Raises what ends the task; otherwise waits a little before the next try."""
         if problem.fatal() or problem.code() in FENCED:
+            self._broken = True
             raise Fenced(f"partition {self.partition} belongs to another task: {problem.str()}")
         log.warning("cursors are not written yet", partition=self.partition, error=str(problem))
         self._check_given_up()
@@ -185,6 +188,7 @@ class Journal:
 
     def _check_given_up(self) -> None:
         if self.given_up.is_set():
+            self._broken = True
             raise GivenUp("stopped while Kafka was away; what was done since the last flush may be repeated")
 
 

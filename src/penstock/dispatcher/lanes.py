@@ -1,6 +1,7 @@
 """Who is served next: a lane per route, lanes in turn, waiting deliveries by due time.
 
-Requests under way are bounded per lane and in all. A lane whose route is paused holds what it has; one whose route is
+Requests under way are bounded per lane and in all; a few are granted to every lane whatever the others do, so that
+subscribers which hang can not use up the task. A lane whose route is paused holds what it has; one whose route is
 gone lets go of it. With `ordering: key` a delivery of a key becomes ready when the one before it has ended. Time is
 given by the caller.
 """
@@ -16,6 +17,9 @@ from penstock.contract.routes import Route
 from penstock.dispatcher.carried import Carried
 from penstock.dispatcher.cursor import Cursor, Delivery
 from penstock.dispatcher.matched import Matched
+
+GRANTED = 8
+"""Requests that a lane may have under way even when the task has as many as it may."""
 
 
 class Lane:
@@ -59,6 +63,8 @@ class Schedule:
         self.in_flight = 0
         self._max_in_flight = max_in_flight
         self._open: OrderedDict[str, Lane] = OrderedDict()
+        self._held: OrderedDict[str, Lane] = OrderedDict()
+        """Lanes that could send if the task as a whole had less under way."""
         self._waiting: list[tuple[float, int, Job]] = []
         self._sequence = itertools.count()
 
@@ -82,14 +88,17 @@ class Schedule:
 
     def refresh(self, lane: Lane) -> None:
         """Looks again whether a lane may send: after it changed."""
-        if lane.open:
+        if lane.open and lane.route.uid not in self._held:
             self._open.setdefault(lane.route.uid, lane)
 
     def pop(self) -> Job | None:
         """The next job to start, lanes in turn; None if none may start."""
-        while self._open and self.in_flight < self._max_in_flight:
+        while self._open:
             uid, lane = self._open.popitem(last=False)
             if not lane.open:
+                continue
+            if self.in_flight >= self._max_in_flight and lane.in_flight >= GRANTED:
+                self._held[uid] = lane
                 continue
             job = lane.ready.popleft()
             lane.in_flight += 1
@@ -103,7 +112,10 @@ class Schedule:
         """The job's request is over; what follows is told by `retry` or `ended`."""
         job.lane.in_flight -= 1
         self.in_flight -= 1
+        self._held.pop(job.lane.route.uid, None)
         self.refresh(job.lane)
+        if self._held and self.in_flight < self._max_in_flight:
+            self.refresh(self._held.popitem(last=False)[1])
 
     def retry(self, job: Job, now: float) -> None:
         """The delivery goes on, at its due time."""
@@ -141,6 +153,7 @@ class Schedule:
         """The route is gone: its lane lets go of everything that is not under way."""
         lane.gone = True
         self._open.pop(lane.route.uid, None)
+        self._held.pop(lane.route.uid, None)
         kept = [item for item in self._waiting if item[2].lane is not lane]
         dropped = [item[2] for item in self._waiting if item[2].lane is lane]
         if dropped:

@@ -35,6 +35,7 @@ def consumer_settings(bootstrap: str) -> dict[str, object]:
         "fetch.queue.backoff.ms": 2,
         "fetch.error.backoff.ms": 100,
         "queued.max.messages.kbytes": PREFETCH_KIB,
+        "fetch.max.bytes": PREFETCH_KIB * 1024,
         "reconnect.backoff.max.ms": 1000,
     }
 

@@ -34,6 +34,8 @@ from penstock.settings import Settings
 log = structlog.get_logger()
 
 PARENT_CHECK_SECONDS = 1.0
+HOUSE_SECONDS = 1.0
+LAST_FLUSH_SECONDS = 1.0
 
 T = TypeVar("T")
 
@@ -42,12 +44,28 @@ async def run_task(
     settings: Settings, partitions: list[int], stop: asyncio.Event, instance: str = "dispatcher-0"
 ) -> None:
     """Delivers what is matched in `partitions` until `stop` is set. Raises Fenced when another task took over."""
+    parent = os.getppid()
     task = _Task(settings, partitions, instance)
+    works = {
+        asyncio.create_task(task.serve(stop), name="serve"),
+        asyncio.create_task(_outlive(parent), name="parent"),
+    }
     try:
-        await task.start()
-        await task.run(stop)
+        done, _ = await asyncio.wait(works, return_when=asyncio.FIRST_COMPLETED)
+        for work in done:
+            work.result()
     finally:
+        for work in works:
+            work.cancel()
+        await asyncio.gather(*works, return_exceptions=True)
         await task.close()
+
+
+async def _outlive(parent: int) -> None:
+    """Raises when the process that started this one is gone: nobody would ever stop the task."""
+    while os.getppid() == parent:  # noqa: ASYNC110  # nothing tells of it, one has to look
+        await asyncio.sleep(PARENT_CHECK_SECONDS)
+    raise ParentGone("the process that started this task is gone")
 
 
 class _Task:
@@ -68,6 +86,7 @@ class _Task:
         self._first: asyncio.Future[Snapshot] = self._loop.create_future()
         self._tail: TailReader | None = None
         self._started = False
+        self._flushing: asyncio.Task[None] | None = None
 
     def _announce(self, snapshot: Snapshot) -> None:
         self._loop.call_soon_threadsafe(self._receive, snapshot)
@@ -82,7 +101,21 @@ class _Task:
         POISONED.bind(topics.MATCHED).inc()
         log.error("a record cannot be read and is passed over", partition=partition, offset=offset, problem=problem)
 
-    async def start(self) -> None:
+    async def serve(self, stop: asyncio.Event) -> None:
+        """Starts and works. A stop counts at any time, also while Kafka is waited for."""
+        starting = self._loop.create_task(self._start())
+        stopped = self._loop.create_task(stop.wait())
+        try:
+            await asyncio.wait({starting, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if starting.done():
+                starting.result()
+                await self._run(stop)
+        finally:
+            for work in (starting, stopped):
+                work.cancel()
+            await asyncio.gather(starting, stopped, return_exceptions=True)
+
+    async def _start(self) -> None:
         """Takes over and restores."""
         begun = time.monotonic()
         self._follower.start()
@@ -112,7 +145,7 @@ class _Task:
             seconds=round(time.monotonic() - begun, 3),
         )
 
-    async def run(self, stop: asyncio.Event) -> None:
+    async def _run(self, stop: asyncio.Event) -> None:
         """Works until stopped, or until something ends it."""
         stopped = self._loop.create_task(stop.wait(), name="stop")
         works = {
@@ -132,8 +165,13 @@ class _Task:
             for work in works:
                 work.cancel()
             await asyncio.gather(*works, return_exceptions=True)
-        with contextlib.suppress(GivenUp):
-            await asyncio.wait_for(self._flush(final=True), timeout=max(1.0, self._settings.drain_seconds))
+        with contextlib.suppress(GivenUp, TimeoutError):
+            await asyncio.wait_for(self._last_flush(), timeout=max(LAST_FLUSH_SECONDS, self._settings.drain_seconds))
+
+    async def _last_flush(self) -> None:
+        if self._flushing is not None:
+            await self._flushing
+        await self._flush(final=True)
 
     async def _flush_forever(self) -> None:
         """At a steady pace: a slow write shortens the pause after it."""
@@ -142,7 +180,8 @@ class _Task:
             begun = self._loop.time()
             await asyncio.sleep(pause)
             # A flush that has begun is finished even if the task is told to stop: two at once would clash.
-            await asyncio.shield(self._flush())
+            self._flushing = self._loop.create_task(self._flush())
+            await asyncio.shield(self._flushing)
             self._dispatcher.pump()
             pause = max(period / 10, period - (self._loop.time() - begun - pause))
 
@@ -150,14 +189,14 @@ class _Task:
         batches = self._dispatcher.collect(final)
         commits = [self._blocking(self._journals[p].commit, entries) for p, entries in batches.items() if entries]
         if commits:
-            await asyncio.gather(*commits)
+            # All of them are waited for, so that no two flushes ever meet in one partition.
+            for failure in await asyncio.gather(*commits, return_exceptions=True):
+                if isinstance(failure, BaseException):
+                    raise failure
 
     async def _keep_house(self) -> None:
-        parent = os.getppid()
         while True:
-            await asyncio.sleep(PARENT_CHECK_SECONDS)
-            if os.getppid() != parent:
-                raise ParentGone("the process that started this task is gone")
+            await asyncio.sleep(HOUSE_SECONDS)
             self._dispatcher.keep_house()
 
     async def _blocking(self, call: Callable[..., T], *arguments: object) -> T:

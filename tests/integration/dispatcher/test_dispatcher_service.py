@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 from typing import TYPE_CHECKING
@@ -19,12 +20,12 @@ if TYPE_CHECKING:
 
 def workers() -> set[int]:
     """Python workers of this process's Spark: children of its daemons."""
-    processes = psutil.Process().children(recursive=True)
-    return {
-        process.pid
-        for process in processes
-        if process.is_running() and "pyspark" in " ".join(process.cmdline()) and not process.children()
-    }
+    found = set()
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):  # as well those that are gone but not yet waited for
+            if "pyspark" in " ".join(process.cmdline()) and not process.children():
+                found.add(process.pid)
+    return found
 
 
 async def test_a_killed_worker_is_started_again_and_a_stop_leaves_nothing(

@@ -6,7 +6,7 @@ import msgspec
 
 from penstock.contract.routes import Endpoint, Route
 from penstock.dispatcher.cursor import Cursor, Delivery
-from penstock.dispatcher.lanes import Job, Lane, Schedule
+from penstock.dispatcher.lanes import GRANTED, Job, Lane, Schedule
 from penstock.dispatcher.ledger import Ledger, Lost
 from penstock.dispatcher.matched import Matched
 
@@ -35,17 +35,48 @@ def test_lanes_take_turns() -> None:
     assert popped(schedule) == [("a", 0), ("b", 9), ("a", 1), ("a", 2)]
 
 
-def test_a_lane_has_its_limit_and_the_task_has_one() -> None:
-    schedule, a, b = Schedule(3), Lane(route("a"), 2), Lane(route("b"), 9)
+def test_a_lane_has_its_limit() -> None:
+    schedule, a = Schedule(100), Lane(route("a"), 2)
     jobs = [job(a, origin) for origin in range(4)]
     for one in jobs:
         schedule.add(one, 0)
     assert popped(schedule) == [("a", 0), ("a", 1)]
-    for origin in range(4):
-        schedule.add(job(b, origin), 0)
-    assert popped(schedule) == [("b", 0)]
     schedule.landed(jobs[0])
-    assert popped(schedule) == [("b", 1)]
+    assert popped(schedule) == [("a", 2)]
+
+
+def test_the_task_has_a_limit_but_nobody_is_shut_out() -> None:
+    schedule, hanging, well = Schedule(12), Lane(route("hanging"), 100), Lane(route("well"), 100)
+    for origin in range(50):
+        schedule.add(job(hanging, origin), 0)
+    assert len(popped(schedule)) == 12
+    jobs = [job(well, origin) for origin in range(20)]
+    for one in jobs:
+        schedule.add(one, 0)
+    assert popped(schedule) == [("well", origin) for origin in range(GRANTED)]
+    for done in range(5):
+        schedule.landed(jobs[done])
+    assert [uid for uid, _ in popped(schedule)] == ["well"] * 5
+    for done in range(5, 5 + GRANTED):
+        schedule.landed(jobs[done])
+    started = [uid for uid, _ in popped(schedule)]
+    assert started.count("well") == 7
+    assert schedule.in_flight >= 12
+
+
+def test_a_held_lane_goes_on_when_others_are_done() -> None:
+    schedule, a, b = Schedule(10), Lane(route("a"), 100), Lane(route("b"), 100)
+    for origin in range(10):
+        schedule.add(job(a, origin), 0)
+    first = list(iter(schedule.pop, None))
+    for origin in range(10):
+        schedule.add(job(b, origin), 0)
+    assert len(popped(schedule)) == GRANTED  # two of b's are held
+    for one in first[:9]:
+        schedule.landed(one)
+    assert len(popped(schedule)) == 1
+    schedule.landed(first[9])
+    assert len(popped(schedule)) == 1
 
 
 def test_what_waits_comes_due_in_order() -> None:

@@ -10,7 +10,7 @@ import random
 from dataclasses import dataclass, field
 
 import msgspec
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.contract.routes import Endpoint, Route
@@ -205,6 +205,7 @@ def run(node: Node, steps: Steps) -> None:
             actions[step]()
 
 
+@settings(max_examples=300, deadline=None)
 @given(stories())
 def test_everything_arrives_and_only_what_was_under_way_arrives_again(story: tuple[World, Steps]) -> None:
     world, steps = story
@@ -221,6 +222,7 @@ def test_everything_arrives_and_only_what_was_under_way_arrives_again(story: tup
             node.excuses[uid].remove(origin)
 
 
+@settings(max_examples=300, deadline=None)
 @given(stories())
 def test_keys_arrive_in_order(story: tuple[World, Steps]) -> None:
     world, steps = story
@@ -232,6 +234,7 @@ def test_keys_arrive_in_order(story: tuple[World, Steps]) -> None:
         assert seen == sorted(seen)  # P5, retries included
 
 
+@settings(max_examples=300, deadline=None)
 @given(stories())
 def test_keys_go_on_in_order_after_a_crash(story: tuple[World, Steps]) -> None:
     world, steps = story
@@ -245,6 +248,7 @@ def test_keys_go_on_in_order_after_a_crash(story: tuple[World, Steps]) -> None:
         assert seen == sorted(seen)
 
 
+@settings(max_examples=300, deadline=None)
 @given(stories(), st.sampled_from([OLD, KEYED, NEW]))
 def test_a_deaf_subscriber_changes_nothing_for_the_others(story: tuple[World, Steps], deaf: str) -> None:
     world, steps = story
@@ -255,6 +259,7 @@ def test_a_deaf_subscriber_changes_nothing_for_the_others(story: tuple[World, St
         assert set(node.received[uid]) == world.wanted[uid]  # P4
 
 
+@settings(max_examples=300, deadline=None)
 @given(stories())
 def test_a_restored_delivery_keeps_its_attempts(story: tuple[World, Steps]) -> None:
     world, steps = story

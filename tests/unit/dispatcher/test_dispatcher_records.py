@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.contract import topics
@@ -25,6 +25,7 @@ def matched(offset: int, origin: int, *routes: str, value: bytes = b"") -> Match
     return Matched(0, offset, 0, origin, routes=routes, raw=[], value=value)
 
 
+@settings(deadline=None)
 @given(
     offsets,
     st.none() | offsets,
@@ -74,6 +75,7 @@ headers_like = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(st.none() | headers_like)
 def test_any_record_is_read_or_refused(raw: list[tuple[str, bytes | None]] | None) -> None:
     try:
@@ -99,6 +101,7 @@ def test_keys_of_the_journal_are_told_apart() -> None:
     assert journal_keys.parse_carried(journal_keys.cursor_key("uid", 3)) is None
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.text() | st.sampled_from(["tail/0", "r/0", "carried/r/0/1"]), st.binary()))
 def test_whatever_is_in_the_journal_is_understood_or_named(values: dict[str, bytes]) -> None:
     restored = understand(values, 0, set())
@@ -159,6 +162,7 @@ def test_memory_counts_a_record_once_and_refuses_what_does_not_fit() -> None:
     assert memory.tight
 
 
+@settings(deadline=None)
 @given(st.sets(st.tuples(st.integers(0, 3), st.integers(0, 1000))))
 def test_runs_cover_what_is_wanted_without_long_gaps(wanted: set[tuple[int, int]]) -> None:
     stretches = runs(list(wanted))
