@@ -74,14 +74,16 @@ def _run(settings: Settings) -> None:
 
     screen = StackScreen()
 
-    async def until_stopped() -> None:
+    async def until_stopped(prepared: stack.Prepared) -> None:
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(signum, stop.set)
-        await stack.run(settings, screen, stop)
+        await stack.run(prepared, screen, stop)
 
     try:
-        asyncio.run(until_stopped())
+        asyncio.run(until_stopped(stack.prepare(settings, screen)))
+    except KeyboardInterrupt:  # before there was anything to stop
+        raise typer.Exit(130) from None
     finally:
         screen.stopped()

@@ -13,6 +13,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from urllib.parse import urlsplit
 from penstock.engine.datadir import write_atomically
 from penstock.engine.java import Java
 from penstock.engine.problem import Problem
+from penstock.engine.process import LEASH_SCRIPT
 from penstock.settings import Settings
 
 MANIFEST = "manifest.json"
@@ -127,9 +129,8 @@ def _run_ivy(staging: Path, java: Java, progress: Progress) -> None:
     found, fetched = 0, 0
     tail: list[str] = []
     progress(0, EXPECTED_FILES, "asking Maven Central")
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as ivy:
-        assert ivy.stdout is not None  # noqa: S101 - for the type checker: it is a pipe
-        for line in ivy.stdout:
+    with _started(command) as ivy:
+        for line in ivy.stdout or ():
             tail = [*tail[-30:], line.rstrip()]
             words = line.split()
             found += words[:1] == ["found"]
@@ -148,6 +149,29 @@ def _run_ivy(staging: Path, java: Java, progress: Progress) -> None:
             reasons[-12:],
         )
     progress(fetched, fetched, "checked")
+
+
+@contextmanager
+def _started(command: list[str]) -> Iterator[subprocess.Popen[str]]:
+    """A program that does not outlive this process, nor an interruption of what reads it."""
+    leash, held = os.pipe()
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(LEASH_SCRIPT), str(os.getpid()), str(leash), *command],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            pass_fds=(leash,),
+        )
+        with process:
+            try:
+                yield process
+            except BaseException:
+                process.kill()
+                raise
+    finally:
+        os.close(leash)
+        os.close(held)
 
 
 def _proxies() -> Iterator[str]:

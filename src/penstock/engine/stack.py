@@ -13,8 +13,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
+
+import psutil
 
 from penstock.engine import jars as jar_cache
 from penstock.engine import java as java_search
@@ -44,41 +47,59 @@ class Screen(Observer, Protocol):
         """A line of a component's log, where the user wants to see them."""
 
 
-async def run(settings: Settings, screen: Screen, stop: asyncio.Event) -> None:
-    """Runs the stack until `stop` is set. Raises Problem for what the user can put right."""
-    began = time.monotonic()
+@dataclass(frozen=True)
+class Prepared:
+    """A stack that can start: everything was found, fetched, checked and locked."""
+
+    settings: Settings
+    """Resolved: paths absolute, ports numbers."""
+    settings_file: Path
+    data: DataDir
+    jars: jar_cache.Jars
+    java: java_search.Java
+
+
+def prepare(settings: Settings, screen: Screen) -> Prepared:
+    """Makes a stack ready to start. Raises Problem for what the user can put right. May be interrupted at any time."""
     settings = settings.model_copy(update={"data_dir": settings.data_dir.expanduser().absolute()})
     java = java_search.find()
-    jars = await asyncio.to_thread(jar_cache.resolve, settings, java, screen.fetching)
+    jars = jar_cache.resolve(settings, java, screen.fetching)
     data = DataDir(settings.data_dir)
     data.open(settings)
     try:
-        await asyncio.to_thread(data.end_leftovers)
+        data.end_leftovers()
         settings = ports.resolve(settings)
         data.clear_metrics()
-        settings_file = data.write_settings(settings)
         if settings.kafka is not None:
-            await asyncio.to_thread(topics.ensure, settings)
-        screen.began(settings)
-        recorder = Recorder(data, settings, screen)
-        supervisor = Supervisor(
-            components(settings, settings_file, jars, java),
-            settings.data_dir / "logs",
-            environment(settings, java),
-            recorder,
-            drain_seconds=settings.drain_seconds,
-            echo=screen.log_line if settings.verbose else None,
-        )
-        recorder.watches = supervisor.watches
-        announced = asyncio.create_task(_announce_stop(stop, screen))
-        try:
-            with _metrics(settings):
-                await supervisor.run(stop, lambda: recorder.all_ready(time.monotonic() - began))
-        finally:
-            announced.cancel()
-            recorder.write(state="stopped")
-    finally:
+            topics.ensure(settings)
+        return Prepared(settings, data.write_settings(settings), data, jars, java)
+    except BaseException:
         data.close()
+        raise
+
+
+async def run(prepared: Prepared, screen: Screen, stop: asyncio.Event) -> None:
+    """Runs the stack until `stop` is set. Raises Problem if a component has to be given up."""
+    settings = prepared.settings
+    screen.began(settings)
+    recorder = Recorder(prepared.data, settings, screen)
+    supervisor = Supervisor(
+        components(prepared),
+        settings.data_dir / "logs",
+        environment(settings, prepared.java),
+        recorder,
+        drain_seconds=settings.drain_seconds,
+        echo=screen.log_line if settings.verbose else None,
+    )
+    recorder.watches = supervisor.watches
+    announced = asyncio.create_task(_announce_stop(stop, screen))
+    try:
+        with _metrics(settings):
+            await supervisor.run(stop, recorder.all_ready)
+    finally:
+        announced.cancel()
+        recorder.write(state="stopped")
+        prepared.data.close()
 
 
 async def _announce_stop(stop: asyncio.Event, screen: Screen) -> None:
@@ -112,10 +133,9 @@ def environment(settings: Settings, java: java_search.Java) -> dict[str, str]:
     return env
 
 
-def components(
-    settings: Settings, settings_file: Path, jars: jar_cache.Jars, java: java_search.Java
-) -> list[Component]:
+def components(prepared: Prepared) -> list[Component]:
     """What this stack consists of."""
+    settings, settings_file = prepared.settings, prepared.settings_file
 
     def python(name: str) -> Callable[[], Any]:
         async def command() -> list[str]:
@@ -124,7 +144,7 @@ def components(
         return command
 
     async def kafka_command() -> list[str]:
-        return await asyncio.to_thread(kafka.prepare, settings, jars, java)
+        return await asyncio.to_thread(kafka.prepare, settings, prepared.jars, prepared.java)
 
     async def kafka_ready() -> dict[str, Any]:
         await kafka.answering(settings.bootstrap)
@@ -164,10 +184,10 @@ class Recorder:
         """Something to read."""
         self._screen.remark(watch, text)
 
-    def all_ready(self, seconds: float) -> None:
-        """Everything serves."""
+    def all_ready(self) -> None:
+        """Everything serves. The time counts from the start of this process, as the user's does."""
         self.write(state="ready")
-        self._screen.ready(self._settings, seconds)
+        self._screen.ready(self._settings, time.time() - psutil.Process().create_time())
 
     def write(self, state: str | None = None) -> None:
         """Writes the record."""
