@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test check unit integration format docs wheel tck bench bench-knative profile lock clean
+.PHONY: help dev test check unit integration conformance format docs wheel tck bench bench-knative profile lock clean
 
 help: ## print the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,6 +56,12 @@ bench-knative: $(VENV)/.ready ## the same with upstream's in-memory Broker besid
 
 profile: $(VENV)/.ready ## flame graphs of the Python processes and JFR recordings of the JVMs, under load
 	$(BIN)/python -m benchmarks.profile
+
+conformance: $(VENV)/.ready ## the specifications' tests on a fresh stack, and the report on them
+	rm -rf build/conformance
+	CONFORMANCE_RESULTS=build/conformance/specifications.json \
+	  $(BIN)/pytest tests/conformance $$($(BIN)/penstock conformance tests); \
+	  $(BIN)/penstock conformance report && cp build/conformance/report/conformance.md docs/conformance.md
 
 lock: ## pin the newest versions that pyproject.toml allows
 	$(PYTHON) -m venv --clear $(VENV)

@@ -101,6 +101,17 @@ def report(
 
 
 @app.command()
+def tests() -> None:
+    """Print the tests that the assertions name beside those of tests/conformance, for pytest's command line."""
+    from penstock.conformance import assertions
+
+    named = dict.fromkeys(test for row in assertions.load() for test in row.tests)
+    for test in named:
+        if not test.startswith(("event-delivery/", "tests/conformance/")):
+            typer.echo(test)
+
+
+@app.command()
 def manifests(
     folder: Annotated[Path, typer.Argument(help="Folder to write to; control-plane/event-delivery is made inside.")],
 ) -> None:

@@ -70,7 +70,7 @@ def to_markdown(report: Report) -> str:
     lines = ["# Conformance", "", _summary(report), ""]
     for run in report.runs:
         passed = sum(result.outcome == "passed" for result in run.results)
-        lines.append(f"- {run.suite}: {passed} of {len(run.results)} tests passed ({run.target}, {run.started})")
+        lines.append(f"- {run.suite}: {passed} of {len(run.results)} tests passed ({run.started[:10]})")
     deliveries = [result for run in report.runs for result in run.results if result.test.startswith("event-delivery/")]
     if deliveries:
         lines += ["", "## Event delivery", "", "| Test | Result | Seconds |", "|---|---|---|"]

@@ -1,0 +1,21 @@
+"""The node that the tests of this folder share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pod_cluster import Cluster
+
+from penstock.engine import ports
+from penstock.settings import Settings
+
+
+@pytest.fixture(scope="module")
+def cluster(kafka: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    data_dir: Path = tmp_path_factory.mktemp("node")
+    settings = ports.resolve(Settings(port=0, data_dir=data_dir, kafka=kafka.bootstrap, drain_seconds=1))
+    cluster = Cluster(settings)
+    yield cluster
+    cluster.close()
