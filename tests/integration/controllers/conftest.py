@@ -10,7 +10,7 @@ import pytest
 from penstock.settings import Settings
 
 if TYPE_CHECKING:
-    from control_plane import Cluster, DataPlaneStandIn
+    from control_plane import Cluster, DataPlaneStandIn, Restartable
 
     from penstock.engine.jars import Jars
 
@@ -39,16 +39,17 @@ def data_plane(control_settings: Settings) -> Iterator[DataPlaneStandIn]:
 
 
 @pytest.fixture(scope="package")
-def controllers(control_settings: Settings, data_plane: DataPlaneStandIn) -> Iterator[None]:
+def controllers(control_settings: Settings, data_plane: DataPlaneStandIn) -> Iterator[Restartable]:
     """The controllers, running."""
-    from control_plane import run_controllers, running
+    from control_plane import Restartable, run_controllers
 
-    with running(run_controllers, control_settings):
-        yield
+    component = Restartable(run_controllers, control_settings)
+    yield component
+    component.stop()
 
 
 @pytest.fixture
-def cluster(control_settings: Settings, controllers: None) -> Iterator[Cluster]:
+def cluster(control_settings: Settings, controllers: Restartable) -> Iterator[Cluster]:
     """The API as a user sees it, with controllers at work."""
     from control_plane import Cluster
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from lightkube import ApiError, Client, KubeConfig
 
-from penstock import apiserver, controllers
 from penstock.apiserver import service as apiserver_service
 from penstock.contract.follow import SnapshotFollower
 from penstock.contract.reporter import Reporter
@@ -20,8 +19,6 @@ from penstock.controllers import service as controllers_service
 from penstock.controllers.api import Kind, _resource
 from penstock.lifecycle import Lifecycle
 from penstock.settings import Settings
-
-__all__ = ["Cluster", "DataPlaneStandIn", "apiserver", "controllers", "running"]
 
 Obj = dict[str, Any]
 Run = Callable[[Settings, Lifecycle], Coroutine[Any, Any, None]]
@@ -70,6 +67,24 @@ class Running:
             self._ready.set()
 
 
+class Restartable:
+    """A component that a test may stop and start again."""
+
+    def __init__(self, run: Run, settings: Settings) -> None:
+        self._run, self._settings = run, settings
+        self._running: Running | None = Running(run, settings)
+
+    def stop(self) -> None:
+        """Stops it if it runs."""
+        if self._running is not None:
+            self._running.stop()
+            self._running = None
+
+    def start(self) -> None:
+        """Starts it and waits until it is ready."""
+        self._running = Running(self._run, self._settings)
+
+
 @contextlib.contextmanager
 def running(run: Run, settings: Settings) -> Iterator[Running]:
     """The component while the block runs."""
@@ -98,6 +113,16 @@ class Cluster:
     ) -> Obj:
         metadata = {"name": name, "namespace": namespace, **({"annotations": annotations} if annotations else {})}
         return dict(self._client.create(_resource(kind)({"metadata": metadata, **body})))
+
+    def create_labelled(self, kind: Kind, name: str, labels: dict[str, str], **body: Any) -> Obj:
+        metadata = {"name": name, "namespace": "default", "labels": labels}
+        return dict(self._client.create(_resource(kind)({"metadata": metadata, **body})))
+
+    def define(self, definition: Obj) -> None:
+        """Creates a CustomResourceDefinition."""
+        from lightkube.resources.apiextensions_v1 import CustomResourceDefinition
+
+        self._client.create(CustomResourceDefinition.from_dict(definition))
 
     def create_namespace(self, name: str) -> None:
         from lightkube.models.meta_v1 import ObjectMeta

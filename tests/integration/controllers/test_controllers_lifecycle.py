@@ -248,12 +248,7 @@ def test_a_service_leads_to_its_ready_pods(cluster: Cluster, data_plane: DataPla
     container = {"name": "c", "image": "i", "ports": [{"name": "web", "containerPort": 8080}]}
     eventually(lambda: cluster.get(ENDPOINTS, "sink"))
     pod = {"containers": [container]}
-    client_pod = cluster._client.create  # labels are not part of the usual shape
-    from penstock.controllers.api import _resource
-
-    client_pod(
-        _resource(POD)({"metadata": {"name": "sink-1", "namespace": "default", "labels": {"app": "sink"}}, "spec": pod})
-    )
+    cluster.create_labelled(POD, "sink-1", {"app": "sink"}, spec=pod)
     ready = {"phase": "Running", "podIP": "127.0.0.9", "conditions": [{"type": "Ready", "status": "True"}]}
     cluster.put_status(POD, "sink-1", ready)
     name = "http://sink.default.svc.cluster.local/x"
@@ -291,8 +286,6 @@ def test_a_users_own_kind_is_addressable_once_it_is_defined(cluster: Cluster) ->
 
 
 def _define_gadget(cluster: Cluster) -> None:
-    from lightkube.resources.apiextensions_v1 import CustomResourceDefinition
-
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
     definition = {
@@ -304,7 +297,7 @@ def _define_gadget(cluster: Cluster) -> None:
             "versions": [{**version, "subresources": {"status": {}}}],
         },
     }
-    cluster._client.create(CustomResourceDefinition.from_dict(definition))
+    cluster.define(definition)
 
 
 def _located(data_plane: DataPlaneStandIn, url: str) -> str | None:

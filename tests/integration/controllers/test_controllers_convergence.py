@@ -1,0 +1,111 @@
+"""Random orders of creation and deletion, and restarts, on the real API server and Kafka."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Any
+
+import pytest
+from control_plane import Cluster, DataPlaneStandIn, Restartable
+
+from penstock.controllers.api import BROKER, CHANNEL, IN_MEMORY_CHANNEL, SERVICE, SUBSCRIPTION, TRIGGER, Kind
+from running import eventually
+
+SINK = {"uri": "http://127.0.0.1:9/"}
+SERVICE_REF = {"apiVersion": "v1", "kind": "Service", "name": "sink"}
+CHANNEL_REF = {"apiVersion": "messaging.knative.dev/v1", "kind": "Channel", "name": "c"}
+
+WANTED: list[tuple[Kind, str, dict[str, Any]]] = [
+    (BROKER, "b", {"delivery": {"retry": 1, "deadLetterSink": SINK}}),
+    (TRIGGER, "t1", {"broker": "b", "subscriber": {"ref": SERVICE_REF}}),
+    (TRIGGER, "t2", {"broker": "b", "subscriber": SINK, "delivery": {"retry": 5}}),
+    (SERVICE, "sink", {"selector": {"app": "x"}, "ports": [{"port": 80, "targetPort": 8080}]}),
+    (CHANNEL, "c", {}),
+    (SUBSCRIPTION, "s1", {"channel": CHANNEL_REF, "subscriber": {"ref": SERVICE_REF}}),
+    (SUBSCRIPTION, "s2", {"channel": CHANNEL_REF, "reply": SINK}),
+]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_any_order_of_creation_and_deletion_ends_in_the_same_state(
+    cluster: Cluster, controllers: Restartable, data_plane: DataPlaneStandIn, seed: int
+) -> None:
+    namespace = f"order-{seed}"
+    cluster.create_namespace(namespace)
+    chance = random.Random(seed)
+    present: set[tuple[Kind, str]] = set()
+    for step in range(30):
+        kind, name, spec = chance.choice(WANTED)
+        if (kind, name) in present:
+            cluster.delete(kind, name, namespace)
+            present.remove((kind, name))
+        else:
+            cluster.create(kind, name, namespace, spec=spec)
+            present.add((kind, name))
+        if step == 15:
+            controllers.stop()
+            controllers.start()
+        elif chance.random() < 0.3:
+            time.sleep(0.1)
+    for kind, name, spec in chance.sample(WANTED, len(WANTED)):
+        if (kind, name) not in present:
+            cluster.create(kind, name, namespace, spec=spec)
+    for kind, name, _ in WANTED:
+        if kind != SERVICE:
+            eventually(lambda k=kind, n=name: cluster.ready(k, n, namespace))  # type: ignore[misc]
+    eventually(lambda: _state(data_plane, namespace) == EXPECTED or _mismatch(data_plane, namespace))
+    uids = {obj["metadata"]["uid"] for kind in (BROKER, IN_MEMORY_CHANNEL) for obj in cluster.list(kind, namespace)}
+    targets = {t.uid for t in data_plane.snapshot.targets.values() if t.namespace == namespace}
+    assert targets == uids
+
+
+def test_a_restart_publishes_nothing_and_keeps_everything_ready(
+    cluster: Cluster, controllers: Restartable, data_plane: DataPlaneStandIn
+) -> None:
+    cluster.create(BROKER, "lasting")
+    cluster.create(TRIGGER, "lasting", spec={"broker": "lasting", "subscriber": SINK})
+    eventually(lambda: cluster.ready(TRIGGER, "lasting"))
+    before, version = cluster.get(TRIGGER, "lasting"), data_plane.snapshot.version
+    controllers.stop()
+    controllers.start()
+    cluster.create(BROKER, "afterwards")
+    eventually(lambda: cluster.ready(BROKER, "afterwards"))
+    assert data_plane.snapshot.version == version + 1
+    assert cluster.get(TRIGGER, "lasting") == before
+
+
+def test_what_is_deleted_while_the_controllers_are_away_goes_when_they_come_back(
+    cluster: Cluster, controllers: Restartable, data_plane: DataPlaneStandIn
+) -> None:
+    cluster.create(BROKER, "fleeting")
+    uid = cluster.create(TRIGGER, "fleeting", spec={"broker": "fleeting", "subscriber": SINK})["metadata"]["uid"]
+    eventually(lambda: cluster.ready(TRIGGER, "fleeting"))
+    controllers.stop()
+    cluster.delete(TRIGGER, "fleeting")
+    assert uid in data_plane.snapshot.routes
+    controllers.start()
+    eventually(lambda: uid not in data_plane.snapshot.routes)
+
+
+def _state(data_plane: DataPlaneStandIn, namespace: str) -> dict[str, Any]:
+    found = {}
+    for route in data_plane.snapshot.routes.values():
+        if route.namespace == namespace:
+            dead = route.delivery.dead_letter.url if route.delivery.dead_letter else None
+            place = route.subscriber or route.reply
+            url = place.url.replace(namespace, "NS") if place else None
+            found[f"{route.kind} {route.name}"] = (url, route.delivery.retry, dead)
+    return found
+
+
+def _mismatch(data_plane: DataPlaneStandIn, namespace: str) -> None:
+    raise AssertionError(f"published: {_state(data_plane, namespace)}")
+
+
+EXPECTED = {
+    "Trigger t1": ("http://sink.NS.svc.cluster.local", 1, SINK["uri"]),
+    "Trigger t2": (SINK["uri"], 5, None),
+    "Subscription s1": ("http://sink.NS.svc.cluster.local", 0, None),
+    "Subscription s2": (SINK["uri"], 0, None),
+}
