@@ -14,6 +14,7 @@ from penstock.apiserver.storage import Change
 
 RING_CHANGES = 4096
 RING_BYTES = 16 * 1024 * 1024
+WOKEN_AT_ONCE = 25
 
 
 class Ring:
@@ -25,7 +26,7 @@ class Ring:
         self._changes: deque[Change] = deque()
         self._bytes, self._max_changes, self._max_bytes = 0, max_changes, max_bytes
         self._first = 0
-        self._news = asyncio.Event()
+        self._waiting: dict[asyncio.Future[None], None] = {}
 
     def append(self, change: Change) -> None:
         """Takes a change in and gives up the oldest ones if the ring is full."""
@@ -39,12 +40,18 @@ class Ring:
 
     def wake(self) -> None:
         """Lets every waiting watch look again."""
-        self._news.set()
-        self._news = asyncio.Event()
+        waiting, self._waiting = list(self._waiting), {}
+        if waiting:
+            _release(waiting)
 
     async def news(self) -> None:
         """Returns when something was appended after this call."""
-        await self._news.wait()
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[future] = None
+        try:
+            await future
+        finally:
+            self._waiting.pop(future, None)
 
     def position(self, version: int) -> int | None:
         """The place after the change of this version; None if that has been given up."""
@@ -90,6 +97,16 @@ class History:
             self.version = change.version
         for resource in touched:
             self._rings[resource].wake()
+
+
+def _release(waiting: list[asyncio.Future[None]]) -> None:
+    """Wakes some now and the rest in the next rounds of the loop, so that requests get their turn in between."""
+    for future in waiting[:WOKEN_AT_ONCE]:
+        if not future.done():
+            future.set_result(None)
+    rest = waiting[WOKEN_AT_ONCE:]
+    if rest:
+        asyncio.get_running_loop().call_soon(_release, rest)
 
 
 def _size(change: Change) -> int:

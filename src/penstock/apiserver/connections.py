@@ -10,7 +10,7 @@ import asyncio
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-WAITING_BYTES = 64 * 1024
+WAITING_BYTES = 16 * 1024
 STALLED_SECONDS = 30.0
 
 

@@ -6,18 +6,20 @@ from typing import Any
 
 from penstock.apiserver import errors
 from penstock.apiserver.kinds import Column, Kind
+from penstock.apiserver.schema import Complaint
 
 GROUP, PLURAL, KIND = "apiextensions.k8s.io", "customresourcedefinitions", "CustomResourceDefinition"
 RESOURCE = f"{PLURAL}.{GROUP}"
 Obj = dict[str, Any]
 
+_TYPES = ("object", "array", "string", "boolean", "integer", "number")
 _AGE = Column("Age", ".metadata.creationTimestamp", "date")
 
 
 def check(definition: Obj) -> None:
     """Raises if the definition cannot be served."""
     name, spec = definition["metadata"].get("name", ""), definition.get("spec") or {}
-    complaints: list[tuple[str, str, str]] = []
+    complaints: list[Complaint] = []
 
     def require(path: str, value: Any) -> None:
         if not value:
@@ -36,15 +38,48 @@ def check(definition: Obj) -> None:
         sentence = "Invalid value: must have exactly one version marked as storage version"
         complaints.append(("spec.versions", "FieldValueInvalid", sentence))
     for index, version in enumerate(versions):
-        if not (version.get("schema") or {}).get("openAPIV3Schema"):
-            path = f"spec.versions[{index}].schema.openAPIV3Schema"
+        path = f"spec.versions[{index}].schema.openAPIV3Schema"
+        schema = (version.get("schema") or {}).get("openAPIV3Schema")
+        if not schema:
             complaints.append((path, "FieldValueRequired", "Required value: schemas are required"))
+        else:
+            complaints += _check_schema(schema, path)
     expected = f"{names.get('plural')}.{spec.get('group')}"
     if name != expected:
         sentence = f'Invalid value: "{name}": must be spec.names.plural+"."+spec.group'
         complaints.append(("metadata.name", "FieldValueInvalid", sentence))
     if complaints:
         raise errors.invalid(GROUP, KIND, name, complaints)
+
+
+def _check_schema(schema: Any, path: str) -> list[Complaint]:
+    """What in a schema could not be walked."""
+
+    def wrong(where: str, sentence: str) -> Complaint:
+        return where, "FieldValueInvalid", f"Invalid value: {sentence}"
+
+    if not isinstance(schema, dict):
+        return [wrong(path, "must be an object")]
+    complaints: list[Complaint] = []
+    if schema.get("type") not in (None, *_TYPES):
+        complaints.append(wrong(f"{path}.type", f"must be one of {', '.join(_TYPES)}"))
+    if "$ref" in schema:
+        complaints.append(("$ref", "FieldValueForbidden", "Forbidden: references are not supported"))
+    properties = schema.get("properties") or {}
+    if not isinstance(properties, dict):
+        return [*complaints, wrong(f"{path}.properties", "must be an object of schemas")]
+    parts = [(f"{path}.properties[{name}]", part) for name, part in properties.items()]
+    parts += [(f"{path}.{word}", schema[word]) for word in ("items", "not") if word in schema]
+    if not isinstance(schema.get("additionalProperties", True), bool):
+        parts.append((f"{path}.additionalProperties", schema["additionalProperties"]))
+    for word in ("allOf", "anyOf", "oneOf", "required", "enum", "x-kubernetes-list-map-keys"):
+        if not isinstance(schema.get(word, []), list):
+            complaints.append(wrong(f"{path}.{word}", "must be a list"))
+        elif word.endswith("Of"):
+            parts += [(f"{path}.{word}[{index}]", part) for index, part in enumerate(schema.get(word, []))]
+    for where, part in parts:
+        complaints += _check_schema(part, where)
+    return complaints
 
 
 def complete(definition: Obj, now: str) -> Obj:

@@ -37,6 +37,10 @@ class ApiError(Exception):
         return body
 
 
+MAX_COMPLAINTS = 50
+"""How many complaints about one object are told; a list of a million wrong items has no more to say."""
+
+
 def _about(group: str, plural: str, name: str) -> dict[str, Any]:
     return {key: value for key, value in (("name", name), ("group", group), ("kind", plural)) if value}
 
@@ -94,7 +98,9 @@ def apply_conflict(conflicts: list[tuple[str, str]]) -> ApiError:
 
 def invalid(group: str, kind: str, name: str, complaints: list[tuple[str, str, str]]) -> ApiError:
     """The object breaks its schema; `complaints` holds (field path, reason, sentence)."""
-    told = [f"{path}: {sentence}" for path, _, sentence in complaints]
+    more = len(complaints) - MAX_COMPLAINTS
+    complaints = complaints[:MAX_COMPLAINTS]
+    told = [f"{path}: {sentence}" for path, _, sentence in complaints] + [f"and {more} more"] * (more > 0)
     joined = told[0] if len(told) == 1 else "[" + ", ".join(told) + "]"
     label = f"{kind}.{group}" if group else kind
     causes = [{"reason": reason, "message": sentence, "field": path} for path, reason, sentence in complaints]

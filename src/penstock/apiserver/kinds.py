@@ -111,7 +111,8 @@ class Registry:
 
     def _index(self) -> None:
         everything = self._core + tuple(kind for name in sorted(self._custom) for kind in self._custom[name])
-        by_path = {(kind.group, kind.version, kind.plural): kind for kind in everything}
+        # Core kinds last: a definition cannot take their place.
+        by_path = {(kind.group, kind.version, kind.plural): kind for kind in reversed(everything)}
         by_resource: dict[str, Kind] = {}
         by_kind: dict[tuple[str, str], Kind] = {}
         for kind in everything:

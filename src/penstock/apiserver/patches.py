@@ -12,7 +12,8 @@ from typing import Any
 import jsonpatch
 import jsonpointer
 
-from penstock.apiserver.errors import ApiError, bad_request
+from penstock.apiserver.documents import encode
+from penstock.apiserver.errors import ApiError, bad_request, too_large
 from penstock.apiserver.schema import Schema, Walker
 
 MERGE = "application/merge-patch+json"
@@ -21,6 +22,7 @@ STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 
 MAX_OPERATIONS = 10_000
+MAX_COPIED_BYTES = 3 * 1024 * 1024
 
 _DIRECTIVE = "$patch"
 _RETAIN = "$retainKeys"
@@ -48,7 +50,15 @@ def json(target: Any, operations: Any) -> Any:
     if len(operations) > MAX_OPERATIONS:
         raise bad_request(f"a JSON patch has at most {MAX_OPERATIONS} operations, not {len(operations)}")
     try:
-        return jsonpatch.JsonPatch(operations).apply(target)
+        result, copied = copy.deepcopy(target), 0
+        for operation in operations:
+            if operation.get("op") == "copy":
+                # Copying the whole into itself doubles it each time.
+                copied += len(encode(jsonpointer.resolve_pointer(result, operation["from"])))
+                if copied > MAX_COPIED_BYTES:
+                    raise too_large(MAX_COPIED_BYTES)
+            result = jsonpatch.JsonPatch([operation]).apply(result, in_place=True)
+        return result
     except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException) as error:
         raise ApiError(
             422, "Invalid", f"the server rejected our request due to an error in our request: {error}"

@@ -10,6 +10,8 @@ from starlette.responses import Response, StreamingResponse
 from penstock.apiserver.documents import Obj, decode, encode
 from penstock.apiserver.errors import ApiError
 
+MAX_WARNINGS = 20
+MAX_WARNING = 256
 _JSON, _YAML = "application/json", "application/yaml"
 
 
@@ -17,9 +19,8 @@ def json_response(body: bytes, *, status: int = 200, as_yaml: bool = False, warn
     """One document."""
     content = yaml.safe_dump(decode(body), sort_keys=False).encode() if as_yaml else body
     response = Response(content, status, media_type=_YAML if as_yaml else _JSON)
-    for warning in warnings:
-        quoted = warning.replace("\\", "\\\\").replace('"', '\\"').encode("ascii", "backslashreplace").decode()
-        response.headers.append("Warning", f'299 - "{quoted}"')
+    for warning in list(warnings)[:MAX_WARNINGS]:
+        response.headers.append("Warning", f'299 - "{_header_text(warning)}"')
     return response
 
 
@@ -38,6 +39,12 @@ def list_response(parts: list[bytes], *, as_yaml: bool = False) -> Response:
 def refusal(error: ApiError) -> Response:
     """The Status of a refusal."""
     return Response(encode(error.status()), error.code, error.headers, _JSON)
+
+
+def _header_text(text: str) -> str:
+    """Text that may stand between quotes in a header, whatever a client put into it."""
+    plain = "".join(letter if letter.isascii() and letter.isprintable() else "?" for letter in text[:MAX_WARNING])
+    return plain.replace("\\", "\\\\").replace('"', '\\"')
 
 
 async def _in_turn(parts: list[bytes]) -> AsyncIterator[bytes]:

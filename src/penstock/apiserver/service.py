@@ -11,6 +11,7 @@ import contextlib
 import resource
 import socket
 import ssl
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -35,6 +36,9 @@ from penstock.lifecycle import Lifecycle
 from penstock.resources import registry as project_kinds
 from penstock.settings import Settings
 
+SWITCH_SECONDS = 0.0005
+"""How soon the writer's thread gets its turn while the loop is busy; every statement of SQLite asks for one."""
+
 
 async def run(settings: Settings, lifecycle: Lifecycle) -> None:
     """Serves until told to stop."""
@@ -44,6 +48,7 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
 
 async def _run(settings: Settings, lifecycle: Lifecycle, listener: socket.socket) -> None:
     _allow_many_connections()
+    sys.setswitchinterval(SWITCH_SECONDS)
     data_dir = settings.data_dir
     data_dir.mkdir(parents=True, exist_ok=True)
     pki = data_dir / "pki"

@@ -21,13 +21,15 @@ from typing import Any, TypeVar
 
 from penstock.apiserver import statements
 from penstock.apiserver.documents import Obj, decode, encode, meta
-from penstock.apiserver.errors import ApiError
+from penstock.apiserver.errors import ApiError, too_large
 
 T = TypeVar("T")
 Key = tuple[str, str, str]
 """Resource, namespace, name."""
 
 WRITES_PER_COMMIT = 64
+MAX_OBJECT_BYTES = 3 * 1024 * 1024
+"""Patches could let an object grow beyond what a single request may carry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,8 @@ class Transaction:
         self.version += 1
         metadata["resourceVersion"] = str(self.version)
         body = encode(obj)
+        if len(body) > MAX_OBJECT_BYTES:
+            raise too_large(MAX_OBJECT_BYTES)
         self._connection.execute(statements.PUT, (*key, metadata["uid"], self.version, body))
         self._note_owners(obj)
         before = row[0] if row else None

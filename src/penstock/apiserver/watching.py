@@ -20,7 +20,7 @@ from penstock.apiserver.rendering import Renderer
 from penstock.apiserver.storage import Change
 
 BATCH = 128
-SEND_BYTES = 32 * 1024
+SEND_BYTES = 16 * 1024
 INITIAL_BATCH = 16
 BOOKMARK_SECONDS = 30.0
 DEFAULT_TIMEOUT_SECONDS = 1800.0

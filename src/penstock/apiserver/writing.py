@@ -274,7 +274,7 @@ class Verbs:
     def _report_unknown(self, target: Target, dropped: list[str]) -> None:
         if not dropped or target.field_validation == "Ignore":
             return
-        told = [f'unknown field "{path}"' for path in dropped]
+        told = [f'unknown field "{path}"' for path in dropped[: errors.MAX_COMPLAINTS]]
         if target.field_validation == "Strict":
             kind, version = target.kind.kind, target.kind.version
             raise errors.bad_request(

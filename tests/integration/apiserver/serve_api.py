@@ -5,6 +5,8 @@ import signal
 import sys
 from pathlib import Path
 
+import uvloop
+
 from penstock.apiserver.service import run
 from penstock.lifecycle import Lifecycle
 from penstock.settings import Settings
@@ -16,4 +18,6 @@ async def main() -> None:
     await run(Settings(data_dir=Path(sys.argv[1]), api_port=int(sys.argv[2])), lifecycle)
 
 
-asyncio.run(main())
+# The event loop that the engine gives to the API server.
+with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    runner.run(main())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from penstock.apiserver import custom_kinds, discovery, jsonpath, openapi, tables
 from penstock.apiserver.core_kinds import CORE_KINDS
 from penstock.apiserver.durations import human_age, human_duration
+from penstock.apiserver.errors import ApiError
 from penstock.apiserver.kinds import Registry
 from penstock.apiserver.rendering import Renderer
 from penstock.apiserver.requests import Form
@@ -190,3 +192,31 @@ def test_an_age_that_is_no_time_is_said_to_be_invalid() -> None:
 def test_json_paths_of_columns(path: str, found: Any) -> None:
     value = {"a": {"b": 1, "dot.ted/key": "v"}, "list": [{"x": "p"}, {"x": "q", "y": True}]}
     assert jsonpath.first(path, value) == found
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "widget"},
+        {"type": "object", "properties": 5},
+        {"type": "object", "properties": {"a": 5}},
+        {"type": "array", "items": []},
+        {"anyOf": {}},
+        {"anyOf": [1]},
+        {"additionalProperties": "yes"},
+        {"required": "a"},
+        {"properties": {"a": {"$ref": "#/x"}}},
+    ],
+)
+def test_schemas_that_cannot_be_walked_are_refused(schema: dict[str, Any]) -> None:
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    definition = {**DEFINITION, "spec": {**DEFINITION["spec"], "versions": [version]}}  # type: ignore[dict-item]
+    with pytest.raises(ApiError, match=r"openAPIV3Schema|\$ref"):
+        custom_kinds.check(definition)
+
+
+def test_a_definition_cannot_take_the_place_of_a_core_kind() -> None:
+    found = registry()
+    pods = next(kind for kind in CORE_KINDS if kind.plural == "pods")
+    found.define("x", [replace(WIDGETS[0], group="", version="v1", plural="pods")])
+    assert found.find("", "v1", "pods") is pods

@@ -134,3 +134,12 @@ def test_json_patches_that_do_not_apply_are_refused(patch: Any) -> None:
     with pytest.raises(ApiError) as refused:
         patches.json({"a": 1}, patch)
     assert refused.value.code in (400, 422)
+
+
+def test_copies_that_double_the_object_are_stopped() -> None:
+    target = {"a": {"x": "y" * 100}}
+    patch = [{"op": "copy", "from": "/a", "path": f"/a/c{number}"} for number in range(40)]
+    with pytest.raises(ApiError) as refused:
+        patches.json(target, patch)
+    assert refused.value.code == 413
+    assert target == {"a": {"x": "y" * 100}}

@@ -193,3 +193,31 @@ def test_unknown_fields_warn_or_refuse(tx: Transaction) -> None:
     warned = target(KINDS["ConfigMap"])
     assert "colour" not in VERBS.create(tx, warned, odd)
     assert warned.warnings == ['unknown field "colour"']
+
+
+def test_an_object_cannot_grow_beyond_what_a_request_may_carry(tx: Transaction) -> None:
+    make(tx, "c")
+    for number in range(3):
+        piece = {f"k{number}": "x" * 1_000_000}
+        if number < 2:
+            VERBS.update(
+                tx,
+                target(KINDS["ConfigMap"], "c"),
+                lambda old, add=piece: {**old, "data": {**old.get("data", {}), **add}},
+            )
+        else:
+            with pytest.raises(ApiError) as refused:
+                VERBS.update(
+                    tx,
+                    target(KINDS["ConfigMap"], "c"),
+                    lambda old, add=piece: {**old, "data": {**old["data"], **add, "more": "x" * 500_000}},
+                )
+            assert refused.value.code == 413
+
+
+def test_a_thousand_wrong_items_make_a_short_refusal(tx: Transaction) -> None:
+    pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": 5}] * 1000}}
+    with pytest.raises(ApiError) as refused:
+        VERBS.create(tx, target(KINDS["Pod"]), pod)
+    assert refused.value.message.endswith("and 950 more]")
+    assert len(refused.value.message) < 20_000
