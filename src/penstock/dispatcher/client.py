@@ -22,6 +22,10 @@ from penstock.events import http
 IGNORED_BODY_BYTES = 64 * 1024
 """How much of an unneeded body is read so that the connection can be used again; beyond that it is closed."""
 
+IDLE_CONNECTION = timedelta(seconds=1.5)
+"""Connections unused for this long are closed here, before the servers in common use (2 to 5 seconds) close them: a
+request that crosses such a close would fail for nothing."""
+
 _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 _ClientKey = tuple[str | None, str | None, str | None]
 
@@ -141,6 +145,7 @@ class Clients:
 
 def _build(ca_certs: str | None, host: str | None, address: str | None) -> Client:
     builder = ClientBuilder().follow_redirects(False).no_proxy().user_agent("penstock").referer(False)
+    builder = builder.pool_idle_timeout(IDLE_CONNECTION)
     builder = builder.connect_timeout(timedelta(seconds=10)).gzip(False).brotli(False).zstd(False).deflate(False)
     try:
         for certificate in _CERTIFICATE.findall((ca_certs or "").encode()):
