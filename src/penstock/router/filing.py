@@ -24,6 +24,9 @@ MAX_FILED = 8
 PREFERRED = ("type", "source", "subject")
 """Attributes that are preferred, in this order, where the choice is otherwise equal."""
 
+OPS = ("exact", "present", "prefix", "suffix")
+"""Comparisons; the query knows them by their place here, which is cheaper to compare than their names."""
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -40,7 +43,7 @@ class Candidate:
         return {
             "uid": self.uid,
             "start": self.start,
-            "clauses": [[_atom_as_data(atom) for atom in clause] for clause in self.clauses] or None,
+            "clauses": [[_atom_as_data(atom) for atom in clause] for clause in self.clauses],
             "predicate": self.predicate,
         }
 
@@ -159,4 +162,4 @@ def _rank(attribute: str) -> tuple[int, str]:
 
 
 def _atom_as_data(atom: Atom) -> dict[str, Any]:
-    return {"op": atom.op, "attribute": atom.attribute, "value": atom.value, "negated": atom.negated}
+    return {"op": OPS.index(atom.op), "attribute": atom.attribute, "value": atom.value, "negated": atom.negated}

@@ -222,7 +222,9 @@ class Generations:
         newest = {number: record for number, record in found.items() if record is not None}
         retained = self._events()
         self._newest_number = max([self._newest_number, *(record.generation for record in newest.values())])
-        start = positions.resume({number: record.origin for number, record in newest.items()}, retained)
+        # A task that Spark ran again before the query was stopped has written old origins behind the newest one.
+        origins = {n: max(record.origin, self.watch.routed.get(n, -1)) for n, record in newest.items()}
+        start = positions.resume(origins, retained)
         for route, gap in positions.losses(start.gaps, snapshot.routes.values()):
             self._lost(route, gap)
         if before is not None:

@@ -22,9 +22,9 @@ from penstock.events.event import REQUIRED
 from penstock.events.kafka import CONTENT_TYPE, PREFIX
 from penstock.filters.columns import column
 from penstock.filters.predicate import Predicate
-from penstock.router.filing import Bucket, RouteTable
+from penstock.router.filing import OPS, Bucket, RouteTable
 
-ATOM = "struct<op:string,attribute:string,value:string,negated:boolean>"
+ATOM = "struct<op:int,attribute:string,value:string,negated:boolean>"
 ROUTE = f"struct<uid:string,start:array<bigint>,clauses:array<array<{ATOM}>>,predicate:int>"
 
 CHUNK = 500
@@ -106,13 +106,12 @@ def _matches(candidates: Sequence[Column], predicates: Sequence[Predicate]) -> C
 
 
 def _holds(found: Column, predicates: Sequence[Predicate]) -> Column:
-    """Whether a candidate's start has come and what remains of its filter holds."""
+    """Whether what remains of a candidate's filter holds and its start has come; the likeliest to fail comes first."""
+    holds = F.forall(found["clauses"], lambda clause: F.exists(clause, _atom))
+    if predicates:
+        holds &= found["predicate"].isNull() | _numbered(found["predicate"], predicates, 0)
     started = F.coalesce(F.try_element_at(found["start"], F.col("partition") + 1), F.lit(0)) <= F.col("offset")
-    clauses = F.forall(found["clauses"], lambda clause: F.exists(clause, _atom))
-    holds = started & (found["clauses"].isNull() | F.coalesce(clauses, F.lit(False)))
-    if not predicates:
-        return holds
-    return holds & (found["predicate"].isNull() | _numbered(found["predicate"], predicates, 0))
+    return F.coalesce(holds & started, F.lit(False))
 
 
 def _numbered(number: Column, predicates: Sequence[Predicate], first: int) -> Column:
@@ -129,10 +128,10 @@ def _atom(atom: Column) -> Column:
     """One comparison, given as data. A missing attribute compares as false."""
     value = F.try_element_at(F.col("attributes"), atom["attribute"])
     holds = (
-        F.when(atom["op"] == "exact", value == atom["value"])
-        .when(atom["op"] == "prefix", F.startswith(value, atom["value"]))
-        .when(atom["op"] == "suffix", F.endswith(value, atom["value"]))
-        .when(atom["op"] == "present", value != "")
+        F.when(atom["op"] == OPS.index("exact"), value == atom["value"])
+        .when(atom["op"] == OPS.index("prefix"), F.startswith(value, atom["value"]))
+        .when(atom["op"] == OPS.index("suffix"), F.endswith(value, atom["value"]))
+        .otherwise(value != "")
     )
     return F.coalesce(holds, F.lit(False)) != atom["negated"]
 

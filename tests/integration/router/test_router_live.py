@@ -146,3 +146,11 @@ def test_a_stopped_router_leaves_neither_query_nor_thread_nor_folder(
     assert not spark.streams.active
     assert set(threading.enumerate()) <= threads
     assert not list((stage.settings.data_dir / "spark").glob("generation-*"))
+
+
+def test_micro_batches_route_alike(stage: Stage, start_router: StartRouter) -> None:
+    stage.publish(trigger("batched", stage.ends(), type="batched"))
+    router = start_router(stage.settings.model_copy(update={"router_mode": "microbatch"}))
+    stage.send("in-a-batch", "batched")
+    assert eventually(lambda: stage.ids("batched") == ["in-a-batch"])
+    assert router.failure() is None
