@@ -39,7 +39,7 @@ class Kind(NamedTuple):
         name = self.kind.lower()
         if name == "endpoints":
             return name
-        if name.endswith(("s", "x", "ch")):
+        if name.endswith("s"):
             return f"{name}es"
         return f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"
 

@@ -45,6 +45,7 @@ class DataPlane:
         self._acks: dict[str, Ack] = {}
         self._losses: dict[str, dict[int, Loss]] = defaultdict(dict)
         self._heard_ingress = time.time()
+        self._following = False
         self._loop = asyncio.get_running_loop()
         publisher.announce = self.published
         self._follower = TableFollower(bootstrap, topics.REPORTS, self._receive, lambda: None)
@@ -52,6 +53,7 @@ class DataPlane:
     def start(self) -> None:
         """Begins to follow the reports."""
         self._follower.start()
+        self._following = True
 
     def published(self, version: int) -> None:
         """Takes in that a version is out. Its acknowledgement may have been faster than the publisher's own return."""
@@ -60,8 +62,9 @@ class DataPlane:
                 self._enqueue(owner)
 
     async def close(self) -> None:
-        """Ends following."""
-        await asyncio.to_thread(self._follower.stop)
+        """Ends following, if it had begun."""
+        if self._following:
+            await asyncio.to_thread(self._follower.stop)
 
     async def run(self) -> None:
         """Notices silence until cancelled."""

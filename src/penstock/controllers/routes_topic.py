@@ -33,6 +33,7 @@ class RoutesTopic:
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
+        self._closing = threading.Event()
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
@@ -64,9 +65,14 @@ class RoutesTopic:
 
         follower = TableFollower(self._bootstrap, topics.ROUTES, apply, reached_end.set)
         follower.start()
-        reached_end.wait()
+        while not reached_end.wait(0.1) and not self._closing.is_set():
+            pass
         follower.stop()
         return stored
+
+    def close(self) -> None:
+        """Ends a `read` that waits; nothing is written afterwards."""
+        self._closing.set()
 
     def write(self, changes: list[tuple[str, bytes | None]], version: bytes) -> None:
         """Writes the changed records (None deletes) and the version that completes them, in this order."""

@@ -37,7 +37,8 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
         return
     api = Api(kubeconfig)
     workers = Workers()
-    publisher = Publisher(RoutesTopic(settings.bootstrap))
+    topic = RoutesTopic(settings.bootstrap)
+    publisher = Publisher(topic)
     tracker = Tracker(api, workers.enqueue)
     recorder = Recorder(api)
 
@@ -56,6 +57,7 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
     finally:
         stopping.cancel()
         work.cancel()
+        topic.close()
         await asyncio.gather(work, stopping, return_exceptions=True)
         await workers.close()
         await tracker.close()

@@ -1,0 +1,163 @@
+"""What the data plane has reported, on a clock of the test's own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from api_double import TopicDouble
+
+from penstock.contract import reports
+from penstock.contract.reports import COMPONENTS, Ack, Component, Loss
+from penstock.contract.routes import Route, Target
+from penstock.controllers import dataplane as module
+from penstock.controllers import publisher as publisher_module
+from penstock.controllers.api import Key
+from penstock.controllers.dataplane import DataPlane
+from penstock.controllers.publisher import Publisher
+from penstock.controllers.tracker import Observer
+
+ROUTE = Route("t", "Trigger", "ns", "t", "b")
+BROKER, TRIGGER = ("Broker", Key("ns", "b")), ("Trigger", Key("ns", "t"))
+
+
+class Clock:
+    """Stands still unless moved."""
+
+    now = 1000.0
+
+    def time(self) -> float:
+        return self.now
+
+
+class Scene:
+    """A publisher with a Broker and a Trigger, and a data plane that reports what the test says."""
+
+    def __init__(self, clock: Clock, topic: TopicDouble) -> None:
+        self.clock, self.enqueued, self.ingress_changes = clock, list[Observer](), 0
+        self.publisher = Publisher(topic)  # type: ignore[arg-type]
+        self.dataplane = DataPlane("unused:1", self.publisher, self.enqueued.append, self._changed)
+
+    def _changed(self) -> None:
+        self.ingress_changes += 1
+
+    async def publish(self, route: Route) -> None:
+        """Publishes the Broker and the Trigger's route, and returns when they are out."""
+        self.publisher.claim(BROKER, [Target("b", "Broker", "ns", "b")])
+        self.publisher.claim(TRIGGER, [route])
+        out, announce = asyncio.Event(), self.dataplane.published
+
+        def announced(version: int) -> None:
+            announce(version)
+            out.set()
+
+        self.publisher.announce = announced
+        task = asyncio.create_task(self.publisher.run())
+        await asyncio.wait_for(out.wait(), 5)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    def ack(self, version: int, *components: Component) -> None:
+        for component in components or COMPONENTS:
+            ack = Ack(component, "one", version, self.clock.now)
+            self.dataplane.take(reports.key_of(ack), reports.encode(ack))
+
+    def taken(self) -> bool:
+        return self.dataplane.has_taken("route/t", before=False)
+
+    def ingress(self) -> bool:
+        return self.dataplane.ingress_has_taken("target/b", before=False)
+
+
+@pytest.fixture
+async def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
+    clock = Clock()
+    monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(publisher_module, "GATHER_SECONDS", 0.0)
+    scene = Scene(clock, TopicDouble())
+    await scene.publisher.restore()
+    await scene.publish(ROUTE)
+    return scene
+
+
+async def test_nothing_is_taken_before_it_is_acknowledged(scene: Scene) -> None:
+    assert not scene.taken()
+    assert not scene.ingress()
+
+
+async def test_a_route_is_taken_when_every_component_has_its_version(scene: Scene) -> None:
+    scene.ack(1, "ingress", "router")
+    assert not scene.taken()
+    scene.ack(1, "dispatcher")
+    assert scene.taken()
+    assert TRIGGER in scene.enqueued
+
+
+async def test_a_target_is_taken_when_the_ingress_has_its_version(scene: Scene) -> None:
+    scene.ack(1, "ingress")
+    assert scene.ingress()
+    assert BROKER in scene.enqueued
+    assert TRIGGER not in scene.enqueued
+
+
+async def test_an_older_version_does_not_count(scene: Scene) -> None:
+    scene.ack(0)
+    assert not scene.taken()
+
+
+async def test_what_was_taken_stays_taken_while_a_component_restarts(scene: Scene) -> None:
+    scene.ack(1)
+    scene.dataplane.take("ack/router/one", None)
+    scene.clock.now += 1
+    scene.ack(1, "ingress")
+    assert scene.taken()
+
+
+async def test_an_acknowledgement_faster_than_the_publisher_is_not_lost(scene: Scene) -> None:
+    scene.ack(2)
+    scene.enqueued.clear()
+    await scene.publish(Route("t", "Trigger", "ns", "t", "b", paused=True))
+    assert scene.enqueued == [TRIGGER]
+    assert scene.taken()
+
+
+async def test_an_ingress_that_is_silent_for_long_makes_targets_unready_until_it_is_back(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.ack(1)
+    assert scene.ingress()
+    scene.clock.now += reports.SILENT_SECONDS * 2 + 1
+    await _tick(scene, monkeypatch)
+    assert not scene.ingress()
+    assert scene.taken()
+    scene.ack(1, "ingress")
+    assert scene.ingress()
+    assert scene.ingress_changes == 2
+
+
+async def test_losses_are_kept_by_route_and_its_object_is_looked_at(scene: Scene) -> None:
+    for partition, first in ((1, 5), (0, 2)):
+        loss = Loss("t", partition, first, 9, 0.0)
+        scene.dataplane.take(reports.key_of(loss), reports.encode(loss))
+    assert scene.dataplane.losses("t") == ("partition 0, offsets 2 to 9", "partition 1, offsets 5 to 9")
+    assert scene.enqueued == [TRIGGER, TRIGGER]
+    assert scene.dataplane.losses("other") == ()
+
+
+@pytest.mark.parametrize("value", [b"{", b"[]", b'{"component": 3}'])
+async def test_a_report_that_cannot_be_read_is_left_out(scene: Scene, value: bytes) -> None:
+    scene.dataplane.take("ack/ingress/one", value)
+    assert scene.dataplane.at_ingress == 0
+
+
+async def _tick(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One turn of the watch for silence, without its pause."""
+    pause: Callable[[float], object] = asyncio.sleep
+    monkeypatch.setattr(module.asyncio, "sleep", lambda _seconds: pause(0))
+    task = asyncio.create_task(scene.dataplane.run())
+    for _ in range(3):
+        await pause(0)  # type: ignore[misc]
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    monkeypatch.setattr(module.asyncio, "sleep", pause)
