@@ -97,10 +97,6 @@ class Registry:
         """The kind served under these names."""
         return self._by_path.get((group, version, plural))
 
-    def stored(self, resource: str) -> Kind | None:
-        """Some version of the kind stored under this name."""
-        return self._by_resource.get(resource)
-
     def by_kind(self, group: str, kind: str) -> Kind | None:
         """Some version of the kind of this name."""
         return self._by_kind.get((group, kind))
@@ -113,9 +109,7 @@ class Registry:
         everything = self._core + tuple(kind for name in sorted(self._custom) for kind in self._custom[name])
         # Core kinds last: a definition cannot take their place.
         by_path = {(kind.group, kind.version, kind.plural): kind for kind in reversed(everything)}
-        by_resource: dict[str, Kind] = {}
         by_kind: dict[tuple[str, str], Kind] = {}
         for kind in everything:
-            by_resource.setdefault(kind.resource, kind)
             by_kind.setdefault((kind.group, kind.kind), kind)
-        self._all, self._by_path, self._by_resource, self._by_kind = everything, by_path, by_resource, by_kind
+        self._all, self._by_path, self._by_kind = everything, by_path, by_kind

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -136,6 +136,3 @@ def _field(obj: Mapping[str, Any], path: str) -> str:
 def exact_name(selector: FieldSelector) -> str | None:
     """The one name the selector leaves possible, if it names one."""
     return next((term.value for term in selector if term.path == "metadata.name" and not term.negated), None)
-
-
-Keep = Callable[[bytes], bool]

@@ -157,7 +157,7 @@ class Store:
     """The store; made and used on one event loop."""
 
     def __init__(self, path: Path, on_commit: Callable[[list[Change]], None]) -> None:
-        self._path, self._on_commit = path, on_commit
+        self._on_commit = on_commit
         self._writer = _open(path)
         self._writer.executescript(files("penstock.apiserver").joinpath("tables.sql").read_text())
         self._reader, self._lister = _open(path), _open(path)

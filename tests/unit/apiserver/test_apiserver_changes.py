@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.apiserver import watching
 from penstock.apiserver.changes import History, Ring
+from penstock.apiserver.errors import ApiError
 from penstock.apiserver.expiry import is_old
 from penstock.apiserver.storage import Change
 from penstock.apiserver.watching import Watched
@@ -87,3 +91,33 @@ def test_events_live_an_hour_after_they_were_last_seen() -> None:
     assert is_old(made, now)
     assert not is_old({**made, "lastTimestamp": "2026-01-01T11:30:00Z"}, now)
     assert not is_old({"metadata": {}}, now)
+
+
+async def test_too_many_watches_are_refused_and_all_end_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "MAX_WATCHES", 2)
+    watches = watching.Watches()
+    tasks: list[asyncio.Task[object]] = [asyncio.create_task(_never()) for _ in range(3)]
+    watches.enter(tasks[0])
+    watches.enter(tasks[1])
+    with pytest.raises(ApiError) as refused:
+        watches.enter(tasks[2])
+    assert refused.value.code == 429
+    watches.leave(tasks[0])
+    watches.enter(tasks[2])
+    watches.end_all()
+    done = await asyncio.gather(tasks[1], tasks[2], return_exceptions=True)
+    assert all(isinstance(one, asyncio.CancelledError) for one in done)
+    tasks[0].cancel()
+
+
+async def test_waiting_watches_all_learn_of_news() -> None:
+    ring = Ring(0)
+    waiting = [asyncio.create_task(ring.news()) for _ in range(100)]
+    await asyncio.sleep(0)
+    ring.append(change(1))
+    ring.wake()
+    await asyncio.wait_for(asyncio.gather(*waiting), 5)
+
+
+async def _never() -> object:
+    return await asyncio.get_running_loop().create_future()
