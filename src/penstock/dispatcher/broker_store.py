@@ -23,8 +23,8 @@ class NotStored(RuntimeError):
 class BrokerStore:
     """Stores replies; each is durable when `store` returns."""
 
-    def __init__(self, bootstrap: str, default_ttl: int) -> None:
-        self._default_ttl = default_ttl
+    def __init__(self, bootstrap: str, default_ttl: int, max_event_bytes: int) -> None:
+        self._default_ttl, self._max_event_bytes = default_ttl, max_event_bytes
         self._loop = asyncio.get_running_loop()
         self._producer = Producer(
             {
@@ -44,6 +44,8 @@ class BrokerStore:
         self, target: str, reply: CloudEvent, original_ttl: str | None, passed: list[tuple[str, str]], trace: str
     ) -> None:
         """Stores the reply in the Broker `target`. Raises NotStored, or TooManyHops when its TTL is used up."""
+        if len(reply.data or b"") > self._max_event_bytes:
+            raise NotStored(f"the reply is larger than an event may be ({self._max_event_bytes} bytes)")
         event = enter_broker(reply.with_attributes(**{TTL: original_ttl}), self._default_ttl, time.time_ns())
         stored = kafka.to_headers(event)
         stored.append((headers.TARGET, target.encode()))

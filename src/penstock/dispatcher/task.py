@@ -77,7 +77,7 @@ class _Task:
         self._journals = {partition: Journal(bootstrap, partition) for partition in partitions}
         self._tracer = trace.configure("penstock-dispatcher")
         self._clients = Clients(settings.max_event_bytes)
-        self._store = BrokerStore(bootstrap, settings.broker_ttl)
+        self._store = BrokerStore(bootstrap, settings.broker_ttl, settings.max_event_bytes)
         sender = Sender(self._clients, self._store, self._tracer, settings.delivery_timeout_seconds)
         self._reread = RereadReader(bootstrap, self._unreadable)
         self._reporter = Reporter(bootstrap, "dispatcher", instance)

@@ -124,7 +124,13 @@ class Stage:
         return version.version
 
     def match(
-        self, *routes: Route, count: int = 1, partition: int = 0, key: str | None = None, data: bytes = b"{}"
+        self,
+        *routes: Route,
+        count: int = 1,
+        partition: int = 0,
+        key: str | None = None,
+        data: bytes = b"{}",
+        ttl: str = "255",
     ) -> list[str]:
         """Events that the router has matched; returns their ids."""
         ids = [f"e{next(self._ids)}" for _ in range(count)]
@@ -134,7 +140,7 @@ class Stage:
                 ("ce_id", ident.encode()),
                 ("ce_source", b"/source"),
                 ("ce_type", b"test"),
-                ("ce_knativebrokerttl", b"255"),
+                ("ce_knativebrokerttl", ttl.encode()),
                 ("content-type", b"application/json"),
                 ("penstock_target", b"broker-uid"),
                 ("penstock_http_x-request-id", b"42"),

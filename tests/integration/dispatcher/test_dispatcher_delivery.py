@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from typing import Any
@@ -114,7 +115,7 @@ async def test_a_triggers_reply_goes_back_into_its_broker(stage: Stage, subscrib
         stage.match(route)
         await until(lambda: subscriber.requests, "the event")
         await until(lambda: stage.read(topics.EVENTS), "the reply in the Broker")
-    [(_, value, headers)] = stage.read(topics.EVENTS)
+    _, value, headers = stage.read(topics.EVENTS)[-1]
     assert value == b"hello"
     assert (headers["ce_id"], headers["ce_type"], headers["penstock_target"]) == (b"r1", b"reply", b"broker-uid")
     assert headers["ce_knativebrokerttl"] == b"254"
@@ -228,3 +229,55 @@ async def test_retry_after_is_obeyed_within_its_limit(stage: Stage, subscribe: S
         stage.match(route)
         await until(lambda: len(subscriber.requests) == 2, "the retry")
     assert 0.45 < subscriber.requests[1].at - subscriber.requests[0].at < 1.5
+
+
+async def test_a_triggers_reply_that_cannot_be_stored_fails_the_whole_delivery(
+    stage: Stage, subscribe: Subscribe
+) -> None:
+    subscriber = await subscribe(lambda _: (200, EVENT_ANSWER, b"x" * (stage.settings.max_event_bytes + 1)))
+    sink = await subscribe()
+    route = stage.trigger(subscriber.endpoint, delivery=Delivery(retry=1, dead_letter=sink.endpoint))
+    stage.publish(route)
+    async with stage.task():
+        [ident] = stage.match(route)
+        await until(lambda: sink.requests, "the dead letter")
+    assert subscriber.ids == [ident, ident]
+    told = sink.requests[0].headers
+    assert (told["ce-knativeerrorcode"], told["ce-knativeerrordest"]) == ("503", subscriber.url)
+    assert b"larger than an event may be" in base64.b64decode(told["ce-knativeerrordata"])
+
+
+async def test_a_reply_that_has_gone_in_circles_is_dropped_and_the_delivery_is_done(
+    stage: Stage, subscribe: Subscribe
+) -> None:
+    subscriber = await subscribe(lambda _: (200, EVENT_ANSWER, b""))
+    route = stage.trigger(subscriber.endpoint, delivery=Delivery(retry=3))
+    stage.publish(route)
+    stored = len(stage.read(topics.EVENTS))
+    async with stage.task():
+        stage.match(route, ttl="1")
+        await until(lambda: subscriber.requests, "the event")
+    assert [fact["result"] for fact in stage.facts(route)] == ["delivered"]
+    assert len(stage.read(topics.EVENTS)) == stored
+
+
+async def test_a_stop_lets_requests_end_and_repeats_nothing(stage: Stage, subscribe: Subscribe) -> None:
+    answered = asyncio.Event()
+
+    async def slow(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await answered.wait()
+        writer.write(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n")
+        await writer.drain()
+
+    subscriber = await subscribe(misbehave=slow)
+    route = stage.trigger(subscriber.endpoint, max_in_flight=3)
+    stage.publish(route)
+    async with stage.task():
+        ids = stage.match(route, count=10)
+        await until(lambda: len(subscriber.requests) == 3, "three requests under way")
+        asyncio.get_running_loop().call_later(0.5, answered.set)
+    assert len(subscriber.requests) == 3
+    assert len(stage.facts(route)) == 3
+    async with stage.task():
+        await until(lambda: len(subscriber.requests) == 10, "the rest")
+    assert sorted(subscriber.ids) == sorted(ids)
