@@ -5,11 +5,12 @@ One thread per topic hands records to a callback. A Kafka that is away is waited
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 
 import structlog
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
 from penstock.contract import topics
 from penstock.contract.snapshot import Snapshot, SnapshotBuilder
@@ -52,6 +53,9 @@ class TableFollower:
         )
         behind = True
         try:
+            # An assignment to a topic that the client has not heard of yet starts half a second late.
+            with contextlib.suppress(KafkaException):
+                consumer.list_topics(self._topic, 2)
             consumer.assign([TopicPartition(self._topic, 0, OFFSET_BEGINNING)])
             while not self._stop.is_set():
                 message = consumer.poll(0.2)

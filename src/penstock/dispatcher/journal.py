@@ -19,6 +19,7 @@ from penstock.dispatcher import carried as carried_records
 from penstock.dispatcher import journal_keys
 from penstock.dispatcher.carried import Carried
 from penstock.dispatcher.cursor import Cursor, restore
+from penstock.dispatcher.tail import get_to_know
 
 log = structlog.get_logger()
 
@@ -100,11 +101,13 @@ class Journal:
                 "group.id": "penstock-dispatcher",
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
+                "fetch.wait.max.ms": 20,
                 "isolation.level": "read_committed",
             }
         )
         values: dict[str, bytes] = {}
         try:
+            get_to_know(consumer, topics.CURSORS)
             consumer.assign([TopicPartition(topics.CURSORS, self.partition, OFFSET_BEGINNING)])
             while not self.given_up.is_set():
                 message = consumer.poll(1.0)

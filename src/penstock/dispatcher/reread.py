@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from penstock.contract import topics
 from penstock.dispatcher.matched import Matched
-from penstock.dispatcher.tail import consumer_settings, parse
+from penstock.dispatcher.tail import consumer_settings, get_to_know, parse
 
 log = structlog.get_logger()
 
@@ -104,6 +104,7 @@ class RereadReader:
         consumer = Consumer(self._settings)
         at: tuple[int, int] | None = None
         try:
+            get_to_know(consumer, topics.MATCHED)
             while not self._stop.is_set():
                 try:
                     request = self._requests.get(timeout=IDLE_SECONDS if at is not None else None)

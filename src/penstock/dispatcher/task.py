@@ -207,17 +207,12 @@ class _Task:
         for journal in self._journals.values():
             journal.given_up.set()
         await self._dispatcher.drain(0)
-        if self._tail is not None:
-            await asyncio.to_thread(self._tail.stop)
-        await asyncio.to_thread(self._follower.stop)
-        await asyncio.to_thread(self._reread.stop)
-        await asyncio.to_thread(self._store.close)
         await self._clients.close()
-        await asyncio.to_thread(self._reporter.close)
-        await asyncio.to_thread(self._tracer.close)
-        await asyncio.to_thread(self._threads.shutdown)
-        for journal in self._journals.values():
-            await asyncio.to_thread(journal.close)
+        ends = [self._follower.stop, self._reread.stop, self._store.close, self._reporter.close, self._tracer.close]
+        if self._tail is not None:
+            ends.append(self._tail.stop)
+        await asyncio.gather(*(asyncio.to_thread(end) for end in (*ends, self._threads.shutdown)))
+        await asyncio.gather(*(asyncio.to_thread(journal.close) for journal in self._journals.values()))
 
 
 class ParentGone(RuntimeError):
