@@ -92,6 +92,10 @@ class MarkerWatch:
                 self.timed(self.transit_ms)
             self.pending = None
 
+    def excuse(self, now: float) -> None:
+        """Until now nothing could come out, for reasons that are not the router's."""
+        self._moved = now
+
     def stalled_for(self, now: float) -> float:
         """Seconds for which nothing came out although a marker should have; 0 while all is well."""
         if self.pending is None:

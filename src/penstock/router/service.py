@@ -34,7 +34,10 @@ RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Pauses before the query is started again, the last one from then on."""
 
 MAX_DEATHS = 8
-"""Failed starts in a row, with Kafka there, after which the service gives up."""
+"""Queries that may die one after the other, with Kafka there, before the service gives up."""
+
+STEADY_SECONDS = 30.0
+"""How long a query must have lived to count as one that works."""
 
 STALL_RESTART_SECONDS = 60.0
 """How long markers may be stuck before the query is replaced."""
@@ -52,6 +55,8 @@ class RouterService:
         self._failure: BaseException | None = None
         self._status: dict[str, Any] = {"generation": 0, "version": 0, "lag": 0, "marker_transit_ms": None}
         self._deaths = 0
+        self._live_since = 0.0
+        self._mourned = 0
         self._thread = threading.Thread(target=self._run, name="router", daemon=True)
 
     def start(self) -> None:
@@ -143,7 +148,7 @@ class RouterService:
         try:
             live = generations.live
             if live is not None and not live.query.alive():
-                log.error("the query ended and is started again", reason=live.query.reason())
+                self._died(live)
                 self._advance(generations, follower.snapshot)
             elif live is None or live.version != follower.snapshot.version:
                 self._gather(first=live is None)
@@ -154,6 +159,7 @@ class RouterService:
             if not self._status.get("waiting_for_kafka"):
                 log.warning("Kafka is away; the router waits for it", error=str(error))
             self._status["waiting_for_kafka"] = True
+            generations.watch.excuse(time.monotonic())
             self._stop.wait(1.0)
             return
         if self._status.pop("waiting_for_kafka", False):
@@ -167,24 +173,41 @@ class RouterService:
         if not first:
             self._stop.wait(self._settings.router_coalesce_ms / 1000)
 
+    def _died(self, generation: Generation) -> None:
+        """Takes note of the end of a query that was live. One that dies again and again is not started at once."""
+        if self._mourned == generation.number:
+            return
+        self._mourned = generation.number
+        reason = generation.query.reason()
+        log.error("the query ended and is started again", generation=generation.number, reason=reason)
+        self._failed_again(f"the query of generation {generation.number} ended: {reason}")
+
+    def _failed_again(self, reason: str, *, serving: bool = False) -> None:
+        """Waits longer each time, and gives up after a while unless events are routed anyway."""
+        self._deaths += 1
+        if self._deaths >= MAX_DEATHS and not serving:
+            raise GenerationFailed(f"{reason}. It was attempt {self._deaths}; the router gives up")
+        self._stop.wait(RETRY_SECONDS[min(self._deaths, len(RETRY_SECONDS)) - 1])
+
     def _advance(self, generations: Generations, snapshot: Snapshot) -> None:
+        before = generations.live
         try:
             generations.advance(snapshot)
-            self._deaths = 0
         except (KafkaAway, Stopping):
             raise
         except Exception as error:
-            self._deaths += 1
             serving = generations.live is not None and generations.live.query.alive()
-            log.error("a generation could not start", version=snapshot.version, attempt=self._deaths, error=str(error))
-            if self._deaths >= MAX_DEATHS and not serving:
-                raise GenerationFailed(f"the router's query failed {self._deaths} times in a row: {error}") from error
-            self._stop.wait(RETRY_SECONDS[min(self._deaths, len(RETRY_SECONDS)) - 1])
+            log.error("a generation could not start", version=snapshot.version, serving=serving, error=str(error))
+            self._failed_again(f"a generation could not start: {error}", serving=serving)
+        if generations.live is not before:
+            self._live_since = time.monotonic()
 
     def _observe(self, generations: Generations) -> None:
         """Keeps the status current and replaces a query that stands still."""
-        watch = generations.watch
-        stalled = watch.stalled_for(time.monotonic())
+        now, watch = time.monotonic(), generations.watch
+        if self._deaths and generations.live is not None and now - self._live_since > STEADY_SECONDS:
+            self._deaths = 0
+        stalled = watch.stalled_for(now)
         if watch.pending is not None and stalled and not self._status.get("stalled_seconds"):
             log.error("routing stands still: a marker does not come out", partitions=sorted(watch.pending.missing))
         metrics.ROUTER_MARKERS_OVERDUE.bind().set(len(watch.pending.missing) if watch.pending and stalled else 0)

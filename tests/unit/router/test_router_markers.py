@@ -64,6 +64,13 @@ def test_a_marker_that_does_not_come_out_is_an_alarm_until_something_moves():
     assert watch.stalled_for(120) == 0
 
 
+def test_a_kafka_that_was_away_is_no_fault_of_the_router():
+    watch = MarkerWatch(interval=2, stall_seconds=10)
+    under_way(watch, now=100)
+    watch.excuse(190)
+    assert watch.stalled_for(195) == 0
+
+
 def test_without_markers_under_way_nothing_stands_still():
     assert MarkerWatch(interval=2).stalled_for(1e9) == 0
 
@@ -73,6 +80,14 @@ def test_lag_counts_what_is_retained_and_has_not_come_out():
     watch.saw([out(0, origin=89)], 1)
     watch.measure([Retained(0, 100), Retained(40, 45)])
     assert watch.lag == 10 + 5
+
+
+def test_a_marker_that_waited_for_its_query_to_start_says_nothing_about_speed():
+    watch = MarkerWatch(interval=2)
+    watch.sent(Round(MARKER, {0}), {0: 10}, 100, timed=False)
+    watch.saw([out(0)], 103)
+    assert watch.pending is None
+    assert watch.transit_ms is None
 
 
 def test_every_marker_is_timed():
