@@ -96,7 +96,8 @@ async def _run(settings: Settings, lifecycle: Lifecycle, listener: socket.socket
 def _listen(settings: Settings, lifecycle: Lifecycle) -> socket.socket:
     """The socket of the API; taken first, so that a port in use is told before anything is touched."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # With the protocol named, asyncio sets TCP_NODELAY on what it accepts; without it every answer waits 40 ms.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((settings.host, settings.api_port))
