@@ -10,6 +10,22 @@ from world import Manifest, World, condition, settled
 KINDS = ("Broker", "Trigger", "Channel", "Subscription")
 SCENE = """
 kind: Broker
+metadata: {name: moving}
+---
+kind: Channel
+metadata: {name: moving}
+---
+kind: Trigger
+metadata: {name: moving}
+spec: {broker: good, subscriber: {uri: "{sinks}/conditions"}}
+---
+kind: Subscription
+metadata: {name: moving}
+spec:
+  channel: {apiVersion: messaging.knative.dev/v1, kind: Channel, name: good}
+  subscriber: {uri: "{sinks}/conditions"}
+---
+kind: Broker
 metadata: {name: good}
 ---
 kind: Trigger
@@ -48,7 +64,7 @@ def scene(world: World) -> None:
     world.sinks.open("conditions")
     world.make(SCENE)
     for kind in KINDS:
-        world.ready(kind, "good")
+        world.ready(kind, "good", "moving")
     world.ready("Trigger", "bad", status="False")
     world.ready("Subscription", "bad", status="False")
     world.until("Subscription", "early", lambda item: settled(item) and condition(item)["status"])
@@ -124,21 +140,10 @@ def errors_of(item: Manifest) -> list[str]:
     ],
 )
 def test_observed_generation_moves_together_with_the_conditions(world: World, kind: str, patch: Manifest) -> None:
-    name = "moving"
-    spec: Manifest = {
-        "Broker": {},
-        "Channel": {},
-        "Trigger": {"broker": "good", "subscriber": {"uri": world.sinks.base + "/conditions"}},
-        "Subscription": {
-            "channel": {"apiVersion": "messaging.knative.dev/v1", "kind": "Channel", "name": "good"},
-            "subscriber": {"uri": world.sinks.base + "/conditions"},
-        },
-    }[kind]
-    world.create({"kind": kind, "metadata": {"name": name}, "spec": spec})
-    first = world.ready(kind, name)
-    changed = world.patch(kind, name, patch)
+    first = world.ready(kind, "moving")
+    changed = world.patch(kind, "moving", patch)
     # Whoever sees the new generation observed must see what it led to: here a subscriber that cannot be resolved.
-    newest = world.until(kind, name, settled)
+    newest = world.until(kind, "moving", settled)
     assert newest["status"]["observedGeneration"] == changed["metadata"]["generation"]
     assert newest["status"]["observedGeneration"] >= first["status"]["observedGeneration"]
     wanted = "False" if kind in ("Trigger", "Subscription") else "True"

@@ -45,7 +45,7 @@ def test_binary_and_structured_events_are_accepted_and_delivered(world: World, k
     headers, body = structured(f"{kind}-structured", datacontenttype="application/json", data={"a": 1})
     assert world.send(kind, name, headers, body).status == 202
     for mode in ("binary", "structured"):
-        got = world.sinks._sinks[f"/{sink}"].wait(f"{kind}-{mode}")[0]
+        got = world.sinks[sink].wait(f"{kind}-{mode}")[0]
         assert got.method == "POST"
         assert got.attribute("specversion") == "1.0"
         assert json.loads(got.body) == {"a": 1}
@@ -67,7 +67,7 @@ def test_every_attribute_arrives_as_it_was_sent(world: World, kind: str, name: s
         **{schema: "https://example.com/schema"},
     )
     world.send(kind, name, sent)
-    got = world.sinks._sinks[f"/{sink}"].wait(ident)[0]
+    got = world.sinks[sink].wait(ident)[0]
     from urllib.parse import unquote
 
     for header, value in sent.items():
@@ -120,4 +120,4 @@ def test_malformed_events_are_refused(world: World, kind: str, name: str, sink: 
 def test_the_same_event_is_accepted_twice(world: World, kind: str, name: str, sink: str) -> None:
     for _ in range(2):
         world.send(kind, name, binary(f"{kind}-again"))
-    world.sinks._sinks[f"/{sink}"].exactly(f"{kind}-again", 2)
+    world.sinks[sink].exactly(f"{kind}-again", 2)

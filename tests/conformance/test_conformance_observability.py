@@ -33,7 +33,7 @@ def metrics(world: World) -> str:
 @pytest.mark.assertion("br-observability-01", "br-observability-02")
 def test_requests_and_deliveries_are_counted_by_default(world: World) -> None:
     world.send("Broker", "hub", binary("counted"))
-    world.sinks._sinks["/observed"].wait("counted")
+    world.sinks["observed"].wait("counted")
     assert request(world.address("Broker", "hub"), "POST", {"content-type": "text/plain"}, b"x").status == 400
 
     def counted() -> bool:
@@ -50,7 +50,7 @@ def test_requests_and_deliveries_are_counted_by_default(world: World) -> None:
 @pytest.mark.assertion("br-observability-03", "br-observability-04")
 def test_the_trace_of_the_producer_is_kept_and_continued(world: World) -> None:
     world.send("Broker", "hub", binary("traced", traceparent=PARENT) | {"traceparent": PARENT})
-    got = world.sinks._sinks["/observed"].wait("traced")[0]
+    got = world.sinks["observed"].wait("traced")[0]
     assert got.attribute("traceparent") is not None
     version, trace, span, _ = got.headers["traceparent"].split("-")
     assert (version, trace) == ("00", PARENT.split("-")[1])

@@ -82,11 +82,11 @@ def scene(world: World) -> None:
 def test_filters_compare_every_attribute_exactly(
     world: World, ident: str, attributes: dict[str, str], typed: int, present: int
 ) -> None:
-    everything = world.sinks._sinks["/everything"]
+    everything = world.sinks["everything"]
     world.send("Broker", "hub", binary(ident, **attributes))
     everything.exactly(ident, 1, quiet=0.3)
-    assert len(world.sinks._sinks["/typed"].got(ident)) == typed
-    assert len(world.sinks._sinks["/present"].got(ident)) == present
+    assert len(world.sinks["typed"].got(ident)) == typed
+    assert len(world.sinks["present"].got(ident)) == present
 
 
 @pytest.mark.assertion(
@@ -94,15 +94,15 @@ def test_filters_compare_every_attribute_exactly(
 )
 def test_every_matching_trigger_delivers_once(world: World) -> None:
     world.send("Broker", "hub", binary("twin-1", "twin"))
-    world.sinks._sinks["/twins"].exactly("twin-1", 2)
-    assert len(world.sinks._sinks["/everything"].got("twin-1")) == 1
-    assert world.sinks._sinks["/typed"].got("twin-1") == []
+    world.sinks["twins"].exactly("twin-1", 2)
+    assert len(world.sinks["everything"].got("twin-1")) == 1
+    assert world.sinks["typed"].got("twin-1") == []
 
 
 @pytest.mark.assertion("cp-topology-06", "et-topology-06")
 def test_every_subscription_delivers_once(world: World) -> None:
     world.send("Channel", "line", binary("twin-2"))
-    world.sinks._sinks["/subscribed"].exactly("twin-2", 2)
+    world.sinks["subscribed"].exactly("twin-2", 2)
 
 
 @pytest.mark.assertion("cp-routing-09", "et-routing-09", "cp-topology-07", "et-topology-07")
@@ -112,7 +112,7 @@ def test_the_data_is_not_changed(world: World, kind: str, name: str, sink: str, 
     ident = f"data-{kind}-{len(data)}"
     headers = binary(ident) | {"content-type": "application/octet-stream"}
     world.send(kind, name, headers, data)
-    for got in world.sinks._sinks[f"/{sink}"].wait(ident):
+    for got in world.sinks[sink].wait(ident):
         assert got.body == data
         assert got.headers.get("content-type", "application/octet-stream") == "application/octet-stream"
 
@@ -120,10 +120,10 @@ def test_the_data_is_not_changed(world: World, kind: str, name: str, sink: str, 
 @pytest.mark.assertion("cp-routing-10", "cp-routing-13", "et-routing-10", "et-routing-11", "br-delivery-05")
 def test_replies_enter_the_broker_and_reach_all_triggers(world: World) -> None:
     world.send("Broker", "loop", binary("question", "question"))
-    answers = world.sinks._sinks["/answers"].wait("reply-1")
+    answers = world.sinks["answers"].wait("reply-1")
     assert answers[0].attribute("type") == "answer"
     # The Trigger whose subscriber replied sees its own reply too, and replies again, until the TTL ends the loop.
-    asker = world.sinks._sinks["/asker"]
+    asker = world.sinks["asker"]
     assert asker.wait("reply-1")[0].attribute("source") == "/replier"
     time.sleep(QUIET_SECONDS)
     world.delete("Trigger", "asker")

@@ -10,8 +10,18 @@ NOWHERE: Manifest = {"ref": {"apiVersion": "v1", "kind": "Service", "name": "now
 
 @pytest.fixture(scope="module", autouse=True)
 def scene(world: World) -> None:
-    made = world.make("{kind: Broker, metadata: {name: hub}}\n---\n{kind: Broker, metadata: {name: other}}")
-    world.all_ready(made)
+    """All Triggers at once: each change of routes takes a while to be in force."""
+    for name in ("belongs", "waiting", "moving", "moved", "next"):
+        world.sinks.open(name)
+    brokers = world.make("{kind: Broker, metadata: {name: hub}}\n---\n{kind: Broker, metadata: {name: other}}")
+    world.make("{apiVersion: v1, kind: Service, metadata: {name: letters}, spec: {ports: [{port: 80}]}}")
+    ref = {"ref": {"apiVersion": "v1", "kind": "Service", "name": "letters"}}
+    made = [trigger(world, name) for name in ("belongs", "moving", "next")]
+    made.append(trigger(world, "resolved", delivery={"deadLetterSink": ref}))
+    trigger(world, "waiting", "later")
+    trigger(world, "lost", subscriber=NOWHERE)
+    trigger(world, "unresolved", delivery={"deadLetterSink": NOWHERE})
+    world.all_ready(brokers + made)
 
 
 def trigger(world: World, name: str, broker: str = "hub", **spec: Manifest) -> Manifest:
@@ -29,9 +39,7 @@ def test_a_trigger_belongs_to_exactly_one_broker(world: World) -> None:
     spec = {"subscriber": {"uri": "http://127.0.0.1:1"}}
     refusal = world.refused(lambda: world.create({"kind": "Trigger", "metadata": {"name": "none"}, "spec": spec}))
     assert "spec.broker" in refusal
-    sink = world.sinks.open("belongs")
-    trigger(world, "belongs", "hub")
-    world.ready("Trigger", "belongs")
+    sink = world.sinks["belongs"]
     world.send("Broker", "other", binary("belongs-other"))
     world.send("Broker", "hub", binary("belongs-hub"))
     sink.exactly("belongs-hub", 1)
@@ -40,20 +48,17 @@ def test_a_trigger_belongs_to_exactly_one_broker(world: World) -> None:
 
 @pytest.mark.assertion("cp-trigger-01", "cp-trigger-02", "br-trigger-06")
 def test_a_trigger_waits_for_its_broker(world: World) -> None:
-    sink = world.sinks.open("waiting")
-    trigger(world, "waiting", "later")
     before = condition(world.ready("Trigger", "waiting", status="False"))
     assert before["reason"] == "BrokerDoesNotExist"
     world.create({"kind": "Broker", "metadata": {"name": "later"}, "spec": {}})
     world.ready("Trigger", "waiting")
     world.send("Broker", "later", binary("waited"))
-    sink.wait("waited")
+    world.sinks["waiting"].wait("waited")
 
 
 @pytest.mark.assertion("cp-trigger-04", "et-trigger-02", "et-trigger-03", "et-trigger-04", "cp-addressable-01")
 @pytest.mark.assertion("cp-addressable-02", "et-destination-03", "et-destination-04")
 def test_an_unresolvable_subscriber_makes_a_trigger_unready(world: World) -> None:
-    trigger(world, "lost", subscriber=NOWHERE)
     found = world.ready("Trigger", "lost", status="False")
     assert not found["status"].get("subscriberUri")
     resolved = condition(found, "SubscriberResolved")
@@ -64,17 +69,6 @@ def test_an_unresolvable_subscriber_makes_a_trigger_unready(world: World) -> Non
 
 @pytest.mark.assertion("cp-trigger-03", "cp-trigger-05", "et-trigger-01", "et-trigger-05", "br-trigger-03")
 def test_subscriber_and_dead_letter_sink_are_resolved_before_ready(world: World) -> None:
-    world.make(
-        """
-apiVersion: v1
-kind: Service
-metadata: {name: letters}
-spec: {ports: [{port: 80}]}
-"""
-    )
-    ref = {"ref": {"apiVersion": "v1", "kind": "Service", "name": "letters"}}
-    trigger(world, "resolved", delivery={"deadLetterSink": ref})
-    trigger(world, "unresolved", delivery={"deadLetterSink": NOWHERE})
     status = world.ready("Trigger", "resolved")["status"]
     assert status["subscriberUri"] == f"{world.sinks.base}/resolved"
     assert status["deadLetterSinkUri"].rstrip("/") == f"http://letters.{world.namespace}.svc.cluster.local"
@@ -84,9 +78,7 @@ spec: {ports: [{port: 80}]}
 
 @pytest.mark.assertion("cp-trigger-06", "cp-trigger-07", "et-trigger-06")
 def test_the_broker_of_a_trigger_cannot_change_and_the_rest_can(world: World) -> None:
-    first, second = world.sinks.open("moving"), world.sinks.open("moved")
-    trigger(world, "moving")
-    world.ready("Trigger", "moving")
+    first, second = world.sinks["moving"], world.sinks["moved"]
     assert "Immutable" in world.refused(lambda: world.patch("Trigger", "moving", {"spec": {"broker": "other"}}))
     change = {"subscriber": {"uri": second.url}, "filter": {"attributes": {"type": "wanted"}}}
     world.patch("Trigger", "moving", {"spec": change})
@@ -102,9 +94,7 @@ def test_the_broker_of_a_trigger_cannot_change_and_the_rest_can(world: World) ->
 )
 @pytest.mark.assertion("cp-routing-05", "et-routing-05")
 def test_a_ready_trigger_gets_every_event_from_then_on(world: World) -> None:
-    sink = world.sinks.open("next")
-    trigger(world, "next")
-    world.ready("Trigger", "next")
+    sink = world.sinks["next"]
     for number in range(20):
         world.send("Broker", "hub", binary(f"next-{number}"))
     for number in range(20):

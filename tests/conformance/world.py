@@ -34,7 +34,7 @@ KINDS: dict[str, Any] = BASE_KINDS | {
     "InMemoryChannel": create_namespaced_resource("messaging.knative.dev", "v1", "InMemoryChannel", "inmemorychannels"),
 }
 READY_SECONDS = 30.0
-QUIET_SECONDS = 1.5
+QUIET_SECONDS = 1.0
 """How long nothing must come before a test believes that nothing comes."""
 
 
@@ -133,6 +133,9 @@ class Sinks:
         self._server = Server(("127.0.0.1", 0), Handler)
         self.base = f"http://127.0.0.1:{self._server.server_address[1]}"
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def __getitem__(self, name: str) -> Sink:
+        return self._sinks[f"/{name}"]
 
     def open(self, name: str, *answers: Answer) -> Sink:
         """A sink that gives these answers, the last one from then on; 202 without any."""
