@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -41,6 +43,8 @@ async def run(name: str, settings: Settings, lifecycle: Lifecycle, released: asy
         case "ingress":
             from penstock.ingress.service import run as run_ingress
 
+            # A name that outlives the process: one that was killed and restarted takes its own acknowledgement over.
+            os.environ.setdefault("PENSTOCK_INSTANCE", f"{socket.gethostname()}-{name}")
             await run_ingress(settings, lifecycle)
         case "control":
             await _control(settings, lifecycle)
