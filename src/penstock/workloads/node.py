@@ -14,6 +14,7 @@ from penstock.workloads.podstatus import NODE_NAME
 log = structlog.get_logger()
 
 ENDED = ("Succeeded", "Failed")
+AGAIN_SECONDS = 2.0
 
 
 class Pods:
@@ -67,13 +68,16 @@ class Pods:
         self._lives[uid] = (life, task)
 
     async def _guard(self, life: PodLife) -> None:
-        """One Pod that fails in a way nobody thought of must not end the others."""
-        try:
-            await life.run()
-        except asyncio.CancelledError:
-            raise
-        except Exception:
-            log.exception("a Pod could not be run", pod=life.title)
+        """One Pod that cannot be run (an API that is away, say) is tried again and does not end the others."""
+        while True:
+            try:
+                await life.run()
+            except Exception:
+                log.exception("a Pod could not be run; trying again", pod=life.title)
+            else:
+                return
+            if not await life.pause(AGAIN_SECONDS):
+                return
 
     def _delete(self, uid: str, pod: Manifest, grace: float) -> None:
         known = self._lives.get(uid)

@@ -46,6 +46,7 @@ from penstock.workloads.sender import Locate
 log = structlog.get_logger()
 
 CONFIG_RETRY_SECONDS = 5.0
+WRITE_RETRY_SECONDS = 1.0
 DEFAULT_GRACE_SECONDS = 30.0
 
 
@@ -128,6 +129,7 @@ class PodLife:
         self.pod.setdefault("status", {}).update({"podIP": self._ip, "hostIP": addresses.SHARED})
         before = {status["name"]: status for status in self.pod["status"].get("containerStatuses") or ()}
         restarted = _was_running(self.pod)
+        self._containers = []
         for container in containers:
             count = int(before.get(container["name"], {}).get("restartCount", 0)) + (1 if restarted else 0)
             self._containers.append(Container(container["name"], container["image"], restarts=count))
@@ -181,12 +183,17 @@ class PodLife:
             return Exit(143)
         ready = asyncio.Event()
         running, serving = asyncio.create_task(program.run(ready.set)), asyncio.create_task(ready.wait())
-        await asyncio.wait({running, serving}, return_when=asyncio.FIRST_COMPLETED)
-        serving.cancel()
-        if not running.done():
-            await self._change(index, state=Running(started))
-            await self._tell("Started", f"Started container {container['name']}")
-        ended = await running
+        try:
+            await asyncio.wait({running, serving}, return_when=asyncio.FIRST_COMPLETED)
+            if not running.done():
+                await self._change(index, state=Running(started))
+                await self._tell("Started", f"Started container {container['name']}")
+            ended = await asyncio.shield(running)
+        finally:
+            serving.cancel()
+            if not running.done():  # the life was cut off: the program must not outlive it
+                program.stop(0)
+                await asyncio.wait({running})
         if ended.message:
             self._log.write(ended.message)
         return ended
@@ -225,7 +232,20 @@ class PodLife:
         async with self._written:
             status = running_status(self.pod, self._containers, self._ip, self._started, rfc3339())
             self.pod["status"] = {**(self.pod.get("status") or {}), **status}
-            await self._node.api.write_status(self.pod, status)
+            await self._write(status)
+
+    async def _write(self, status: Manifest) -> None:
+        """Writes the status, however long the API is away: the containers go on meanwhile."""
+        while True:
+            try:
+                await self._node.api.write_status(self.pod, status)
+            except Exception as error:
+                log.warning("the status of a Pod could not be written; trying again", pod=self.title, error=str(error))
+            else:
+                return
+            await self._sleep(WRITE_RETRY_SECONDS)
+            if self._stopping.is_set():
+                return
 
     async def _record(self, component: str, name: str, message: str) -> None:
         await self._node.api.record(self.pod, name=name, reason=REASON, message=message, component=component)
@@ -237,6 +257,11 @@ class PodLife:
             await self._node.api.record(self.pod, name=name, reason=reason, message=message, warning=warning)
         except Exception as error:
             log.warning("an Event about a Pod could not be written", pod=self.title, reason=reason, error=str(error))
+
+    async def pause(self, seconds: float) -> bool:
+        """Waits; tells whether the Pod is still to live then."""
+        await self._sleep(seconds)
+        return not self._stopping.is_set()
 
     async def _sleep(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):

@@ -66,6 +66,11 @@ class Cluster:
         """Starts it again."""
         self._node = Component(workloads.run, self.settings)
 
+    def restart_api(self) -> None:
+        """Stops the API and starts it again at the same address."""
+        self._api.stop()
+        self._api = Component(apiserver.run, self.settings)
+
     def close(self) -> None:
         self.stop_node()
         self._api.stop()

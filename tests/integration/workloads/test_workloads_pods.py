@@ -57,7 +57,7 @@ def test_a_receiver_runs_and_records(cluster: Cluster) -> None:
         ("Received", 4),
     ]
     names = cluster.kubectl("get", "events", "--field-selector", "reason=CloudEventObserved", "-o", "name")
-    assert "event/receiver.Rejected.1" in names
+    assert "event/receiver.rejected.1" in names.lower()
     assert cluster.kubectl("logs", "receiver").count('"kind":"Received"') == 4
 
 
@@ -164,6 +164,16 @@ def test_pods_start_again_with_their_node(cluster: Cluster) -> None:
     assert post(again, "2") == 202
     assert [info["event"]["id"] for info in cluster.reports("survivor")] == ["1", "2"]
     assert cluster.until("mortal", phase("Failed"))["status"]["reason"] == "NodeLost"
+
+
+def test_the_node_outlives_an_api_that_is_away(cluster: Cluster) -> None:
+    cluster.run("steady", **RECEIVER)
+    pod = cluster.until("steady", ready)
+    cluster.restart_api()
+    assert post(pod, "1") == 202
+    assert cluster.until("steady", ready)["status"]["podIP"] == pod["status"]["podIP"]
+    cluster.run("newcomer", **RECEIVER)
+    cluster.until("newcomer", ready)
 
 
 def test_a_pod_with_two_containers_shares_its_address(cluster: Cluster) -> None:
