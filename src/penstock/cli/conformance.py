@@ -141,7 +141,8 @@ async def _run(path: Path, tests: list[DeliveryTest], options: object, results: 
     out, titles = console(), {test.id: test.title for test in tests}
     started = datetime.now(UTC)
     cluster = Cluster(path)
-    out.print(f"Event delivery tests at {cluster.address}, in namespaces of their own.", markup=False)
+    where = "one after the other in the namespace conformance" if options.sequential else "in namespaces of their own"
+    out.print(f"Event delivery tests at {cluster.address}, {where}.", markup=False)
     out.print(f"A retry may come {EARLY_SECONDS:g} s before and {LATE_SECONDS:g} s after its time.", markup=False)
 
     def done(result: Result) -> None:

@@ -22,7 +22,7 @@ def judge(test: DeliveryTest, namespace: str, observed: Mapping[str, Sequence[Ob
     problems = []
     for sink in test.sinks:
         seen = observed.get(sink.component, ())
-        found = [*_counts(sink, seen), *_times(sink, seen)]
+        found = [*_counts(sink, seen), *_times(sink, seen), *_traces(seen)]
         for observation in seen:
             found += _event(test, sink, observation, observed) + _headers(sink, namespace, observation)
         problems += [f"{sink.component}: {problem}" for problem in dict.fromkeys(found)]
@@ -55,6 +55,21 @@ def _times(sink: Sink, seen: Sequence[Observation]) -> list[str]:
                 f"attempt {number} came {gap:.3f} s after the one before; "
                 f"expected {wanted:g} s (-{EARLY_SECONDS:g} s, +{LATE_SECONDS:g} s)"
             )
+    return problems
+
+
+def _traces(seen: Sequence[Observation]) -> list[str]:
+    """Where attempts carry a trace context they belong to one trace, each with a span of its own."""
+    contexts = [header.split("-") for observation in seen if (header := observation.header("Traceparent"))]
+    if not contexts:
+        return []
+    if any(len(context) != 4 for context in contexts):
+        return ["a Traceparent is not of the form version-trace-span-flags"]
+    problems = []
+    if len({context[1] for context in contexts}) > 1:
+        problems.append("attempts of one event belong to different traces")
+    if len({context[2] for context in contexts}) < len(contexts):
+        problems.append("attempts share a span")
     return problems
 
 

@@ -45,6 +45,12 @@ def load(name: str, placement: Placement) -> list[Manifest]:
     return [_placed(document, placement) for document in yaml.safe_load_all(text) if document]
 
 
+def sent_by(emitter: list[Manifest]) -> str:
+    """What an emitter sends and where to, for people."""
+    env = {entry["name"]: entry.get("value") for item in emitter for one in _containers(item) for entry in one["env"]}
+    return f"{env.get('INPUT_EVENT')} to {env.get('SINK')}"
+
+
 def _moved(text: str, namespace: str) -> str:
     """The text for another namespace: metadata, role bindings, and the names inside of the emitters' URLs."""
     text = text.replace(f"namespace: {NAMESPACE}\n", f"namespace: {namespace}\n")

@@ -108,10 +108,12 @@ async def _run(cluster: Cluster, test: DeliveryTest, placement: Placement, optio
     if options.use_addresses:
         placement = Placement(namespace, placement.image, await _address(cluster, test, namespace))
     pods = await _sinks(cluster, test, namespace)
-    await cluster.create(manifests.load(test.emitter, placement))
+    emitter = manifests.load(test.emitter, placement)
+    await cluster.create(emitter)
     observed = await _observe(cluster, test, namespace, pods)
     problems = judge(test, namespace, observed)
-    evidence = [f"{component}: {seen.text}" for component, all_seen in observed.items() for seen in all_seen]
+    evidence = [f"sent: {manifests.sent_by(emitter)}"]
+    evidence += [f"{component}: {seen.text}" for component, all_seen in observed.items() for seen in all_seen]
     return Result(
         test.id,
         "failed" if problems else "passed",

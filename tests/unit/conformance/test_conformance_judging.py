@@ -93,6 +93,32 @@ def test_what_is_different_is_said(messages: list[str], complaint: str) -> None:
     assert complaint in " | ".join(judged(LINEAR, sink_3nack=messages))
 
 
+@pytest.mark.parametrize(
+    ("parents", "complaint"),
+    [
+        (["00-a-1-00", "00-a-2-00", "00-a-3-00", "00-a-4-00"], ""),
+        (["00-a-1-00", "00-b-2-00", "00-a-3-00", "00-a-4-00"], "different traces"),
+        (["00-a-1-00", "00-a-1-00", "00-a-3-00", "00-a-4-00"], "share a span"),
+        (["nonsense", "00-a-1-00", "00-a-3-00", "00-a-4-00"], "not of the form"),
+    ],
+)
+def test_attempts_belong_to_one_trace(parents: list[str], complaint: str) -> None:
+    messages = []
+    for text, parent in zip(DOCUMENTED, parents, strict=True):
+        fields = json.loads(text)
+        fields["httpHeaders"]["Traceparent"] = [parent]
+        messages.append(json.dumps(fields))
+    problems = " ".join(judged(LINEAR, sink_3nack=messages))
+    assert complaint in problems
+    assert bool(problems) is bool(complaint)
+
+
+def test_what_an_emitter_sends_is_told() -> None:
+    sent = manifests.sent_by(manifests.load("02-01-broker-ack.yaml", Placement("elsewhere")))
+    assert '"data":{"test":"broker-ack"}' in sent
+    assert sent.endswith("/elsewhere/conformance-broker")
+
+
 def test_a_dead_letter_carries_the_error() -> None:
     case = {"data": {"test": "broker-dls"}, "knativearrivaltime": "2021-10-06T20:55:19.451156218Z"}
     error = {"knativeerrorcode": "409", "knativeerrordata": "", "knativeerrordest": "http://sink-3nack"}
