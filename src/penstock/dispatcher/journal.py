@@ -70,7 +70,8 @@ class Journal:
             {
                 "bootstrap.servers": bootstrap,
                 "transactional.id": f"penstock-cursors-{partition}",
-                "transaction.timeout.ms": 60_000,
+                # As long as Kafka may be away without this task being taken for dead; a successor does not wait for it.
+                "transaction.timeout.ms": 600_000,
                 "linger.ms": 0,
                 "compression.type": "lz4",
                 # Cursors of full routes are long; they are compressed before the broker's limit counts.

@@ -169,8 +169,10 @@ class Stage:
                 "group.id": "stage",
                 "enable.partition.eof": True,
                 "isolation.level": "read_committed",
+                "fetch.wait.max.ms": 20,
             }
         )
+        consumer.list_topics(topic, 10)  # an assignment to an unknown topic starts half a second late
         count = 1 if topic in (topics.ROUTES, topics.REPORTS) else self.settings.partitions
         consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in range(count)])
         found, ends, deadline = [], 0, time.monotonic() + 20
