@@ -16,7 +16,7 @@ from penstock.router import records
 from penstock.router.positions import Retained
 from penstock.router.records import MatchedRecord
 
-KAFKA_SECONDS = 10.0
+KAFKA_SECONDS = 5.0
 """How long Kafka may take to answer a question before it counts as away."""
 
 FIRST_LOOK_BACK = 16

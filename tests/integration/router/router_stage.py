@@ -45,6 +45,8 @@ class Stage:
 
     def __post_init__(self) -> None:
         self.producer = Producer({"bootstrap.servers": self.settings.bootstrap, "acks": "all", "linger.ms": 1})
+        # Routes have a producer of their own: flushing one that another thread fills does not end.
+        self._announcer = Producer({"bootstrap.servers": self.settings.bootstrap, "acks": "all", "linger.ms": 0})
         self._consumer = Consumer({"bootstrap.servers": self.settings.bootstrap, "group.id": "stage"})
         self._consumer.assign([TopicPartition(topics.MATCHED, n, 0) for n in range(self.settings.partitions)])
 
@@ -53,11 +55,11 @@ class Stage:
         gone = self.published.keys() - {route.uid for route in now}
         version = Version(version=next(VERSIONS), routes=len(now))
         for uid in gone:
-            self.producer.produce(topics.ROUTES, key=f"route/{uid}", value=None)
+            self._announcer.produce(topics.ROUTES, key=f"route/{uid}", value=None)
         records: list[Record] = [*now, version]
         for record in records:
-            self.producer.produce(topics.ROUTES, key=routes.key_of(record), value=routes.encode(record))
-        self.producer.flush(10)
+            self._announcer.produce(topics.ROUTES, key=routes.key_of(record), value=routes.encode(record))
+        self._announcer.flush(10)
         self.published = {route.uid: route for route in now}
         return version.version
 
