@@ -7,6 +7,8 @@ import json
 import socket
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,14 +52,14 @@ def measure_penstock(results: dict[str, Any], only: str | None, listen: str) -> 
         api.create([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": objects.NAMESPACE}}])
         results["start"] = {"seconds": stack.start_seconds}
         say(f"penstock is up after {stack.start_seconds:.1f} s")
-        steps = {
+        steps: dict[str, Callable[[], dict[str, Any]]] = {
             "idle": lambda: special.idle(stack),
-            **{s.name: (lambda s=s: penstock_scenario(stack, api, s, listen)) for s in SCENARIOS[:-2]},
+            **{s.name: partial(penstock_scenario, stack, api, s, listen) for s in SCENARIOS[:-2]},
             "dead-subscriber": lambda: special.dead_subscriber(stack, api, listen),
             "route-changes": lambda: special.route_changes(stack, api, listen),
             "backlog": lambda: special.backlog(stack, api, listen),
             "apply-1000": lambda: special.apply_many(api, listen),
-            **{s.name: (lambda s=s: penstock_scenario(stack, api, s, listen)) for s in SCENARIOS[-2:]},
+            **{s.name: partial(penstock_scenario, stack, api, s, listen) for s in SCENARIOS[-2:]},
         }
         if only == "soak":
             steps = {"soak": lambda: special.soak(stack, api, listen)}
@@ -89,8 +91,13 @@ def penstock_scenario(stack: Penstock, api: objects.Api, scenario: Scenario, lis
     for _ in range(scenario.runs):
         before = stack.usage()
         report = loadgen.run(stack.url(path), listen, **scenario.load)
-        report["cpu_seconds"] = stack.usage().cpu_seconds - before.cpu_seconds
-        report["rss_mib"] = stack.usage().rss_mib
+        after = stack.usage()
+        report["cpu_seconds"] = after.cpu_seconds - before.cpu_seconds
+        report["rss_mib"] = after.rss_mib
+        report["cpu_us_per_event"] = {
+            name: 1e6 * (seconds - before.cpu_by_process.get(name, 0)) / max(report["accepted"], 1)
+            for name, seconds in after.cpu_by_process.items()
+        }
         reports.append(report)
     api.delete(spokes)
     api.delete([hub])
@@ -120,7 +127,7 @@ def measure_knative(results: dict[str, Any], only: str | None, listen: str) -> N
 
 def brief(figures: dict[str, Any]) -> dict[str, Any]:
     """What is worth a line on the terminal."""
-    wanted = (
+    wanted: tuple[str, ...] = (
         "accepted_per_second",
         "delivered_per_second",
         "send_to_receive.p50_ms",
@@ -128,6 +135,7 @@ def brief(figures: dict[str, Any]) -> dict[str, Any]:
         "lost",
         "duplicates",
     )
+    wanted += tuple(key for key in figures if key.startswith("cpu_us_per_event"))
     chosen = {key: figures[key] for key in wanted if key in figures} or figures
     return {key: round(value, 1) if isinstance(value, float) else value for key, value in chosen.items()}
 

@@ -28,6 +28,9 @@ class Usage:
     cpu_seconds: float = 0.0
     rss_mib: float = 0.0
     by_process: dict[str, float] = field(default_factory=dict)
+    """MiB by process."""
+    cpu_by_process: dict[str, float] = field(default_factory=dict)
+    """CPU seconds by process."""
 
 
 def usage(root: int) -> Usage:
@@ -42,6 +45,7 @@ def usage(root: int) -> Usage:
         total.cpu_seconds += times.user + times.system
         total.rss_mib += rss
         total.by_process[name] = total.by_process.get(name, 0.0) + rss
+        total.cpu_by_process[name] = total.cpu_by_process.get(name, 0.0) + times.user + times.system
     return total
 
 
