@@ -59,8 +59,8 @@ profile: $(VENV)/.ready ## flame graphs of the Python processes and JFR recordin
 
 conformance: $(VENV)/.ready ## the specifications' tests on a fresh stack, and the report on them
 	rm -rf build/conformance
-	CONFORMANCE_RESULTS=build/conformance/specifications.json \
-	  $(BIN)/pytest tests/conformance $$($(BIN)/penstock conformance tests); \
+	CONFORMANCE_RESULTS=build/conformance/specifications.json PYTHONPATH=tests/conformance \
+	  $(BIN)/pytest -p results_plugin tests/conformance $$($(BIN)/penstock conformance tests); \
 	  $(BIN)/penstock conformance report && cp build/conformance/report/conformance.md docs/conformance.md
 
 lock: ## pin the newest versions that pyproject.toml allows
