@@ -1,0 +1,88 @@
+"""A producer and a subscriber that keep books: what was accepted, and what arrived how often."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+
+
+class Subscriber:
+    """Counts deliveries by event id."""
+
+    def __init__(self) -> None:
+        self.received: Counter[str] = Counter()
+        books = self.received
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers.get("content-length", 0)))
+                books[self.headers["ce-id"]] += 1
+                self.send_response(202)
+                self.send_header("content-length", "0")
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                """Nothing: the books are enough."""
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_port}/"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        """Listens no more."""
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class Producer:
+    """Sends events at a steady pace from several threads until told to stop; whatever goes wrong, it goes on."""
+
+    def __init__(self, url: str, threads: int = 4, pause: float = 0.02) -> None:
+        self.url = url
+        self.accepted: set[str] = set()
+        self.refused: Counter[str] = Counter()
+        self._pause = pause
+        self._done = threading.Event()
+        self._threads = [threading.Thread(target=self._send, args=(number,)) for number in range(threads)]
+        for thread in self._threads:
+            thread.start()
+
+    def _send(self, number: int) -> None:
+        count = 0
+        while not self._done.is_set():
+            count += 1
+            ident = f"{number}-{count}"
+            request = urllib.request.Request(
+                self.url,
+                data=b"{}",
+                headers={
+                    "ce-specversion": "1.0",
+                    "ce-id": ident,
+                    "ce-source": "/faults",
+                    "ce-type": "fault",
+                    "content-type": "application/json",
+                },
+            )
+            try:
+                with urllib.request.urlopen(request, timeout=15) as answer:
+                    if answer.status == 202:
+                        self.accepted.add(ident)
+            except urllib.error.HTTPError as error:
+                self.refused[str(error.code)] += 1
+                error.close()
+            except OSError as error:
+                self.refused[type(error).__name__] += 1
+            time.sleep(self._pause)
+
+    def stop(self) -> None:
+        """Ends sending; every answer is in the books."""
+        self._done.set()
+        for thread in self._threads:
+            thread.join(30)
