@@ -7,6 +7,8 @@ import time
 import pytest
 from world import QUIET_SECONDS, Answer, Manifest, Sink, World, binary, reply
 
+from running import eventually
+
 FAST = {"retry": 2, "backoffPolicy": "linear", "backoffDelay": "PT0.1S"}
 LETTERS = {"deadLetterSink": {"uri": "{sinks}/letters"}}
 CHANNEL = {"apiVersion": "messaging.knative.dev/v1", "kind": "Channel"}
@@ -65,6 +67,7 @@ def scene(world: World) -> dict[str, Sink]:
     made = [
         world.create({"kind": "Broker", "metadata": {"name": "hub"}, "spec": {}}),
         world.create({"kind": "Broker", "metadata": {"name": "strict"}, "spec": {"delivery": {**FAST, **letters}}}),
+        world.create({"kind": "Broker", "metadata": {"name": "bare"}, "spec": {"delivery": {}}}),
         world.create({"kind": "Channel", "metadata": {"name": "line"}, "spec": {}}),
         world.create({"kind": "Channel", "metadata": {"name": "careful"}, "spec": {"delivery": {**FAST, **letters}}}),
     ]
@@ -80,6 +83,7 @@ def scene(world: World) -> dict[str, Sink]:
         ("hopeless", {**FAST, **LETTERS}, [Answer(400)], "hub"),
         ("own", {"retry": 0}, [Answer(500)], "strict"),
         ("inherited", None, [Answer(500)], "strict"),
+        ("unasked", None, [Answer(500)], "bare"),
         ("accepted", {"retry": 0}, [reply("never", status=202)], "hub"),
         ("never", {"retry": 0}, [Answer()], "hub"),
         ("mangled", {**FAST, **LETTERS}, [Answer(200, (("ce-specversion", "1.0"), ("ce-id", "m")))], "hub"),
@@ -132,13 +136,23 @@ def test_an_accepted_event_needs_its_producer_no_more(world: World, scene: dict[
     assert len(scene["later"].wait("kept", 4)) == 4
 
 
-@pytest.mark.assertion("dd-02")
-def test_no_retries_are_made_where_none_are_asked_for(world: World, scene: dict[str, Sink]) -> None:
+@pytest.mark.assertion("br-delivery-04", "dd-02")
+def test_an_event_that_is_dropped_is_tried_as_often_as_asked_and_told_to_the_operator(
+    world: World, scene: dict[str, Sink]
+) -> None:
     world.send("Broker", "hub", binary("once-1", "once"))
     scene["once"].exactly("once-1", 1)
+    logs = world.stack.settings.data_dir / "logs"
+
+    def told() -> list[str]:
+        lines = [line for path in logs.glob("*.log") for line in path.read_text(errors="replace").splitlines()]
+        return [line for line in lines if "once-1" in line and "dropped" in line]
+
+    (line,) = eventually(told, 10)
+    assert world.namespace in line
 
 
-@pytest.mark.assertion("cp-delivery-01", "et-delivery-01", "et-delivery-06", "br-delivery-04")
+@pytest.mark.assertion("cp-delivery-01", "et-delivery-01", "et-delivery-06")
 @pytest.mark.parametrize(("name", "attempts", "code"), [("worn-out", 3, "500"), ("hopeless", 1, "400")])
 def test_what_cannot_be_delivered_becomes_a_dead_letter(
     world: World, scene: dict[str, Sink], name: str, attempts: int, code: str
@@ -159,7 +173,13 @@ def test_dead_letters_are_retried_too(world: World, scene: dict[str, Sink]) -> N
     assert len(scene["to-bad-letters"].got("stubborn")) == 1
 
 
-@pytest.mark.assertion("br-spec-01", "br-spec-02", "br-spec-03", "et-broker-schema-01")
+@pytest.mark.assertion("br-spec-01")
+def test_without_any_delivery_options_there_is_one_attempt(world: World, scene: dict[str, Sink]) -> None:
+    world.send("Broker", "bare", binary("unasked-1", "unasked"))
+    scene["unasked"].exactly("unasked-1", 1)
+
+
+@pytest.mark.assertion("br-spec-02", "br-spec-03", "et-broker-schema-01")
 def test_the_delivery_of_a_trigger_replaces_its_brokers(world: World, scene: dict[str, Sink]) -> None:
     world.send("Broker", "strict", binary("own-1", "own"))
     world.send("Broker", "strict", binary("inherited-1", "inherited"))
