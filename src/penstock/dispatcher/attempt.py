@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from penstock.contract import headers as stored
 from penstock.contract.names import NameTable
-from penstock.contract.routes import Endpoint, Route
+from penstock.contract.routes import Endpoint, Route, Target
 from penstock.dispatcher import carried as carried_values
 from penstock.dispatcher.broker_store import BrokerStore, NotStored
 from penstock.dispatcher.carried import Carried
@@ -18,6 +19,7 @@ from penstock.dispatcher.deadletter import NO_ANSWER, dead_letter, error_data, n
 from penstock.dispatcher.decision import Verdict, destination, expects_reply
 from penstock.dispatcher.matched import Matched
 from penstock.dispatcher.outgoing import compose, passed_along, passed_from_answer
+from penstock.dispatcher.route_span import record_route_span
 from penstock.events import http
 from penstock.events.broker_attributes import TTL, TooManyHops
 from penstock.events.event import CloudEvent, MalformedEvent
@@ -88,6 +90,11 @@ class Sender:
         self._clients, self._store, self._tracer = clients, store, tracer
         self._default_timeout = default_timeout
         self.names = NameTable()
+
+    def routed(self, record: Matched, targets: Mapping[str, Target]) -> None:
+        """An event has come from the router, for the first time."""
+        if self._tracer.enabled and record.routes:
+            record_route_span(self._tracer, record, targets.get(record.header(stored.TARGET) or ""))
 
     async def attempt(self, route: Route, stage: Stage, record: Matched, carried: Carried | None) -> Report:
         """Sends the event to where its stage leads."""

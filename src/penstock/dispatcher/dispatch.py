@@ -151,6 +151,7 @@ class Dispatcher:
             ledger = self.ledgers[record.partition]
             if ledger.tail is not None and record.offset > ledger.tail:
                 self._report_lost(ledger.skip_lost(record.offset, record.origin, self.snapshot.routes), ledger)
+            self._sender.routed(record, self.snapshot.targets)
             for start in ledger.take(record, self.snapshot.routes, self._gone, self._room):
                 self._start(start, now)
             self.changes[record.partition].tail_moved(bool(record.routes))
