@@ -207,7 +207,7 @@ class World:
 
     def close(self) -> None:
         self._client.delete(KINDS["Namespace"], self.namespace)
-        self._client._client._client.close()
+        self._client.close()
 
     def make(self, text: str) -> list[Manifest]:
         """Creates the objects of a YAML text in the namespace; `{sinks}` is the base URL of the sinks."""

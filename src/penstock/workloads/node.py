@@ -23,6 +23,7 @@ class Pods:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._lives: dict[str, tuple[PodLife, asyncio.Task[None]]] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
         return len(self._lives)
@@ -44,7 +45,7 @@ class Pods:
         """Ends all Pods with the node; they stay in the API and start again with it."""
         for life, _ in self._lives.values():
             life.stop(grace)
-        tasks = [task for _, task in self._lives.values()]
+        tasks = [*(task for _, task in self._lives.values()), *self._leaving]
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=grace + 1)
             for task in late:
@@ -84,6 +85,7 @@ class Pods:
         if known is None:
             if _is_ours(pod) or (pod.get("status") or {}).get("phase") in ENDED:
                 life = PodLife(pod, self._node)
+                life.deleting = True
                 self._lives[uid] = (life, asyncio.get_running_loop().create_task(self._remove(life, None)))
             return
         life, task = known
@@ -95,17 +97,23 @@ class Pods:
     async def _remove(self, life: PodLife, running: asyncio.Task[None] | None) -> None:
         if running is not None:
             await asyncio.wait({running})
-        try:
-            await self._node.api.remove(life.pod)
-        except Exception as error:
-            log.warning("a stopped Pod could not be removed", pod=life.title, error=str(error))
+        while True:
+            try:
+                await self._node.api.remove(life.pod)
+            except Exception as error:
+                log.warning("a stopped Pod could not be removed; trying again", pod=life.title, error=str(error))
+            else:
+                return
+            await asyncio.sleep(AGAIN_SECONDS)
 
     def _gone(self, uid: str) -> None:
         known = self._lives.pop(uid, None)
         if known is not None:
-            life, _ = known
+            life, task = known
             life.stop(0)
             life.forget()
+            self._leaving.add(task)
+            task.add_done_callback(self._leaving.discard)
 
 
 def _uid(pod: Manifest) -> str:

@@ -1,0 +1,121 @@
+"""Which Pods the node begins, stops and removes, as the API tells it. The API is one that only remembers."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from penstock.workloads import node as nodes
+from penstock.workloads.kubernetes import Manifest, PodApi, PodChange, PodList
+from penstock.workloads.node import Pods
+from penstock.workloads.podlife import Node
+
+
+class RememberingApi:
+    """Takes every call, fails the first removals where asked to."""
+
+    def __init__(self, failures: int = 0) -> None:
+        self.statuses: dict[str, list[Manifest]] = {}
+        self.removed: list[str] = []
+        self._failures = failures
+
+    async def write_status(self, pod: Manifest, status: Manifest) -> None:
+        self.statuses.setdefault(pod["metadata"]["name"], []).append(status)
+
+    async def record(self, pod: Manifest, **_: Any) -> None:
+        return None
+
+    async def remove(self, pod: Manifest) -> None:
+        if self._failures:
+            self._failures -= 1
+            raise ConnectionError("no API")
+        self.removed.append(pod["metadata"]["name"])
+
+
+def pod(name: str, **more: Any) -> Manifest:
+    metadata = {"name": name, "namespace": "default", "uid": f"uid-{name}", **more.pop("metadata", {})}
+    spec = {"containers": [{"name": "main", "image": "nginx"}], **more.pop("spec", {})}
+    return {"metadata": metadata, "spec": spec, **more}
+
+
+def pods_on(api: RememberingApi, tmp_path: Path) -> Pods:
+    return Pods(Node(cast(PodApi, api), cast(Any, None), cast(Any, None), tmp_path))
+
+
+async def settle() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def test_a_pod_is_begun_once(tmp_path: Path) -> None:
+    api = RememberingApi()
+    pods = pods_on(api, tmp_path)
+    pods.take(PodList([pod("web")]))
+    pods.take(PodChange("present", pod("web")))
+    await settle()
+    assert len(pods) == 1
+    assert [status["phase"] for status in api.statuses["web"]] == ["Pending"]
+    await pods.stop(0)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pod("done", status={"phase": "Succeeded"}),
+        pod("crashed", status={"phase": "Failed"}),
+        pod("elsewhere", spec={"nodeName": "another"}),
+    ],
+    ids=lambda other: str(other["metadata"]["name"]),
+)
+async def test_pods_that_are_over_or_elsewhere_are_left_alone(tmp_path: Path, other: Manifest) -> None:
+    api = RememberingApi()
+    pods = pods_on(api, tmp_path)
+    pods.take(PodList([other]))
+    await settle()
+    assert (len(pods), api.statuses) == (0, {})
+
+
+@pytest.mark.parametrize("seen_before", [True, False])
+async def test_a_deleted_pod_is_removed_once_it_has_stopped(tmp_path: Path, seen_before: bool) -> None:
+    api = RememberingApi()
+    pods = pods_on(api, tmp_path)
+    if seen_before:
+        pods.take(PodChange("present", pod("web")))
+        await settle()
+    leaving = pod("web", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0})
+    pods.take(PodChange("present", leaving))
+    pods.take(PodChange("present", leaving))
+    await settle()
+    assert api.removed == ["web"]
+    pods.take(PodChange("gone", leaving))
+    assert len(pods) == 0
+
+
+async def test_a_completed_pod_can_be_deleted_after_a_restart_of_the_node(tmp_path: Path) -> None:
+    api = RememberingApi()
+    pods = pods_on(api, tmp_path)
+    deleted = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+    pods.take(PodList([pod("done", status={"phase": "Succeeded"}, metadata=deleted)]))
+    await settle()
+    assert api.removed == ["done"]
+
+
+async def test_a_removal_is_tried_until_the_api_takes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nodes, "AGAIN_SECONDS", 0.0)
+    api = RememberingApi(failures=3)
+    pods = pods_on(api, tmp_path)
+    pods.take(PodChange("present", pod("web", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})))
+    await settle()
+    assert api.removed == ["web"]
+
+
+async def test_what_a_new_list_does_not_name_is_gone(tmp_path: Path) -> None:
+    pods = pods_on(RememberingApi(), tmp_path)
+    pods.take(PodList([pod("one"), pod("two")]))
+    pods.take(PodList([pod("two")]))
+    assert len(pods) == 1
+    await pods.stop(0)
+    assert len(pods) == 0
