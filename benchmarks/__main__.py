@@ -53,7 +53,9 @@ def measure_penstock(results: dict[str, Any], only: str | None, listen: str) -> 
         results["start"] = {"seconds": stack.start_seconds}
         say(f"penstock is up after {stack.start_seconds:.1f} s")
         steps: dict[str, Callable[[], dict[str, Any]]] = {
+            "first-event": lambda: special.first_event(stack, api, listen),
             "idle": lambda: special.idle(stack),
+            "warm-up": lambda: special.warm_up(stack, api, listen),
             **{s.name: partial(penstock_scenario, stack, api, s, listen) for s in SCENARIOS[:-2]},
             "dead-subscriber": lambda: special.dead_subscriber(stack, api, listen),
             "route-changes": lambda: special.route_changes(stack, api, listen),
@@ -64,7 +66,7 @@ def measure_penstock(results: dict[str, Any], only: str | None, listen: str) -> 
         if only == "soak":
             steps = {"soak": lambda: special.soak(stack, api, listen)}
         for name, step in steps.items():
-            if only in (None, name):
+            if only in (None, name) or name == "warm-up":
                 results[name] = step()
                 say(f"{name}: {json.dumps(brief(results[name]))}")
     except BaseException:

@@ -104,6 +104,26 @@ def route_changes(stack: Penstock, api: Api, listen: str) -> Figures:
     }
 
 
+def first_event(stack: Penstock, api: Api, listen: str) -> Figures:
+    """The first event that a fresh stack ever routes, from send to receive."""
+    routes = one_of(1)(f"http://{listen}/s/")
+    _prepare(api, "first", routes)
+    report = loadgen.run(
+        stack.url("/bench/first"), listen, connections=1, count=1, warmup="0s", duration="2s", settle="20s"
+    )
+    _remove(api, "first", routes)
+    return {"send_to_receive_ms": report["send_to_receive"]["max_ms"], "lost": report["lost"]}
+
+
+def warm_up(stack: Penstock, api: Api, listen: str) -> Figures:
+    """Half a minute flat out, so that what follows shows compiled code, as in a stack that has run for a while."""
+    routes = one_of(1)(f"http://{listen}/s/")
+    _prepare(api, "warm-up", routes)
+    report = loadgen.run(stack.url("/bench/warm-up"), listen, warmup="0s", duration="30s")
+    _remove(api, "warm-up", routes)
+    return {"delivered_per_second": report["delivered_per_second"], "lost": report["lost"]}
+
+
 def idle(stack: Penstock, seconds: float = 30) -> Figures:
     """Nothing happens: what does it cost?"""
     time.sleep(5)

@@ -83,11 +83,10 @@ func (s *sender) run(in *inbox) {
 	start := time.Now()
 	s.first = start.Add(s.o.warmup)
 	s.end = s.first.Add(s.o.duration)
-	in.measureFrom.Store(maxEvents)
-	go func() {
-		time.Sleep(time.Until(s.first))
-		in.measureFrom.Store(s.next.Load())
-	}()
+	if s.o.warmup > 0 {
+		in.measureFrom.Store(maxEvents)
+		time.AfterFunc(s.o.warmup, func() { in.measureFrom.Store(s.next.Load()) })
+	}
 	due := s.schedule(start)
 	var workers sync.WaitGroup
 	for range s.o.connections {
