@@ -89,7 +89,7 @@ CORE_KINDS: tuple[Kind, ...] = (
     _kind("", "serviceaccounts", core_v1.ServiceAccount, short_names=("sa",)),
     _kind("", "configmaps", core_v1.ConfigMap, short_names=("cm",)),
     _kind("", "secrets", core_v1.Secret, field_selectors=("type",)),
-    _kind("", "events", core_v1.Event, short_names=("ev",), field_selectors=_EVENT_FIELDS),
+    _kind("", "events", core_v1.Event, short_names=("ev",), name_rule="path", field_selectors=_EVENT_FIELDS),
     _kind("", "endpoints", core_v1.Endpoints, short_names=("ep",)),
     _kind("discovery.k8s.io", "endpointslices", discovery_v1.EndpointSlice),
     _kind("coordination.k8s.io", "leases", coordination_v1.Lease),

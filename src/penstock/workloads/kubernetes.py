@@ -131,9 +131,6 @@ class PodApi:
                 if error.status.code == 409 and error.status.reason == "AlreadyExists":
                     # A container that was started again counts from 1 again; its reports get names of their own.
                     event["metadata"] = {**event["metadata"], "name": f"{event['metadata']['name']}.again"}
-                elif error.status.code == 422 and event["metadata"]["name"].lower() != event["metadata"]["name"]:
-                    # Kubernetes lets an Event have any name; an API that is stricter gets one that suits it.
-                    event["metadata"] = {**event["metadata"], "name": event["metadata"]["name"].lower()}
                 elif attempt == RECORD_TRIES - 1 or (error.status.code or 500) in (400, 403, 404, 422):
                     raise
             except Exception:

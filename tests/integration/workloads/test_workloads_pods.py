@@ -57,7 +57,7 @@ def test_a_receiver_runs_and_records(cluster: Cluster) -> None:
         ("Received", 4),
     ]
     names = cluster.kubectl("get", "events", "--field-selector", "reason=CloudEventObserved", "-o", "name")
-    assert "event/receiver.rejected.1" in names.lower()
+    assert "event/receiver.Rejected.1" in names.split()
     assert cluster.kubectl("logs", "receiver").count('"kind":"Received"') == 4
 
 

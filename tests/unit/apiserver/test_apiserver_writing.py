@@ -74,6 +74,20 @@ def test_generated_names_differ(tx: Transaction) -> None:
     assert all(name.startswith("c-") and len(name) == 7 for name in made)
 
 
+def test_events_may_have_any_name_that_a_path_can_hold(tx: Transaction) -> None:
+    def event(name: str) -> str:
+        involved = {"kind": "Pod", "namespace": "ns", "name": "sink"}
+        made = VERBS.create(tx, target(KINDS["Event"]), {"metadata": {"name": name}, "involvedObject": involved})
+        return str(made["metadata"]["name"])
+
+    assert event("sink-ack-x.Received.1") == "sink-ack-x.Received.1"
+    assert event("_any thing:At=all") == "_any thing:At=all"
+    for name in ("a/b", "a%2Fb", "..", "a" * 254):
+        with pytest.raises(ApiError) as refused:
+            event(name)
+        assert refused.value.code == 422
+
+
 def test_an_update_must_know_the_latest_version(tx: Transaction) -> None:
     made = make(tx, "c")
     VERBS.update(tx, target(KINDS["ConfigMap"], "c"), lambda old: {**old, "data": {"a": "1"}})
