@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 
 import pytest
 from api_process import Server, started
+
+from running import kubectl_program
 
 
 @pytest.fixture(scope="session")
@@ -27,8 +28,7 @@ def namespace(server: Server, request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def kubectl(server: Server, namespace: str) -> Callable[..., str]:
     """kubectl in the test's own namespace."""
-    if shutil.which("kubectl") is None:
-        pytest.skip("kubectl is not installed")
+    kubectl_program()
 
     def run(*arguments: str, stdin: str | None = None, ok: bool = True) -> str:
         return server.kubectl("-n", namespace, *arguments, stdin=stdin, ok=ok)
