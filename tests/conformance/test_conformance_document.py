@@ -104,8 +104,7 @@ def person(stack: Stack, sinks: Sinks) -> Iterator[Person]:
     somebody = Person(stack)
     somebody.run(f"kubectl create -f {FILES}/00-prepare.yaml")
     yield somebody
-    # The namespace takes its contents along, so what is deleted after it may already be gone.
-    somebody.run(f"kubectl delete --ignore-not-found -f {FILES}/00-prepare.yaml")
+    somebody.run(f"kubectl delete -f {FILES}/00-prepare.yaml")
 
 
 def kinds(seen: list[dict[str, Any]]) -> list[tuple[str, int]]:

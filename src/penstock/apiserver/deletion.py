@@ -2,6 +2,7 @@
 
 All of it happens inside the transaction of the delete, so a crash leaves either nothing or all of it done. What has to
 wait (a finalizer, a Pod's node, a dependent in the way) is finished by the write that takes the last obstacle away.
+Only a namespace is emptied later and in parts (`emptying`), as on a cluster: that it is going is stored with it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from penstock.apiserver.storage import Transaction
 
 NAMESPACES, PODS, SERVICE_ACCOUNTS = "namespaces", "pods", "serviceaccounts"
 FOREGROUND = "foregroundDeletion"
+DEFAULT_ACCOUNT = "default"
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,18 @@ class Deletion:
             self._begin(resource, obj, DeleteOptions())
             self._follow()
 
+    def empty(self, namespace: str, after: tuple[str, str], limit: int) -> tuple[str, str] | None:
+        """Deletes the next objects of a namespace that is going; behind which to go on, None if that was the last."""
+        holder = self._tx.get(NAMESPACES, "", namespace)
+        # The name may be that of a new namespace by now.
+        if holder is None or not meta(holder).get("deletionTimestamp"):
+            return None
+        keys = self._tx.keys_of_namespace(namespace, after=after, limit=limit)
+        for key in keys:
+            self._delete_key(*key)
+        self._follow()
+        return (keys[-1][0], keys[-1][2]) if len(keys) == limit else None
+
     def _begin(self, resource: str, obj: Obj, options: DeleteOptions) -> None:
         metadata = meta(obj)
         finalizers = list(metadata.get("finalizers") or ())
@@ -78,8 +92,10 @@ class Deletion:
             for uid in self._blocking(metadata["uid"]):
                 self._delete_uid(uid, "Foreground")
         if resource == NAMESPACES:
-            for inside, namespace, name in self._tx.keys_of_namespace(metadata["name"]):
-                self._delete_key(inside, namespace, name)
+            # Clients delete a namespace and then, one by one, what they had put into it; so that stays for a while.
+            account = (SERVICE_ACCOUNTS, metadata["name"], DEFAULT_ACCOUNT)
+            if self._tx.keys_of_namespace(metadata["name"], limit=2) == [account]:
+                self._delete_key(*account)
         elif resource == custom_kinds.RESOURCE:
             for instance, namespace, name in self._tx.keys_of_resource(metadata["name"]):
                 self._delete_key(instance, namespace, name)
@@ -131,7 +147,7 @@ class Deletion:
             self._unblock_owners(obj)
             self._finish_container(NAMESPACES, meta(obj).get("namespace", ""))
             self._finish_container(custom_kinds.RESOURCE, resource)
-            if resource == SERVICE_ACCOUNTS and meta(obj)["name"] == "default":
+            if resource == SERVICE_ACCOUNTS and meta(obj)["name"] == DEFAULT_ACCOUNT:
                 self._keep_default_account(meta(obj)["namespace"])
 
     def _collect_dependents(self, owner: str) -> None:

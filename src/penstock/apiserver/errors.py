@@ -120,6 +120,19 @@ def forbidden(group: str, plural: str, name: str, why: str) -> ApiError:
     return ApiError(403, "Forbidden", shown, details=_about(group, plural, name))
 
 
+def terminating(group: str, plural: str, name: str, namespace: str) -> ApiError:
+    """The namespace is going, so nothing new may come into it; the cause is what clients tell it by."""
+    why = f"unable to create new content in namespace {namespace} because it is being terminated"
+    error = forbidden(group, plural, name, why)
+    cause = {
+        "reason": "NamespaceTerminating",
+        "message": f"namespace {namespace} is being terminated",
+        "field": "metadata.namespace",
+    }
+    error.details = {**(error.details or {}), "causes": [cause]}
+    return error
+
+
 def unauthorized() -> ApiError:
     """No valid token came with the request."""
     return ApiError(401, "Unauthorized", "Unauthorized", headers={"www-authenticate": "Bearer"})

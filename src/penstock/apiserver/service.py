@@ -25,6 +25,7 @@ from penstock.apiserver.changing import Changer
 from penstock.apiserver.connections import BoundedConnection
 from penstock.apiserver.core_kinds import CORE_KINDS
 from penstock.apiserver.documents import Obj, decode
+from penstock.apiserver.emptying import Emptying
 from penstock.apiserver.eventing_gate import EventingGate
 from penstock.apiserver.expiry import expire_forever
 from penstock.apiserver.kinds import Registry
@@ -58,19 +59,21 @@ async def _run(settings: Settings, lifecycle: Lifecycle, listener: socket.socket
 
     gate = EventingGate(settings)
     registry = Registry(CORE_KINDS)
+    verbs = Verbs(registry, gate)
+    emptying = Emptying(verbs)
     history: History | None = None
 
     def committed(changes: list[Change]) -> None:
         _follow_definitions(registry, changes)
         gate.follow(changes)
+        emptying.follow(changes)
         if history is not None:
             history.publish(changes)
 
     store = Store(data_dir / "api.db", committed)
     watches = Watches()
-    expiring: asyncio.Task[None] | None = None
+    housekeeping: set[asyncio.Task[None]] = set()
     try:
-        verbs = Verbs(registry, gate)
         await _load(store, registry, gate)
         await bootstrap.prepare(
             store, verbs, registry, project_kinds.crds(), project_kinds.bootstrap_configmaps(settings)
@@ -84,12 +87,12 @@ async def _run(settings: Settings, lifecycle: Lifecycle, listener: socket.socket
             address=f"{settings.host}:{settings.api_port}",
             logs=data_dir / "logs" / "pods",
         )
-        expiring = asyncio.create_task(expire_forever(store))
+        housekeeping = {asyncio.create_task(work) for work in (expire_forever(store), emptying.run(store))}
         await _serve(_configured(api.application(tokens), settings, pki), listener, lifecycle, watches)
     finally:
-        if expiring is not None:
-            expiring.cancel()
-            await asyncio.wait({expiring})
+        for task in housekeeping:
+            task.cancel()
+        await asyncio.gather(*housekeeping, return_exceptions=True)
         await store.close()
 
 

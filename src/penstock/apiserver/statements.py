@@ -19,7 +19,11 @@ ORDER BY name LIMIT ?
 COUNT_ALL = "SELECT count(*) FROM objects WHERE resource = ? AND (namespace, name) > (?, ?)"
 COUNT_NAMESPACE = "SELECT count(*) FROM objects WHERE resource = ? AND namespace = ? AND name > ?"
 
-KEYS_OF_NAMESPACE = "SELECT resource, name FROM objects WHERE namespace = ? ORDER BY resource, name"
+KEYS_OF_NAMESPACE = """
+SELECT resource, name FROM objects
+WHERE namespace = ? AND (resource, name) > (?, ?)
+ORDER BY resource, name LIMIT ?
+"""
 ANY_IN_NAMESPACE = "SELECT 1 FROM objects WHERE namespace = ? LIMIT 1"
 KEYS_OF_RESOURCE = "SELECT namespace, name FROM objects WHERE resource = ? ORDER BY namespace, name"
 ANY_OF_RESOURCE = "SELECT 1 FROM objects WHERE resource = ? LIMIT 1"

@@ -109,9 +109,9 @@ class Transaction:
         """Uids of the objects that name this one as an owner."""
         return [row[0] for row in self._connection.execute(statements.DEPENDENTS, (uid,))]
 
-    def keys_of_namespace(self, namespace: str) -> list[Key]:
-        """Everything in a namespace."""
-        rows = self._connection.execute(statements.KEYS_OF_NAMESPACE, (namespace,)).fetchall()
+    def keys_of_namespace(self, namespace: str, *, after: tuple[str, str] = ("", ""), limit: int) -> list[Key]:
+        """What is in a namespace, in the order of resource and name: at most `limit` objects behind `after`."""
+        rows = self._connection.execute(statements.KEYS_OF_NAMESPACE, (namespace, *after, limit)).fetchall()
         return [(resource, namespace, name) for resource, name in rows]
 
     def keys_of_resource(self, resource: str) -> list[Key]:

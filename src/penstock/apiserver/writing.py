@@ -141,6 +141,10 @@ class Verbs:
         left = self._deletion(tx).delete(kind.resource, copy.deepcopy(obj), options)
         return (obj, True) if left is None or meta(left)["uid"] != details["uid"] else (left, False)
 
+    def empty(self, tx: Transaction, namespace: str, after: tuple[str, str], limit: int) -> tuple[str, str] | None:
+        """Deletes the next objects of a namespace that is going; behind which to go on, None if that was the last."""
+        return self._deletion(tx).empty(namespace, after, limit)
+
     def current(self, tx: Transaction, target: Target) -> Obj:
         """The object as it is; raises 404."""
         obj = tx.get(target.kind.resource, target.namespace, target.name)
@@ -268,8 +272,7 @@ class Verbs:
         if holder is None:
             raise errors.not_found("", "namespaces", target.namespace)
         if meta(holder).get("deletionTimestamp"):
-            why = f"unable to create new content in namespace {target.namespace} because it is being terminated"
-            raise errors.forbidden(target.kind.group, target.kind.plural, name, why)
+            raise errors.terminating(target.kind.group, target.kind.plural, name, target.namespace)
 
     def _report_unknown(self, target: Target, dropped: list[str]) -> None:
         if not dropped or target.field_validation == "Ignore":

@@ -8,7 +8,7 @@ import threading
 import time
 from pathlib import Path
 
-from api_process import started
+from api_process import eventually, started
 
 PATH = "/api/v1/namespaces/default/configmaps"
 
@@ -71,5 +71,22 @@ def test_a_restart_keeps_objects_kinds_and_versions(tmp_path: Path) -> None:
         assert server.call("GET", query).body == b""
         newer = server.call("POST", PATH, {"metadata": {"name": "newer"}}).json()
         assert int(newer["metadata"]["resourceVersion"]) > int(made["metadata"]["resourceVersion"])
+    finally:
+        server.stop()
+
+
+def test_a_namespace_that_was_going_goes_after_a_crash(tmp_path: Path) -> None:
+    server = started(tmp_path)
+    assert server.call("POST", "/api/v1/namespaces", {"metadata": {"name": "going"}}).status == 201
+    made = {"metadata": {"name": "inside"}}
+    assert server.call("POST", "/api/v1/namespaces/going/configmaps", made).status == 201
+    deleted = server.call("DELETE", "/api/v1/namespaces/going").json()
+    server.stop(signal.SIGKILL)
+    assert deleted["status"]["phase"] == "Terminating"
+    server.start()
+    try:
+        assert server.call("GET", "/api/v1/namespaces/going/configmaps/inside").status == 200
+        assert eventually(lambda: server.call("GET", "/api/v1/namespaces/going").status == 404)
+        assert server.call("GET", "/api/v1/namespaces/going/configmaps/inside").status == 404
     finally:
         server.stop()

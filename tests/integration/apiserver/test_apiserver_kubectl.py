@@ -315,6 +315,29 @@ def test_namespaces_come_with_an_account_and_go_with_their_contents(server: Serv
     assert server.kubectl("-n", "passing", "get", "all,broker,trigger", "-o", "name") == ""
 
 
+def test_a_file_is_deleted_whose_namespace_comes_before_what_is_in_it(server: Server) -> None:
+    inside = [{**one, "metadata": {**one["metadata"], "namespace": "filed"}} for one in yaml.safe_load_all(SET)]
+    inside[2]["metadata"]["name"] = "sink"
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "filed"}}
+    file = yaml.safe_dump_all([namespace, *inside])
+    server.kubectl("create", "-f", "-", stdin=file)
+    told = server.kubectl("delete", "-f", "-", stdin=file)
+    assert "NotFound" not in told
+    assert told.count(" deleted") == 5
+    # kubectl waited for all of it, the namespace included.
+    assert "NotFound" in server.kubectl("get", "namespace", "filed", ok=False)
+
+
+def test_a_namespace_that_is_going_says_so_and_takes_nothing_new(server: Server) -> None:
+    server.kubectl("create", "namespace", "going")
+    server.kubectl("-n", "going", "create", "configmap", "kept")
+    server.kubectl("delete", "namespace", "going", "--wait=false")
+    assert "Terminating" in server.kubectl("get", "namespace", "going")
+    assert "because it is being terminated" in server.kubectl("-n", "going", "create", "configmap", "late", ok=False)
+    assert eventually(lambda: server.call("GET", "/api/v1/namespaces/going").status == 404)
+    assert server.call("GET", "/api/v1/namespaces/going/configmaps/kept").status == 404
+
+
 def test_logs_of_a_pod(server: Server, kubectl: Kubectl, namespace: str) -> None:
     kubectl("run", "talker", "--image=example/talker")
     folder = server.data_dir / "logs" / "pods" / namespace

@@ -56,6 +56,15 @@ def names(tx: Transaction) -> set[str]:
     return {name for _, _, name in tx.keys_of_resource("configmaps")}
 
 
+def empty(tx: Transaction, limit: int) -> int:
+    """Empties `ns` in parts; how many those were."""
+    parts, after = 0, ("", "")
+    while after is not None:
+        after = VERBS.empty(tx, "ns", after, limit)
+        parts += 1
+    return parts
+
+
 def test_a_new_object_gets_its_identity(tx: Transaction) -> None:
     made = make(tx, "c", uid="forged", generation=9, deletionTimestamp="2020-01-01T00:00:00Z")
     assert made["metadata"]["uid"] != "forged"
@@ -158,9 +167,61 @@ def test_whatever_owns_whom_deleting_the_namespace_ends_empty(data: st.DataObjec
         references = found["metadata"].get("ownerReferences") or []
         assert not references or any(tx.uid_exists(reference["uid"]) for reference in references)
     VERBS.delete(tx, target(KINDS["Namespace"], "ns"), DeleteOptions())
+    empty(tx, limit=data.draw(st.integers(1, 9)))
     assert tx.namespace_empty("ns")
     assert tx.get("namespaces", "", "ns") is None
     tx._connection.close()
+
+
+def test_a_deleted_namespace_keeps_its_contents_and_takes_no_more(tx: Transaction) -> None:
+    make(tx, "c")
+    left, gone = VERBS.delete(tx, target(KINDS["Namespace"], "ns"), DeleteOptions())
+    assert (gone, left["status"]["phase"]) == (False, "Terminating")
+    assert names(tx) == {"c"}
+    with pytest.raises(ApiError) as refused:
+        make(tx, "late")
+    assert (refused.value.code, refused.value.reason) == (403, "Forbidden")
+    assert refused.value.message == (
+        'configmaps "late" is forbidden: unable to create new content in namespace ns because it is being terminated'
+    )
+    assert refused.value.details is not None
+    assert refused.value.details["causes"][0]["reason"] == "NamespaceTerminating"
+
+
+def test_a_namespace_is_emptied_in_parts(tx: Transaction) -> None:
+    for number in range(10):
+        make(tx, f"c{number}")
+    VERBS.delete(tx, target(KINDS["Namespace"], "ns"), DeleteOptions())
+    before = len(tx.changes)
+    after = VERBS.empty(tx, "ns", ("", ""), 4)
+    assert after == ("configmaps", "c3")
+    assert [change.name for change in tx.changes[before:]] == ["c0", "c1", "c2", "c3"]
+    assert empty(tx, limit=4) == 2
+    assert tx.get("namespaces", "", "ns") is None
+    assert tx.changes[-1].resource == "namespaces"
+
+
+def test_what_a_finalizer_holds_holds_the_namespace(tx: Transaction) -> None:
+    make(tx, "c", finalizers=["a/b"])
+    VERBS.delete(tx, target(KINDS["Namespace"], "ns"), DeleteOptions())
+    empty(tx, limit=500)
+    assert names(tx) == {"c"}
+    VERBS.update(
+        tx, target(KINDS["ConfigMap"], "c"), lambda old: {**old, "metadata": {**old["metadata"], "finalizers": []}}
+    )
+    assert tx.get("namespaces", "", "ns") is None
+
+
+def test_a_namespace_without_contents_is_gone_at_once(tx: Transaction) -> None:
+    _, gone = VERBS.delete(tx, target(KINDS["Namespace"], "ns"), DeleteOptions())
+    assert gone
+    assert tx.namespace_empty("ns")
+
+
+def test_a_namespace_that_is_not_going_is_not_emptied(tx: Transaction) -> None:
+    make(tx, "c")
+    assert VERBS.empty(tx, "ns", ("", ""), 500) is None
+    assert names(tx) == {"c"}
 
 
 def test_the_default_account_comes_back(tx: Transaction) -> None:
