@@ -12,6 +12,8 @@ from penstock.resources.conditions import READY, find
 
 LOOPBACK = "127.0.0.1"
 WEB_PORTS = (80, 443)
+POD_PORTS = "penstock.dev/pod-ports"
+"""Annotation of Pods whose ports are others than their containers say, `8080=41234,…`; written by who runs them."""
 
 
 def service_host(namespace: str, name: str) -> str:
@@ -34,8 +36,9 @@ def endpoints_of(service: Obj, pods: Iterable[Obj]) -> list[dict[str, Any]]:
         address = (pod.get("status") or {}).get("podIP")
         if not address or not _serves(pod):
             continue
+        mapped = _mapped_ports(pod)
         ports = tuple(
-            (str(port.get("name") or ""), number, str(port.get("protocol") or "TCP"))
+            (str(port.get("name") or ""), mapped.get(number, number), str(port.get("protocol") or "TCP"))
             for port in _ports(service)
             if (number := _target_port(port, pod)) is not None
         )
@@ -86,6 +89,14 @@ def _target_port(port: Mapping[str, Any], pod: Obj) -> int | None:
             if candidate.get("name") == target:
                 return int(candidate["containerPort"])
     return None
+
+
+def _mapped_ports(pod: Obj) -> dict[int, int]:
+    """The ports that the Pod has in place of others. Pairs that are not numbers are nobody's ports."""
+    written = str((pod["metadata"].get("annotations") or {}).get(POD_PORTS) or "")
+    pairs = (pair.partition("=") for pair in written.split(","))
+    found = ((_number(port.strip()), _number(actual.strip())) for port, _, actual in pairs)
+    return {port: actual for port, actual in found if port and actual}
 
 
 def _number(target: object) -> int | None:

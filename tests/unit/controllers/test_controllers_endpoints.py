@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from penstock.controllers.endpoints import endpoints_of, name_of, selects
+from penstock.controllers.endpoints import POD_PORTS, endpoints_of, name_of, selects
+from penstock.workloads.addresses import ANNOTATION
 
 
 def service(**spec: Any) -> dict[str, Any]:
@@ -58,6 +59,28 @@ def test_pods_with_other_port_numbers_are_a_subset_of_their_own() -> None:
     odd["spec"]["containers"][0]["ports"][0]["containerPort"] = 9001
     found = endpoints_of(service(ports=PORTS[:1]), [pod("a", "10.0.0.1"), odd])
     assert [subset["ports"][0]["port"] for subset in found] == [9000, 9001]
+
+
+def test_a_pod_that_has_other_ports_is_reached_at_those() -> None:
+    assert POD_PORTS == ANNOTATION
+    wanted, moved = service(ports=PORTS), pod("a", "127.0.0.1")
+    moved["metadata"]["annotations"] = {POD_PORTS: "9000=41234, 8082=41235,"}
+    found = endpoints_of(wanted, [moved, pod("b", "127.66.0.2")])
+    assert [subset["ports"] for subset in found] == [
+        [{"name": "http", "port": 9000, "protocol": "TCP"}, {"name": "admin", "port": 8081, "protocol": "TCP"}],
+        [{"name": "http", "port": 41234, "protocol": "TCP"}, {"name": "admin", "port": 8081, "protocol": "TCP"}],
+    ]
+    assert name_of(wanted, found).ports == {
+        "80": ("127.66.0.2:9000", "127.0.0.1:41234"),
+        "81": ("127.66.0.2:8081", "127.0.0.1:8081"),
+    }
+
+
+@pytest.mark.parametrize("written", ["", "9000", "9000=", "=41234", "9000=web", "a=b,9000=-1", "9000=0"])
+def test_a_port_mapping_that_is_none_changes_nothing(written: str) -> None:
+    odd = pod("a", "10.0.0.1")
+    odd["metadata"]["annotations"] = {POD_PORTS: written}
+    assert endpoints_of(service(ports=PORTS), [odd]) == endpoints_of(service(ports=PORTS), [pod("a", "10.0.0.1")])
 
 
 def test_the_name_leads_to_each_ready_address_by_service_port() -> None:
