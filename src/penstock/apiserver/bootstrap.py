@@ -1,13 +1,14 @@
-"""What exists from the start: namespaces, the given definitions, ConfigMaps and roles. Runs at every start.
+"""What exists from the start: namespaces, the Node, the given definitions, ConfigMaps and roles. Runs at every start.
 
-Definitions are brought up to date, since they belong to the program; the rest is the user's once it exists.
+The Node and definitions are brought up to date, since they belong to the program; the rest is the user's once it
+exists.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from penstock.apiserver import custom_kinds
+from penstock.apiserver import custom_kinds, machine
 from penstock.apiserver.documents import Obj, meta
 from penstock.apiserver.kinds import Kind, Registry
 from penstock.apiserver.storage import Store, Transaction
@@ -19,18 +20,23 @@ _RBAC = "rbac.authorization.k8s.io"
 
 
 async def prepare(
-    store: Store, verbs: Verbs, registry: Registry, definitions: Iterable[Obj], objects: Iterable[Obj]
+    store: Store, verbs: Verbs, registry: Registry, *, node: Obj, definitions: Iterable[Obj], objects: Iterable[Obj]
 ) -> None:
     """Makes what is missing, and knows the kinds of every stored definition."""
     definitions, objects = list(definitions), list(objects)
-    await store.write(lambda tx: _prepare(tx, verbs, registry, definitions, objects))
+    await store.write(lambda tx: _prepare(tx, verbs, registry, node=node, definitions=definitions, objects=objects))
 
 
-def _prepare(tx: Transaction, verbs: Verbs, registry: Registry, definitions: list[Obj], objects: list[Obj]) -> None:
+def _prepare(
+    tx: Transaction, verbs: Verbs, registry: Registry, *, node: Obj, definitions: list[Obj], objects: list[Obj]
+) -> None:
     for name in NAMESPACES:
         _ensure(tx, verbs, _kind(registry, "", "Namespace"), {"metadata": {"name": name}})
+    _bring_up_to_date(tx, verbs, _kind(registry, "", "Node"), node, machine.refreshed)
     for definition in definitions:
-        _bring_up_to_date(tx, verbs, _kind(registry, custom_kinds.GROUP, custom_kinds.KIND), definition)
+        _bring_up_to_date(
+            tx, verbs, _kind(registry, custom_kinds.GROUP, custom_kinds.KIND), definition, _refreshed_definition
+        )
     for obj in [*_roles(), *objects]:
         group = obj["apiVersion"].rpartition("/")[0]
         _ensure(tx, verbs, _kind(registry, group, obj["kind"]), obj)
@@ -42,18 +48,22 @@ def _ensure(tx: Transaction, verbs: Verbs, kind: Kind, obj: Obj) -> None:
         verbs.create(tx, Target(kind, namespace, "", _USER, _USER, field_validation="Ignore"), obj)
 
 
-def _bring_up_to_date(tx: Transaction, verbs: Verbs, kind: Kind, definition: Obj) -> None:
-    name = meta(definition)["name"]
+def _bring_up_to_date(
+    tx: Transaction, verbs: Verbs, kind: Kind, obj: Obj, refreshed: Callable[[Obj, Obj], Obj]
+) -> None:
+    """Makes the object, or stores what `refreshed` makes of the stored one and this one."""
+    name = meta(obj)["name"]
     if tx.get(kind.resource, "", name) is None:
-        _ensure(tx, verbs, kind, definition)
+        _ensure(tx, verbs, kind, obj)
         return
+    target = Target(kind, "", name, _USER, _USER, field_validation="Ignore")
+    verbs.update(tx, target, lambda old: refreshed(old, obj))
 
-    def refreshed(old: Obj) -> Obj:
-        details = meta(old)
-        details["labels"] = {**(details.get("labels") or {}), **(meta(definition).get("labels") or {})}
-        return {**old, "spec": definition["spec"]}
 
-    verbs.update(tx, Target(kind, "", name, _USER, _USER, field_validation="Ignore"), refreshed)
+def _refreshed_definition(old: Obj, new: Obj) -> Obj:
+    details = meta(old)
+    details["labels"] = {**(details.get("labels") or {}), **(meta(new).get("labels") or {})}
+    return {**old, "spec": new["spec"]}
 
 
 def _kind(registry: Registry, group: str, name: str) -> Kind:

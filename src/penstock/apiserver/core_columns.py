@@ -65,6 +65,28 @@ def _pod_restarts(obj: Obj, _now: datetime) -> str:
     return str(sum(state.get("restartCount", 0) for state in _containers(obj)))
 
 
+def _node_status(obj: Obj, _now: datetime) -> str:
+    conditions = (obj.get("status") or {}).get("conditions") or ()
+    states = {one["type"]: one["status"] for one in conditions}
+    if "Ready" not in states:
+        return "Unknown"
+    return "Ready" if states["Ready"] == "True" else "NotReady"
+
+
+def _node_roles(obj: Obj, _now: datetime) -> str:
+    prefix = "node-role.kubernetes.io/"
+    labels = obj["metadata"].get("labels") or {}
+    return ",".join(sorted(label.removeprefix(prefix) for label in labels if label.startswith(prefix))) or NONE
+
+
+def _node_address(kind: str) -> Cell:
+    def cell(obj: Obj, _now: datetime) -> str:
+        addresses = (obj.get("status") or {}).get("addresses") or ()
+        return next((str(one["address"]) for one in addresses if one["type"] == kind), NONE)
+
+    return cell
+
+
 def _service_ports(obj: Obj, _now: datetime) -> str:
     ports = (obj.get("spec") or {}).get("ports") or ()
     return ",".join(f"{port['port']}/{port.get('protocol', 'TCP')}" for port in ports) or NONE
@@ -111,6 +133,17 @@ _CREATED = (_column("Created At", "date"), _at(".metadata.creationTimestamp"))
 
 CELLS: dict[str, tuple[tuple[Column, Cell], ...]] = {
     "namespaces": ((_column("Status"), _at(".status.phase")), _AGE),
+    "nodes": (
+        (_column("Status"), _node_status),
+        (_column("Roles"), _node_roles),
+        _AGE,
+        (_column("Version"), _at(".status.nodeInfo.kubeletVersion")),
+        (_column("Internal-IP", priority=1), _node_address("InternalIP")),
+        (_column("External-IP", priority=1), _node_address("ExternalIP")),
+        (_column("OS-Image", priority=1), _at(".status.nodeInfo.osImage")),
+        (_column("Kernel-Version", priority=1), _at(".status.nodeInfo.kernelVersion")),
+        (_column("Container-Runtime", priority=1), _at(".status.nodeInfo.containerRuntimeVersion")),
+    ),
     "pods": (
         (_column("Ready"), _pod_ready),
         (_column("Status"), _pod_status),

@@ -67,6 +67,8 @@ CORE_KINDS: tuple[Kind, ...] = (
         field_selectors=("status.phase",),
         verbs=("create", "delete", "get", "list", "patch", "update", "watch"),
     ),
+    # There is one, and it is the server that writes it; see `machine`.
+    _kind("", "nodes", core_v1.Node, namespaced=False, short_names=("no",), verbs=("get", "list", "watch")),
     _kind(
         "",
         "pods",

@@ -18,8 +18,8 @@ from pathlib import Path
 import uvicorn
 from starlette.types import ASGIApp
 
-from penstock.apiserver import bootstrap, certificates, custom_kinds, identity, kubeconfig
-from penstock.apiserver.app import Api
+from penstock.apiserver import bootstrap, certificates, custom_kinds, identity, kubeconfig, machine
+from penstock.apiserver.app import VERSION, Api
 from penstock.apiserver.changes import History
 from penstock.apiserver.changing import Changer
 from penstock.apiserver.connections import BoundedConnection
@@ -76,7 +76,12 @@ async def _run(settings: Settings, lifecycle: Lifecycle, listener: socket.socket
     try:
         await _load(store, registry, gate)
         await bootstrap.prepare(
-            store, verbs, registry, project_kinds.crds(), project_kinds.bootstrap_configmaps(settings)
+            store,
+            verbs,
+            registry,
+            node=machine.node(settings.host, VERSION["gitVersion"]),
+            definitions=project_kinds.crds(),
+            objects=project_kinds.bootstrap_configmaps(settings),
         )
         history = History(store.version())
         api = Api(

@@ -362,6 +362,20 @@ def test_logs_of_a_pod(server: Server, kubectl: Kubectl, namespace: str) -> None
     assert following.returncode == 0
 
 
+def test_the_node_is_shown_and_left_alone(server: Server, kubectl: Kubectl) -> None:
+    kubectl("run", "busy", "--image=example/busy", '--overrides={"spec":{"nodeName":"penstock"}}')
+    header, row = server.kubectl("get", "nodes").splitlines()
+    assert header.split() == ["NAME", "STATUS", "ROLES", "AGE", "VERSION"]
+    name, status, _, _, version = row.split()
+    assert (name, status) == ("penstock", "Ready")
+    assert version == server.call("GET", "/version").json()["gitVersion"]
+    assert "127.0.0.1" in server.kubectl("get", "nodes", "-o", "wide")
+    told = server.kubectl("describe", "node", "penstock")
+    assert "StackRunning" in told
+    assert "busy" in told.partition("Non-terminated Pods:")[2]
+    assert "MethodNotAllowed" in server.kubectl("delete", "node", "penstock", ok=False)
+
+
 def test_pods_on_a_node_are_given_time_to_end(kubectl: Kubectl) -> None:
     kubectl("run", "busy", "--image=example/busy", '--overrides={"spec":{"nodeName":"here"}}')
     kubectl("delete", "pod", "busy", "--wait=false")

@@ -1,0 +1,82 @@
+"""The one Node there is: this machine, which runs the Pods. Read-only, and told anew at every start."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib import metadata
+
+from penstock.apiserver.documents import Obj, timestamp
+
+NODE_NAME = "penstock"
+"""What Pods name as their `spec.nodeName`."""
+
+
+def node(address: str, version: str) -> Obj:
+    """The Node of this machine; `version` is that of the Kubernetes API."""
+    labels = {"os": platform.system().lower(), "arch": _architecture(), "hostname": NODE_NAME}
+    capacity = {"cpu": str(os.cpu_count() or 1), "memory": f"{_memory_bytes() // 1024}Ki"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": NODE_NAME,
+            "labels": {f"kubernetes.io/{name}": value for name, value in labels.items()},
+        },
+        "spec": {},
+        "status": {
+            "addresses": [{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": NODE_NAME}],
+            "capacity": capacity,
+            "allocatable": capacity,
+            "conditions": [_ready(timestamp())],
+            "nodeInfo": _info(version),
+        },
+    }
+
+
+def refreshed(old: Obj, new: Obj) -> Obj:
+    """The stored Node with what is true now. It has been ready since it was first told."""
+    return {**old, "status": {**new["status"], "conditions": old["status"]["conditions"]}}
+
+
+def _ready(since: str) -> Obj:
+    return {
+        "type": "Ready",
+        "status": "True",
+        "reason": "StackRunning",
+        "message": "Pods of the images recordevents and eventshub run here",
+        "lastHeartbeatTime": since,
+        "lastTransitionTime": since,
+    }
+
+
+def _info(version: str) -> Obj:
+    return {
+        "architecture": _architecture(),
+        "operatingSystem": platform.system().lower(),
+        "osImage": _system_name(),
+        "kernelVersion": platform.release(),
+        "containerRuntimeVersion": f"penstock://{metadata.version('penstock')}",
+        "kubeletVersion": version,
+        # Kubernetes requires these, but nobody here needs to tell machines apart.
+        "kubeProxyVersion": "",
+        "bootID": "",
+        "machineID": "",
+        "systemUUID": "",
+    }
+
+
+def _architecture() -> str:
+    machine = platform.machine().lower()
+    return {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
+
+
+def _system_name() -> str:
+    try:
+        return platform.freedesktop_os_release()["PRETTY_NAME"]
+    except (OSError, KeyError):
+        return f"{platform.system()} {platform.release()}"
+
+
+def _memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
