@@ -1,7 +1,8 @@
 """Counters, gauges and histograms as values: defined once with their text, cheap to use, nothing at all when off.
 
 prometheus_client keeps the numbers, in files shared by all processes where `PROMETHEUS_MULTIPROC_DIR` names a folder
-(it must be set before the first import). Labels are bound once per Broker or Trigger, then used without look-ups.
+(it must be set before the first import). Labels are bound once per Broker or Trigger, then used without look-ups;
+what is counted reaches prometheus_client a few times a second (see `tally`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, Literal, Protocol
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from penstock.observability.forgotten import Notes, ObjectKey
+from penstock.observability.tally import Distribution, Tallies, Tally
 
 REGISTRY = CollectorRegistry()
 
@@ -67,8 +69,11 @@ class Instrument:
             return NOTHING
         if self.labels[:3] == OBJECT:
             _process.notes.remember((values[0], values[1], values[2]))
-        bound: Bound = self.metric.labels(*values) if self.labels else self.metric
-        return bound
+        metric = self.metric.labels(*values) if self.labels else self.metric
+        _process.tallies.start()
+        if self.kind == "histogram":
+            return Distribution(metric, BUCKETS, _process.tallies)
+        return Tally(metric, _process.tallies)
 
 
 class _Process:
@@ -77,6 +82,7 @@ class _Process:
     def __init__(self) -> None:
         self.recording = True
         self.notes = Notes()
+        self.tallies = Tallies()
         self.instruments: list[Instrument] = []
 
 
@@ -86,6 +92,11 @@ _process = _Process()
 def record_metrics(wanted: bool) -> None:
     """Turns recording on or off for this process; to be called before anything is bound."""
     _process.recording = wanted
+
+
+def write_metrics() -> None:
+    """Makes everything counted so far visible now; a process does so when it ends, and a few times a second."""
+    _process.tallies.write()
 
 
 def instruments() -> tuple[Instrument, ...]:
@@ -98,6 +109,7 @@ def forget_object(kind: str, namespace: str, name: str) -> None:
     if not _process.recording:
         return
     key: ObjectKey = (kind, namespace, name)
+    write_metrics()
     with warnings.catch_warnings():
         # prometheus_client warns that the shared files keep the labels: that is what the notes are for.
         warnings.simplefilter("ignore", UserWarning)

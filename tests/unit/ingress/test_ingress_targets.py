@@ -6,7 +6,7 @@ import pytest
 
 from penstock.contract.routes import Target
 from penstock.ingress.targets import TargetTable
-from penstock.observability.instruments import REGISTRY
+from penstock.observability.instruments import REGISTRY, write_metrics
 
 BROKER = Target("b-uid", "Broker", "shop", "orders", ("/shop/orders",))
 CHANNEL = Target(
@@ -41,6 +41,7 @@ def test_by_path_or_host(path: str, host: bytes, target: Target | None) -> None:
 
 def _accepted(name: str) -> float | None:
     labels = {"kind": "Broker", "namespace": "metrics", "name": name}
+    write_metrics()
     return REGISTRY.get_sample_value("penstock_events_accepted_total", labels)
 
 

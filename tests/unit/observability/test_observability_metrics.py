@@ -15,6 +15,7 @@ from penstock.observability.metrics import RouteMetrics, TargetMetrics
 
 
 def sample(name: str, /, **labels: str) -> float | None:
+    instruments.write_metrics()
     return instruments.REGISTRY.get_sample_value(name, labels)
 
 

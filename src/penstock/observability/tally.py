@@ -1,0 +1,126 @@
+"""Numbers kept in plain attributes and written to prometheus_client a few times a second.
+
+Its values live in files shared by all processes, and each change of one asks the system for the process id and packs
+doubles: 5 to 20 microseconds for an event, a sixth of what a delivery costs. A tally costs one addition. What a killed
+process counted within its last `FLUSH_SECONDS` is missing from the metrics; no event depends on them.
+
+A tally belongs to one thread (the event loop of its component); the writing thread only reads it, so nothing is locked.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+from bisect import bisect_left
+from collections import deque
+from typing import Any
+
+FLUSH_SECONDS = 0.25
+
+
+class Tally:
+    """A counter or gauge."""
+
+    __slots__ = ("_dirty", "_metric", "_tallies", "_total", "_value", "_written")
+
+    def __init__(self, metric: Any, tallies: Tallies) -> None:
+        self._metric, self._tallies = metric, tallies
+        self._total = self._written = 0.0
+        self._value: float | None = None
+        self._dirty = False
+
+    def inc(self, amount: float = 1) -> None:
+        """Counts."""
+        self._total += amount
+        if not self._dirty:
+            self._dirty = True
+            self._tallies.changed.append(self)
+
+    def set(self, value: float) -> None:
+        """Keeps the value of a gauge."""
+        self._value = value
+        if not self._dirty:
+            self._dirty = True
+            self._tallies.changed.append(self)
+
+    def observe(self, amount: float) -> None:
+        """A counter or gauge observes nothing."""
+        raise TypeError("only a histogram observes")
+
+    def write(self) -> None:
+        """Hands on what has come since the last time."""
+        self._dirty = False
+        total, value = self._total, self._value
+        if total != self._written:
+            self._metric.inc(total - self._written)
+            self._written = total
+        if value is not None:
+            self._metric.set(value)
+
+
+class Distribution:
+    """A histogram."""
+
+    __slots__ = ("_bounds", "_counts", "_dirty", "_metric", "_sum", "_tallies", "_written", "_written_sum")
+
+    def __init__(self, metric: Any, bounds: tuple[float, ...], tallies: Tallies) -> None:
+        self._metric, self._bounds, self._tallies = metric, bounds, tallies
+        self._counts = [0] * (len(bounds) + 1)
+        self._written = [0] * (len(bounds) + 1)
+        self._sum = self._written_sum = 0.0
+        self._dirty = False
+
+    def inc(self, amount: float = 1) -> None:
+        """A histogram does not count."""
+        raise TypeError("a histogram observes")
+
+    def set(self, value: float) -> None:
+        """A histogram keeps no value."""
+        raise TypeError("a histogram observes")
+
+    def observe(self, amount: float) -> None:
+        """Takes one observation."""
+        self._counts[bisect_left(self._bounds, amount)] += 1
+        self._sum += amount
+        if not self._dirty:
+            self._dirty = True
+            self._tallies.changed.append(self)
+
+    def write(self) -> None:
+        """Hands on what has come since the last time."""
+        self._dirty = False
+        counts, total = list(self._counts), self._sum
+        # prometheus_client takes observations one by one only; its buckets take many at once.
+        for bucket, count, written in zip(self._metric._buckets, counts, self._written, strict=True):
+            if count != written:
+                bucket.inc(count - written)
+        self._metric._sum.inc(total - self._written_sum)
+        self._written, self._written_sum = counts, total
+
+
+class Tallies:
+    """The tallies of a process that have changed, and the thread that writes them."""
+
+    def __init__(self) -> None:
+        self.changed: deque[Tally | Distribution] = deque()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Writes from now on, in the background."""
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="metrics", daemon=True)
+                self._thread.start()
+                atexit.register(self.write)
+
+    def write(self) -> None:
+        """Writes everything that has changed."""
+        with self._lock:
+            while self.changed:
+                self.changed.popleft().write()
+
+    def _run(self) -> None:
+        pause = threading.Event()
+        while not pause.wait(FLUSH_SECONDS):
+            self.write()
