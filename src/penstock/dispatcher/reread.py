@@ -139,9 +139,11 @@ class RereadReader:
             for message in [first, *consumer.consume(more, 0)] if more > 0 else [first]:
                 problem = message.error()
                 if problem is not None:
-                    if problem.code() == KafkaError._PARTITION_EOF:
+                    if problem.code() != KafkaError._PARTITION_EOF:
+                        log.warning("reading matched events again", error=str(problem))
+                    elif self._ends_at(consumer, request.partition) <= position:
                         return Chunk(begin, request.end, records), position
-                    log.warning("reading matched events again", error=str(problem))
+                    # An end that was met while reading ahead, before what is asked for was written: it lies further on.
                     continue
                 offset = int(message.offset() or 0)
                 if offset > position and not records:
@@ -150,6 +152,15 @@ class RereadReader:
                 if offset < request.end:
                     records.append(parse(message, self._unreadable))
         return Chunk(begin, request.end, records), position
+
+    @staticmethod
+    def _ends_at(consumer: Consumer, partition: int) -> int:
+        """Where the partition ends now; not known means further on than anybody asks."""
+        try:
+            _, high = consumer.get_watermark_offsets(TopicPartition(topics.MATCHED, partition), timeout=5)
+        except KafkaException:
+            return 1 << 62
+        return int(high)
 
     @staticmethod
     def _earliest(consumer: Consumer, partition: int, otherwise: int) -> int:

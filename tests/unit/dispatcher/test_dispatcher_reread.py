@@ -1,0 +1,66 @@
+"""Reading again: a chunk holds everything that was written, whatever the consumer met while it read ahead."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+from confluent_kafka import KafkaError
+
+from penstock.contract import headers
+from penstock.dispatcher.reread import RereadReader, _Request
+
+RAW = [("ce_specversion", b"1.0"), ("ce_id", b"1"), ("ce_source", b"/s"), ("ce_type", b"t"), (headers.ROUTES, b"r")]
+
+
+def record(offset: int) -> Any:
+    return SimpleNamespace(
+        error=lambda: None,
+        offset=lambda: offset,
+        partition=lambda: 0,
+        timestamp=lambda: (1, 1000),
+        headers=lambda: [*RAW, (headers.ORIGIN, str(offset).encode())],
+        value=lambda: b"",
+        key=lambda: None,
+    )
+
+
+END: Any = SimpleNamespace(error=lambda: KafkaError(KafkaError._PARTITION_EOF))
+
+
+class ReadAhead:
+    """A consumer with what it has fetched in advance, the end of the partition as it was then included."""
+
+    def __init__(self, *queued: Any, high: int) -> None:
+        self._queued, self._high = list(queued), high
+
+    def poll(self, _: float) -> Any:
+        return self._queued.pop(0) if self._queued else None
+
+    def consume(self, count: int, _: float) -> list[Any]:
+        taken, self._queued = self._queued[:count], self._queued[count:]
+        return taken
+
+    def get_watermark_offsets(self, *_: object, **__: object) -> tuple[int, int]:
+        return 0, self._high
+
+
+def read(consumer: ReadAhead, end: int) -> list[int]:
+    reader: Any = RereadReader.__new__(RereadReader)
+    reader._stop, reader._unreadable = threading.Event(), lambda *_: None
+    chunk, _ = reader._read(consumer, _Request(0, 0, end, None))  # type: ignore[arg-type]  # nobody waits for it
+    assert chunk.end == end
+    return [found.offset for found in chunk.records]
+
+
+def test_an_end_met_while_reading_ahead_does_not_end_the_chunk() -> None:
+    assert read(ReadAhead(record(0), record(1), END, record(2), record(3), high=4), 4) == [0, 1, 2, 3]
+
+
+def test_an_end_as_the_first_thing_does_not_end_the_chunk() -> None:
+    assert read(ReadAhead(END, record(0), record(1), high=2), 2) == [0, 1]
+
+
+def test_the_real_end_of_the_partition_ends_the_chunk() -> None:
+    assert read(ReadAhead(record(0), END, high=1), 3) == [0]
