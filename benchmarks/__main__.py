@@ -24,10 +24,14 @@ RESULTS = Path(__file__).parent / ".build" / "results.json"
 def main() -> None:
     """Runs what was asked for."""
     parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
-    parser.add_argument("--scenario", help="run only this one (see benchmarks/scenarios.py and special.py)")
+    parser.add_argument(
+        "--scenario", help="run only these, separated by commas (see benchmarks/scenarios.py and special.py)"
+    )
     parser.add_argument("--peer", action="store_true", help="also measure upstream's in-memory Broker in the same run")
+    parser.add_argument("--write", action="store_true", help="write docs/benchmarks.md although only some were run")
     parser.add_argument("--no-write", action="store_true", help="print only; leave docs/benchmarks.md as it is")
     arguments = parser.parse_args()
+    only = set(arguments.scenario.split(",")) if arguments.scenario else None
     build_loadgen()
     results: dict[str, Any] = {"penstock": {}, "knative": {}, "date": time.strftime("%Y-%m-%d")}
     if arguments.peer:
@@ -37,14 +41,15 @@ def main() -> None:
             say(f"upstream cannot be built here, going on without it: {problem}")
             arguments.peer = False
     listen = f"127.0.0.1:{free_port()}"
-    measure_penstock(results["penstock"], arguments.scenario, listen)
+    measure_penstock(results["penstock"], only, listen)
     if arguments.peer:
-        measure_knative(results["knative"], arguments.scenario, listen)
+        measure_knative(results["knative"], only, listen)
     RESULTS.write_text(json.dumps(results, indent=2))
-    write(results, None if arguments.no_write or arguments.scenario else Path("docs/benchmarks.md"))
+    printed_only = arguments.no_write or (only is not None and not arguments.write)
+    write(results, None if printed_only else Path("docs/benchmarks.md"))
 
 
-def measure_penstock(results: dict[str, Any], only: str | None, listen: str) -> None:
+def measure_penstock(results: dict[str, Any], only: set[str] | None, listen: str) -> None:
     """All scenarios against one fresh stack."""
     stack = Penstock()
     try:
@@ -63,10 +68,10 @@ def measure_penstock(results: dict[str, Any], only: str | None, listen: str) -> 
             "apply-1000": lambda: special.apply_many(api, listen),
             **{s.name: partial(penstock_scenario, stack, api, s, listen) for s in SCENARIOS[-2:]},
         }
-        if only == "soak":
+        if only == {"soak"}:
             steps = {"soak": lambda: special.soak(stack, api, listen)}
         for name, step in steps.items():
-            if only in (None, name) or name == "warm-up":
+            if only is None or name in only or name == "warm-up":
                 results[name] = step()
                 say(f"{name}: {json.dumps(brief(results[name]))}")
     except BaseException:
@@ -106,10 +111,10 @@ def penstock_scenario(stack: Penstock, api: objects.Api, scenario: Scenario, lis
     return middle(reports)
 
 
-def measure_knative(results: dict[str, Any], only: str | None, listen: str) -> None:
+def measure_knative(results: dict[str, Any], only: set[str] | None, listen: str) -> None:
     """The scenarios that upstream can run, each against fresh processes."""
     for scenario in SCENARIOS:
-        if not scenario.peer or only not in (None, scenario.name):
+        if not scenario.peer or (only is not None and scenario.name not in only):
             continue
         try:
             peer = Knative(scenario.routes(f"http://{listen}/s/"))
