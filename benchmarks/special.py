@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks import loadgen, objects
 from benchmarks.loadgen import middle
 from benchmarks.objects import Api
-from benchmarks.scenarios import BRIEF, all_of, one_of
+from benchmarks.scenarios import FIXED, all_of, one_of
 from benchmarks.stack import Penstock
 
 Figures = dict[str, Any]
@@ -18,7 +18,7 @@ Figures = dict[str, Any]
 def dead_subscriber(stack: Penstock, api: Api, listen: str) -> Figures:
     """Nine healthy subscribers alone, then with a tenth that refuses connections, flat out."""
     healthy = all_of(9)(f"http://{listen}/s/")
-    load = {**BRIEF, "subscribers": 9, "fanout": 9}
+    load = {**FIXED, "subscribers": 9, "fanout": 9}
     rates = {}
     for name, routes in (
         ("nine", healthy),

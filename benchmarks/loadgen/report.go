@@ -25,9 +25,13 @@ func report(o options, s *sender, in *inbox) map[string]any {
 	if last := float64(in.last.Load())/1e9 - float64(s.first.UnixNano())/1e9 + o.warmup.Seconds(); last > 0 && delivered > 0 {
 		whole = last
 	}
+	sending := o.duration.Seconds()
+	if o.count > 0 {
+		sending = min(sending, float64(s.answered.Load()-s.first.UnixNano())/1e9)
+	}
 	return map[string]any{
 		"accepted":              accepted,
-		"accepted_per_second":   float64(s.measured.Load()) / o.duration.Seconds(),
+		"accepted_per_second":   float64(s.measured.Load()) / sending,
 		"delivered":             delivered,
 		"delivered_per_second":  float64(delivered) / whole,
 		"received":              received,

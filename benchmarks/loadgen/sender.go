@@ -15,6 +15,9 @@ import (
 	"time"
 )
 
+// source tells the events of this run from those of an earlier one that are still on their way.
+var source = fmt.Sprintf("/%d/loadgen", time.Now().UnixNano())
+
 // acceptance remembers the ids that were answered with 2xx.
 type acceptance struct {
 	words []atomic.Uint32
@@ -55,6 +58,7 @@ type sender struct {
 	answers  sync.Map // status to *atomic.Int64
 	answer   histogram
 	measured atomic.Int64 // accepted within the measured time
+	answered atomic.Int64 // when the newest answer came, in Unix nanoseconds
 	first    time.Time
 	end      time.Time
 }
@@ -157,6 +161,7 @@ func (s *sender) note(status int, first int64, at time.Time) {
 	}
 	s.accepted.add(first, int64(s.o.batch))
 	now := time.Now()
+	s.answered.Store(now.UnixNano())
 	if now.After(s.first) && now.Before(s.end.Add(s.o.timeout)) {
 		s.answer.add(now.Sub(at).Microseconds())
 		if now.Before(s.end) {
@@ -170,7 +175,7 @@ func (s *sender) compose(out *bytes.Buffer, first int64, at time.Time) {
 	due := strconv.FormatInt(at.UnixNano(), 10)
 	fmt.Fprintf(out, "POST %s HTTP/1.1\r\nHost: %s\r\n", s.path, s.host)
 	if s.o.batch == 1 {
-		fmt.Fprintf(out, "Ce-Specversion: 1.0\r\nCe-Id: %d\r\nCe-Source: /loadgen\r\nCe-Type: %s\r\nCe-Due: %s\r\n", first, s.typeOf(first), due)
+		fmt.Fprintf(out, "Ce-Specversion: 1.0\r\nCe-Id: %d\r\nCe-Source: %s\r\nCe-Type: %s\r\nCe-Due: %s\r\n", first, source, s.typeOf(first), due)
 		fmt.Fprintf(out, "Content-Type: application/json\r\nContent-Length: %d\r\n\r\n", len(s.data))
 		out.Write(s.data)
 		return
@@ -182,7 +187,7 @@ func (s *sender) compose(out *bytes.Buffer, first int64, at time.Time) {
 			separator = '['
 		}
 		body.WriteByte(separator)
-		fmt.Fprintf(&body, `{"specversion":"1.0","id":"%d","source":"/loadgen","type":"%s","due":"%s","data":`, first+i, s.typeOf(first+i), due)
+		fmt.Fprintf(&body, `{"specversion":"1.0","id":"%d","source":"%s","type":"%s","due":"%s","data":`, first+i, source, s.typeOf(first+i), due)
 		body.Write(s.data)
 		body.WriteByte('}')
 	}

@@ -85,7 +85,9 @@ func (in *inbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if behave := in.behaviours[number]; behave != nil && !behave(w) {
 		return
 	}
-	in.note(number, r.Header.Get("Ce-Id"), r.Header.Get("Ce-Due"))
+	if r.Header.Get("Ce-Source") == source {
+		in.note(number, r.Header.Get("Ce-Id"), r.Header.Get("Ce-Due"))
+	}
 	w.WriteHeader(http.StatusAccepted)
 }
 

@@ -206,6 +206,19 @@ async def test_a_dead_subscriber_leaves_the_others_alone_and_memory_as_it_was(
     assert grown < 60 * 2**20
 
 
+async def test_a_route_that_keeps_falling_behind_misses_nothing(stage: Stage, subscribe: Subscribe) -> None:
+    subscriber = await subscribe()
+    route = stage.trigger(subscriber.endpoint)
+    stage.publish(route)
+    sent: list[str] = []
+    async with stage.task(max_outstanding=5):
+        for _ in range(200):
+            # Written while the catch-up reader reads ahead, so that it meets the end of the partition again and again.
+            sent += await asyncio.to_thread(stage.match, route, count=5)
+        await until(lambda: len(set(subscriber.ids)) == len(sent), "every event of a route that falls behind", 60)
+    assert sorted(subscriber.ids) == sorted(set(sent)), "each came once"
+
+
 async def test_a_route_can_be_paused_changed_and_removed(stage: Stage, subscribe: Subscribe) -> None:
     first, second = await subscribe(lambda _: (500, {}, b"")), await subscribe()
     policy = Delivery(retry=50, backoff_policy="linear", backoff_delay=0.1)

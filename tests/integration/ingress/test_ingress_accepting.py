@@ -101,13 +101,13 @@ def test_new_targets_are_served_and_acknowledged(ingress: IngressProcess) -> Non
 def test_what_was_accepted_and_rejected_is_counted(ingress: IngressProcess, metrics_folder: Path) -> None:
     def count(metric: str) -> float:
         lines = exposition.render(metrics_folder).decode().splitlines()
-        return sum(float(line.split()[-1]) for line in lines if line.startswith(metric) and 'name="orders"' in line)
+        return sum(float(line.split()[-1]) for line in lines if line.startswith(metric) and 'name="counted"' in line)
 
-    before = count("penstock_events_accepted_total"), count("penstock_requests_rejected_total")
-    ingress.post("/shop/orders", {**EVENT, "ce-id": "1"})
-    ingress.post("/shop/orders", {**EVENT})
-    assert count("penstock_events_accepted_total") == before[0] + 1
-    assert count("penstock_requests_rejected_total") == before[1] + 1
+    publish(ingress.settings, Target("c-uid", "Broker", "shop", "counted", ("/shop/counted",)), Version(3, targets=4))
+    eventually(lambda: ingress.post("/shop/counted", {**EVENT, "ce-id": "1"})[0] == 202)
+    assert ingress.post("/shop/counted", {**EVENT})[0] == 400
+    counters = ("penstock_events_accepted_total", "penstock_requests_rejected_total")
+    eventually(lambda: [count(counter) for counter in counters] == [1, 1])
 
 
 def test_an_idle_ingress_answers_within_milliseconds(ingress: IngressProcess) -> None:
