@@ -143,7 +143,7 @@ def brief(figures: dict[str, Any]) -> dict[str, Any]:
         "duplicates",
     )
     wanted += tuple(key for key in figures if key.startswith("cpu_us_per_event"))
-    chosen = {key: figures[key] for key in wanted if key in figures} or figures
+    chosen = {key: figures[key] for key in wanted if key in figures} if "accepted" in figures else figures
     return {key: round(value, 1) if isinstance(value, float) else value for key, value in chosen.items()}
 
 
