@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import socket
 import sys
 import time
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from benchmarks import loadgen, objects, special
 from benchmarks.loadgen import middle
 from benchmarks.report import write
 from benchmarks.scenarios import SCENARIOS, Scenario
-from benchmarks.stack import Knative, Penstock, build_knative, build_loadgen
+from benchmarks.stack import Knative, Penstock, build_knative, build_loadgen, free_port
 
 RESULTS = Path(__file__).parent / ".build" / "results.json"
 
@@ -145,13 +144,6 @@ def brief(figures: dict[str, Any]) -> dict[str, Any]:
     wanted += tuple(key for key in figures if key.startswith("cpu_us_per_event"))
     chosen = {key: figures[key] for key in wanted if key in figures} if "accepted" in figures else figures
     return {key: round(value, 1) if isinstance(value, float) else value for key, value in chosen.items()}
-
-
-def free_port() -> int:
-    """A port that is free now, for the subscribers of all scenarios."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def say(text: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 import time
@@ -12,7 +11,7 @@ import psutil
 
 from benchmarks import loadgen, objects
 from benchmarks.scenarios import one_of
-from benchmarks.stack import BUILD, Penstock, build_loadgen, process_name
+from benchmarks.stack import BUILD, Penstock, build_loadgen, free_port, process_name
 
 SECONDS = 15
 
@@ -22,9 +21,7 @@ def main() -> None:
     build_loadgen()
     folder = BUILD / "profiles" / time.strftime("%Y%m%d-%H%M%S")
     folder.mkdir(parents=True)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        listen = f"127.0.0.1:{probe.getsockname()[1]}"
+    listen = f"127.0.0.1:{free_port()}"
     stack = Penstock()
     try:
         api = objects.Api(stack.kubeconfig)

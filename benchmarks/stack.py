@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -169,3 +170,10 @@ def build_knative() -> str | None:
         if done.returncode != 0:
             return done.stderr.strip()[-500:]
     return None
+
+
+def free_port() -> int:
+    """A port that is free now, for the subscribers of all scenarios."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
