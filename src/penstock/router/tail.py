@@ -88,13 +88,11 @@ class Tail:
         """What has been written since; waits up to `timeout` seconds for the first record."""
         if not self._following:
             return []
-        found: list[MatchedRecord] = []
-        message = self._consumer.poll(timeout)
-        while message is not None and len(found) < AT_ONCE:
-            if message.error() is None and (record := _decode(message)) is not None:
-                found.append(record)
-            message = self._consumer.poll(0)
-        return found
+        first = self._consumer.poll(timeout)
+        if first is None:
+            return []
+        more = self._consumer.consume(AT_ONCE, 0)
+        return [record for message in (first, *more) if message.error() is None and (record := _decode(message))]
 
     def rest(self) -> None:
         """Stops reading."""

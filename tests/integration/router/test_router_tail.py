@@ -1,0 +1,39 @@
+"""Following `penstock.matched`: every record is seen, however many lie there at once."""
+
+from __future__ import annotations
+
+import time
+
+from router_stage import Stage
+
+from penstock.contract import headers, topics
+from penstock.router.positions import Retained
+from penstock.router.tail import AT_ONCE, KafkaAway, Tail
+from running import eventually
+
+
+def _ends(tail: Tail) -> list[Retained] | None:
+    try:
+        return tail.retained(topics.MATCHED, tail.partitions())
+    except KafkaAway:
+        return None  # a topic that is so new that it has no leader yet
+
+
+def test_every_record_is_seen(stage: Stage) -> None:
+    tail = Tail(stage.settings.bootstrap)
+    try:
+        ends = eventually(lambda: _ends(tail), every=0.2)
+        count = 3 * AT_ONCE + 7
+        for number in range(count):
+            marks = {headers.ORIGIN: str(number).encode(), headers.GENERATION: b"1"}
+            stage.producer.produce(topics.MATCHED, partition=0, headers=marks)
+        stage.producer.flush(10)
+        tail.follow(ends)
+        time.sleep(1.0)  # let the client read ahead, so that a look finds more than it hands on
+        seen: list[int] = []
+        deadline = time.monotonic() + 20
+        while len(seen) < count and time.monotonic() < deadline:
+            seen += [record.origin for record in tail.poll(0.5)]
+        assert seen == list(range(count))
+    finally:
+        tail.close()
