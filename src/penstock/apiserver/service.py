@@ -150,6 +150,10 @@ async def _serve(config: uvicorn.Config, listener: socket.socket, lifecycle: Lif
         watches.end_all()
         server.should_exit = True
         await serving
+        # A connection whose client does not answer the goodbye of TLS would outlive its server.
+        for connection in list(server.server_state.connections):
+            connection.transport.abort()
+        await asyncio.sleep(0)
     finally:
         listening.cancel()
         stopping.cancel()

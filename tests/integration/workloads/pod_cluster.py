@@ -20,7 +20,8 @@ class Component:
     """A component in a thread of its own."""
 
     def __init__(self, run: Callable[[Settings, Lifecycle], Any], settings: Settings) -> None:
-        self._loop = asyncio.new_event_loop()
+        self._runner = asyncio.Runner()
+        self._loop = self._runner.get_loop()
         self._lifecycle: Lifecycle | None = None
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._main, args=(run, settings), daemon=True)
@@ -33,11 +34,10 @@ class Component:
             await run(settings, self._lifecycle)
 
         try:
-            self._loop.run_until_complete(main())
+            with self._runner:
+                self._runner.run(main())
         except BaseException as failure:
             self._failure = failure
-        finally:
-            self._loop.close()
 
     def stop(self) -> None:
         """Stops it and fails the test if it failed."""
