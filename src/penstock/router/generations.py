@@ -15,7 +15,8 @@ newest origin in each partition of `penstock.matched`, and N ends when N+1 has c
    by N, so its cursor moves with N+1's records alone. A route whose filter changed gets the verdict of either filter
    for the events of the overlap.
 4. A route that N did not know moves the start back to the route's own `start`, as far as events are retained. So it
-   gets everything since it was published, and a replay is no more than an older start. N serves meanwhile.
+   gets everything since it was published, and a replay is no more than an older start. N serves meanwhile. What is no
+   longer retained is reported as lost to that route.
 """
 
 from __future__ import annotations
@@ -106,6 +107,7 @@ class Generations:
         self._announce, self._lost, self._stopping = live, lost, stopping
         self._newest_number = 0
         self._partitions = 0
+        self._told: set[tuple[str, Gap]] = set()
         self.live: Generation | None = None
 
     def advance(self, snapshot: Snapshot) -> None:
@@ -138,6 +140,7 @@ class Generations:
             if self.watch.pending is None:
                 self._tail.rest()
         self.live = following
+        self._told.clear()
         log.info(
             "a generation of routes is live",
             generation=following.number,
@@ -225,10 +228,11 @@ class Generations:
         # A task that Spark ran again before the query was stopped has written old origins behind the newest one.
         origins = {n: max(record.origin, self.watch.routed.get(n, -1)) for n, record in newest.items()}
         start = positions.resume(origins, retained)
-        for route, gap in positions.losses(start.gaps, snapshot.routes.values()):
-            self._lost(route, gap)
-        if before is not None:
-            start = positions.reach_back(start, positions.newcomers(before.routes, snapshot.routes), retained)
+        newcomers = [] if before is None else positions.newcomers(before.routes, snapshot.routes)
+        others = snapshot.routes.keys() - {route.uid for route in newcomers}
+        self._tell(positions.losses(start.gaps, [snapshot.routes[uid] for uid in others]))
+        self._tell(positions.out_of_reach(newcomers, retained))
+        start = positions.reach_back(start, newcomers, retained)
         log.info(
             "routing goes on",
             offsets=list(start.offsets),
@@ -236,3 +240,10 @@ class Generations:
             by="penstock.matched" if newest else "the oldest events: nothing has been routed yet",
         )
         return start
+
+    def _tell(self, losses: list[tuple[Route, Gap]]) -> None:
+        """Reports losses before the query starts, so that a crash hides none; once, however often the start is tried."""
+        for route, gap in losses:
+            if (route.uid, gap) not in self._told:
+                self._told.add((route.uid, gap))
+                self._lost(route, gap)

@@ -57,7 +57,7 @@ def resume(newest_origins: Mapping[int, int], retained: Sequence[Retained]) -> S
 
 
 def reach_back(start: Start, newcomers: Iterable[Route], retained: Sequence[Retained]) -> Start:
-    """The same start, moved back to where the routes that no earlier query knew want to begin."""
+    """The same start, moved back to where the routes that no earlier query knew want to begin, as far as that goes."""
     offsets = list(start.offsets)
     for route in newcomers:
         for partition, kept in enumerate(retained):
@@ -72,6 +72,19 @@ def newcomers(before: Mapping[str, Route], now: Mapping[str, Route]) -> list[Rou
         route
         for uid, route in now.items()
         if uid not in before or (route.start != before[uid].start and not _rises(before[uid].start, route.start))
+    ]
+
+
+def out_of_reach(newcomers: Iterable[Route], retained: Sequence[Retained]) -> list[tuple[Route, Gap]]:
+    """What the routes that no earlier query knew ask for and is no longer there.
+
+    A route without a start asks for whatever there is, so it misses nothing.
+    """
+    return [
+        (route, Gap(partition, wanted, kept.first - 1))
+        for route in newcomers
+        for partition, (wanted, kept) in enumerate(zip(route.start, retained, strict=False))
+        if wanted < kept.first
     ]
 
 

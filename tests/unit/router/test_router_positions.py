@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.contract.routes import Route
-from penstock.router.positions import Gap, Retained, Start, losses, newcomers, reach_back, resume
+from penstock.router.positions import Gap, Retained, Start, losses, newcomers, out_of_reach, reach_back, resume
 
 
 def route(uid: str = "r", start: tuple[int, ...] = ()) -> Route:
@@ -40,6 +40,16 @@ def test_a_new_route_without_a_start_begins_with_the_oldest_event():
 
 def test_a_start_older_than_what_is_retained_is_cut():
     assert reach_back(Start((50,)), [route(start=(1,))], [Retained(30, 90)]).offsets == (30,)
+
+
+def test_what_a_new_route_can_no_longer_get_is_lost_to_it():
+    retained = [Retained(30, 90), Retained(5, 90), Retained(0, 90)]
+    cut, whole = route("cut", (10, 5, 0)), route("whole", (30, 40, 0))
+    assert out_of_reach([cut, whole], retained) == [(cut, Gap(0, 10, 29))]
+
+
+def test_a_new_route_without_a_start_misses_nothing():
+    assert out_of_reach([route()], [Retained(3, 90)]) == []
 
 
 def test_newcomers_are_new_routes_and_replays_not_later_starts():
