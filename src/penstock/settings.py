@@ -127,6 +127,9 @@ class Settings(BaseSettings):
     cursor_flush_ms: int = Field(100, ge=1)
     """Milliseconds between writes of delivery cursors; a crash repeats at most what finished within this time."""
 
+    loss_warning_hours: float = Field(24, gt=0)
+    """Hours for which a Trigger or Subscription warns in its status of events that retention took before it got them."""
+
     broker_classes: list[str] = ["Penstock", "MTChannelBasedBroker", "Kafka"]
     """Broker classes served here; Brokers of another class are left alone."""
 

@@ -2,7 +2,7 @@
 
 Ready is built on this. What was once acknowledged stays so while a component restarts: it comes back with the newest
 snapshot, and events are kept meanwhile. Only an ingress that has been silent for long makes Brokers unready, because
-nobody takes events then.
+nobody takes events then. A loss is a thing of the past that nothing undoes, so it is shown for a while and then let go.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ class DataPlane:
         publisher: Publisher,
         enqueue: Callable[[Observer], None],
         ingress_changed: Callable[[], None],
+        *,
+        losses_shown: float,
     ) -> None:
         self.in_force = 0
         """The newest version that every component has acknowledged."""
@@ -44,6 +46,7 @@ class DataPlane:
         self._publisher, self._enqueue, self._ingress_changed = publisher, enqueue, ingress_changed
         self._acks: dict[str, Ack] = {}
         self._losses: dict[str, dict[int, Loss]] = defaultdict(dict)
+        self._losses_shown = losses_shown
         self._heard_ingress = time.time()
         self._following = False
         self._loop = asyncio.get_running_loop()
@@ -71,6 +74,7 @@ class DataPlane:
         while True:
             await asyncio.sleep(1)
             self._evaluate(time.time())
+            self.let_go(time.time())
 
     def has_taken(self, key: str, *, before: bool) -> bool:
         """Whether every component acts by the record as it is. `before`: whether that was already found."""
@@ -82,7 +86,7 @@ class DataPlane:
         return covered and self.ingress_lives
 
     def losses(self, route: str) -> tuple[str, ...]:
-        """The ranges of events that were gone before the route got them."""
+        """The ranges of events that were gone before the route got them, as long as they are shown."""
         found = self._losses.get(route, {})
         return tuple(f"partition {p}, offsets {loss.first} to {loss.last}" for p, loss in sorted(found.items()))
 
@@ -99,11 +103,25 @@ class DataPlane:
         if isinstance(report, Ack):
             self._acks[key] = report
             self._evaluate(time.time())
-        elif isinstance(report, Loss):
+        elif isinstance(report, Loss) and time.time() - report.at < self._losses_shown:
             self._losses[report.route][report.partition] = report
-            route = self._publisher.held(f"route/{report.route}")
-            if isinstance(route, Route):
-                self._enqueue((route.kind, Key(route.namespace, route.name)))
+            self._look_at(report.route)
+
+    def let_go(self, now: float) -> None:
+        """Forgets the losses that have been shown for long enough."""
+        old = [
+            loss for found in self._losses.values() for loss in found.values() if now - loss.at >= self._losses_shown
+        ]
+        for loss in old:
+            del self._losses[loss.route][loss.partition]
+            if not self._losses[loss.route]:
+                del self._losses[loss.route]
+            self._look_at(loss.route)
+
+    def _look_at(self, uid: str) -> None:
+        route = self._publisher.held(f"route/{uid}")
+        if isinstance(route, Route):
+            self._enqueue((route.kind, Key(route.namespace, route.name)))
 
     def _is_covered(self, key: str, version: int) -> bool:
         changed_at = self._publisher.version_of(key)

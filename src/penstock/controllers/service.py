@@ -46,7 +46,13 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
         for kind in (BROKER, IN_MEMORY_CHANNEL):
             workers.enqueue_all(world, kind)
 
-    dataplane = DataPlane(settings.bootstrap, publisher, workers.enqueue, ingress_changed)
+    dataplane = DataPlane(
+        settings.bootstrap,
+        publisher,
+        workers.enqueue,
+        ingress_changed,
+        losses_shown=settings.loss_warning_hours * 3600,
+    )
     world = World(settings, api, tracker, publisher, dataplane, recorder)
     work = asyncio.create_task(work_on(world, workers, lifecycle), name="controllers")
     stopping = asyncio.create_task(lifecycle.stopping.wait())

@@ -57,7 +57,9 @@ class ControlPlane:
         self._workers = Workers()
         tracker = Tracker(api, self._workers.enqueue)  # type: ignore[arg-type]
         publisher = Publisher(topic)  # type: ignore[arg-type]
-        self.dataplane = AcknowledgingDataPlane("unused:1", publisher, self._workers.enqueue, lambda: None)
+        self.dataplane = AcknowledgingDataPlane(
+            "unused:1", publisher, self._workers.enqueue, lambda: None, losses_shown=3600
+        )
         recorder = Recorder(api)  # type: ignore[arg-type]
         self.world = World(settings, api, tracker, publisher, self.dataplane, recorder)  # type: ignore[arg-type]
         self._lifecycle = Lifecycle()

@@ -19,6 +19,7 @@ from penstock.controllers.publisher import Publisher
 from penstock.controllers.tracker import Observer
 
 ROUTE = Route("t", "Trigger", "ns", "t", "b")
+SHOWN = 600.0
 BROKER, TRIGGER = ("Broker", Key("ns", "b")), ("Trigger", Key("ns", "t"))
 
 
@@ -37,7 +38,7 @@ class Scene:
     def __init__(self, clock: Clock, topic: TopicDouble) -> None:
         self.clock, self.enqueued, self.ingress_changes = clock, list[Observer](), 0
         self.publisher = Publisher(topic)  # type: ignore[arg-type]
-        self.dataplane = DataPlane("unused:1", self.publisher, self.enqueued.append, self._changed)
+        self.dataplane = DataPlane("unused:1", self.publisher, self.enqueued.append, self._changed, losses_shown=SHOWN)
 
     def _changed(self) -> None:
         self.ingress_changes += 1
@@ -62,6 +63,10 @@ class Scene:
         for component in components or COMPONENTS:
             ack = Ack(component, "one", version, self.clock.now)
             self.dataplane.take(reports.key_of(ack), reports.encode(ack))
+
+    def lose(self, partition: int, first: int, last: int, at: float | None = None) -> None:
+        loss = Loss("t", partition, first, last, self.clock.now if at is None else at)
+        self.dataplane.take(reports.key_of(loss), reports.encode(loss))
 
     def taken(self) -> bool:
         return self.dataplane.has_taken("route/t", before=False)
@@ -137,12 +142,45 @@ async def test_an_ingress_that_is_silent_for_long_makes_targets_unready_until_it
 
 
 async def test_losses_are_kept_by_route_and_its_object_is_looked_at(scene: Scene) -> None:
-    for partition, first in ((1, 5), (0, 2)):
-        loss = Loss("t", partition, first, 9, 0.0)
-        scene.dataplane.take(reports.key_of(loss), reports.encode(loss))
+    scene.lose(1, 5, 9)
+    scene.lose(0, 2, 9)
     assert scene.dataplane.losses("t") == ("partition 0, offsets 2 to 9", "partition 1, offsets 5 to 9")
     assert scene.enqueued == [TRIGGER, TRIGGER]
     assert scene.dataplane.losses("other") == ()
+
+
+async def test_a_loss_is_let_go_after_its_time_and_the_object_is_looked_at(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.lose(0, 2, 9)
+    scene.clock.now += SHOWN / 2
+    scene.lose(1, 5, 9)
+    scene.clock.now += SHOWN / 2 - 1
+    scene.enqueued.clear()
+    await _tick(scene, monkeypatch)
+    assert len(scene.dataplane.losses("t")) == 2
+    scene.clock.now += 1
+    await _tick(scene, monkeypatch)
+    assert scene.dataplane.losses("t") == ("partition 1, offsets 5 to 9",)
+    scene.clock.now += SHOWN / 2
+    await _tick(scene, monkeypatch)
+    assert scene.dataplane.losses("t") == ()
+    assert scene.enqueued == [TRIGGER, TRIGGER]
+
+
+async def test_a_further_loss_is_shown_for_its_own_time(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene.lose(0, 2, 9)
+    scene.clock.now += SHOWN - 1
+    scene.lose(0, 10, 20)
+    scene.clock.now += SHOWN - 1
+    await _tick(scene, monkeypatch)
+    assert scene.dataplane.losses("t") == ("partition 0, offsets 10 to 20",)
+
+
+async def test_a_loss_that_is_read_again_after_its_time_is_not_shown(scene: Scene) -> None:
+    scene.lose(0, 2, 9, at=scene.clock.now - SHOWN)
+    assert scene.dataplane.losses("t") == ()
+    assert scene.enqueued == []
 
 
 @pytest.mark.parametrize("value", [b"{", b"[]", b'{"component": 3}'])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from typing import Any
 
 import pytest
@@ -159,12 +160,15 @@ async def test_a_loss_is_shown_by_the_trigger_or_the_subscription_it_hit(plane: 
     }
     await plane.until(lambda: plane.ready(TRIGGER, "t") and plane.ready(SUBSCRIPTION, "s"))
     for uid in uids.values():
-        loss = Loss(uid, 0, 1, 2, 0.0)
+        loss = Loss(uid, 0, 1, 2, time.time())
         plane.dataplane.take(key_of(loss), encode(loss))
     for kind, name in ((TRIGGER, "t"), (SUBSCRIPTION, "s")):
         found = await plane.until(lambda k=kind, n=name: plane.condition(k, n, "EventsRetained"))  # type: ignore[misc]
         assert (found["severity"], found["reason"]) == ("Warning", "EventsLost")
         assert plane.ready(kind, name)
+    plane.dataplane.let_go(time.time() + 3600)
+    for kind, name in ((TRIGGER, "t"), (SUBSCRIPTION, "s")):
+        await plane.until(lambda k=kind, n=name: not plane.condition(k, n, "EventsRetained"))  # type: ignore[misc]
 
 
 async def test_a_channel_whose_template_names_an_unknown_kind_says_so(plane: ControlPlane) -> None:
