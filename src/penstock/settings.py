@@ -128,7 +128,7 @@ class Settings(BaseSettings):
     """Milliseconds between writes of delivery cursors; a crash repeats at most what finished within this time."""
 
     loss_warning_hours: float = Field(24, gt=0)
-    """Hours for which a Trigger or Subscription warns in its status of events that retention took before it got them."""
+    """Hours that a Trigger or Subscription warns in its status of events that retention took before it had them."""
 
     broker_classes: list[str] = ["Penstock", "MTChannelBasedBroker", "Kafka"]
     """Broker classes served here; Brokers of another class are left alone."""

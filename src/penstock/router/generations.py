@@ -242,7 +242,7 @@ class Generations:
         return start
 
     def _tell(self, losses: list[tuple[Route, Gap]]) -> None:
-        """Reports losses before the query starts, so that a crash hides none; once, however often the start is tried."""
+        """Reports losses before the query starts, so that a crash hides none; once, however often it is tried."""
         for route, gap in losses:
             if (route.uid, gap) not in self._told:
                 self._told.add((route.uid, gap))
