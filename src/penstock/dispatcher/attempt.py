@@ -13,12 +13,13 @@ from penstock.dispatcher import carried as carried_values
 from penstock.dispatcher.broker_store import BrokerStore, NotStored
 from penstock.dispatcher.carried import Carried
 from penstock.dispatcher.classify import Outcome, classify
-from penstock.dispatcher.client import Answer, Clients, NoAnswer, Unsendable
+from penstock.dispatcher.client import Clients, Unsendable
+from penstock.dispatcher.connection import Answer, NoAnswer
 from penstock.dispatcher.cursor import STAGE_NAMES, Stage
-from penstock.dispatcher.deadletter import NO_ANSWER, dead_letter, error_data, no_answer_data
+from penstock.dispatcher.deadletter import NO_ANSWER, error_data, no_answer_data
 from penstock.dispatcher.decision import Verdict, destination, expects_reply
 from penstock.dispatcher.matched import Matched
-from penstock.dispatcher.outgoing import compose, passed_along, passed_from_answer
+from penstock.dispatcher.outgoing import content, passed_from_answer, request
 from penstock.dispatcher.route_span import record_route_span
 from penstock.events import http
 from penstock.events.broker_attributes import TTL, TooManyHops
@@ -102,21 +103,16 @@ class Sender:
         endpoint = destination(route, stage)
         if endpoint is None:
             return _refused("there is no destination for it", NOWHERE, begun)
-        parent = trace.parse(record.header(stored.TRACE))
-        span = self._tracer.begin(parent)
         start_ns = time.time_ns() if self._tracer.enabled else 0
         try:
-            event, passed = _content(stage, record, carried)
-            state = record.header(stored.TRACE_STATE)
-            composed, body = compose(route, stage, event, passed, traceparent=span, tracestate=state)
-        except (UnicodeDecodeError, KeyError, ValueError) as problem:
+            span = self._tracer.begin(record.parent)
+            lines, body = request(route, stage, record, carried, traceparent=span)
+        except (KeyError, ValueError) as problem:
             return _refused(f"the stored event cannot be sent: {problem!r}", endpoint, begun)
         seconds = route.delivery.timeout or self._default_timeout
         counts = expects_reply(route, stage)
         try:
-            answer = await self._clients.post(
-                endpoint, self.names, composed, body, seconds=seconds, reply_counts=counts
-            )
+            answer = await self._clients.post(endpoint, self.names, lines, body, seconds=seconds, reply_counts=counts)
         except NoAnswer as problem:
             report = _no_answer(str(problem), endpoint, begun)
         except Unsendable as problem:
@@ -124,7 +120,8 @@ class Sender:
         else:
             report = await self._judge(_Exchange(route, record, endpoint, span, counts, begun), answer)
         if self._tracer.enabled:
-            self._trace(route, event, stage, report, span=span, parent=parent, start=start_ns)
+            event, _ = content(stage, record, carried)
+            self._trace(route, event, stage, report, span=span, parent=record.parent, start=start_ns)
         return report
 
     async def _judge(self, exchange: _Exchange, answer: Answer) -> Report:
@@ -190,15 +187,6 @@ class Sender:
             attributes=attributes,
             error=None if report.verdict.outcome is Outcome.DELIVERED else report.verdict.reason,
         )
-
-
-def _content(stage: Stage, record: Matched, carried: Carried | None) -> tuple[CloudEvent, list[tuple[str, str]]]:
-    if stage is Stage.REPLY and carried is not None:
-        return carried.reply, carried.passed
-    event = record.event
-    if stage is Stage.DEAD_LETTER and carried is not None and carried.failure is not None:
-        event = dead_letter(event, carried.failure)
-    return event, passed_along(record.headers)
 
 
 def _no_answer(reason: str, endpoint: Endpoint, begun: float) -> Report:

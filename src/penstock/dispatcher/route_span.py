@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from penstock.contract import headers
 from penstock.contract.routes import Target
 from penstock.dispatcher.matched import Matched
 from penstock.events.broker_attributes import ARRIVAL_TIME
@@ -20,7 +19,7 @@ _NS = 1_000_000_000
 
 def record_route_span(tracer: trace.Tracer, record: Matched, target: Target | None) -> None:
     """Records the span of one matched event; an event that cannot be read has none."""
-    parent = trace.parse(record.header(headers.TRACE))
+    parent = record.parent
     if parent is None or target is None:
         return
     try:

@@ -82,7 +82,7 @@ def test_format_json_sends_structured() -> None:
 
 def test_passed_headers_are_those_that_were_stored() -> None:
     stored = [("ce_id", b"1"), ("penstock_http_x-b3-traceid", b"9"), ("penstock_target", b"b")]
-    assert passed_along(stored) == [("x-b3-traceid", "9")]
+    assert passed_along(dict(stored)) == [("x-b3-traceid", "9")]
 
 
 def test_headers_of_an_answer_go_along_with_its_reply() -> None:

@@ -1,0 +1,218 @@
+"""Answers of every kind on one connection, with the transport played by the test."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.dispatcher.connection import HEAD_BYTES, IGNORED_BODY_BYTES, Answer, Connection, NoAnswer
+
+EVENT_LIMIT = 200_000
+EVENT = b"ce-specversion: 1.0\r\nce-id: 1\r\nce-type: t\r\nce-source: /s\r\n"
+
+
+class Wire(asyncio.Transport):
+    """Keeps what is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent = b""
+        self.unsent = 0
+        self.aborted = False
+
+    def writelines(self, list_of_data: object) -> None:
+        self.sent += b"".join(cast("tuple[bytes, ...]", list_of_data))
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+class Peer:
+    """A connection with its wire."""
+
+    def __init__(self) -> None:
+        self.wire = Wire()
+        self.idle: list[Connection] = []
+        self.connection = Connection(self.idle.append, EVENT_LIMIT)
+        self.connection.connection_made(self.wire)
+
+    def ask(self, *, reply_counts: bool = True, seconds: float = 60) -> asyncio.Future[Answer]:
+        deadline = asyncio.get_running_loop().time() + seconds
+        return self.connection.ask(b"POST / HTTP/1.1\r\n\r\n", b"body", deadline, seconds, reply_counts)
+
+    def say(self, *pieces: bytes) -> None:
+        for piece in pieces:
+            self.connection.data_received(piece)
+
+    @property
+    def reusable(self) -> bool:
+        return self.idle == [self.connection] and not self.connection.closed and not self.wire.aborted
+
+
+def on_a_loop(test: Callable[[Peer], Awaitable[None]]) -> None:
+    async def play() -> None:
+        await test(Peer())
+
+    asyncio.run(play())
+
+
+async def test_a_request_is_sent_whole_and_answered() -> None:
+    peer = Peer()
+    answer = peer.ask()
+    assert peer.wire.sent == b"POST / HTTP/1.1\r\n\r\nbody"
+    peer.say(b"HTTP/1.1 200 OK\r\nX-A: 1\r\nx-a: 2\r\ncontent-length: 2\r\n\r\nok")
+    got = await answer
+    assert (got.status, got.body, got.cut, got.headers["x-a"]) == (200, b"ok", False, "1")
+    assert peer.reusable
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "body"),
+    [
+        (b"HTTP/1.1 204 No Content\r\n\r\n", 204, b""),
+        (b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n", 202, b""),
+        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n\r\n", 200, b"abc"),
+        (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 X\r\nlink: a\r\n\r\nHTTP/1.1 204 X\r\n\r\n", 204, b""),
+    ],
+)
+async def test_the_connection_is_used_again_after(said: bytes, status: int, body: bytes) -> None:
+    for step in (1, 7, len(said)):
+        peer = Peer()
+        for _ in range(2):
+            peer.idle.clear()
+            answer = peer.ask()
+            peer.say(*(said[begin : begin + step] for begin in range(0, len(said), step)))
+            assert ((await answer).status, (await answer).body) == (status, body)
+            assert peer.reusable
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok",
+        b"HTTP/1.0 200 OK\r\ncontent-length: 2\r\n\r\nok",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nokHTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nforged",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok and more",
+    ],
+)
+async def test_the_connection_is_not_used_again_after(said: bytes) -> None:
+    peer = Peer()
+    answer = peer.ask()
+    peer.say(said)
+    assert ((await answer).status, (await answer).body) == (200, b"ok")
+    assert not peer.reusable
+
+
+async def test_an_answer_before_the_whole_request_was_sent_ends_the_connection() -> None:
+    peer = Peer()
+    answer = peer.ask()
+    peer.wire.unsent = 1
+    peer.say(b"HTTP/1.1 413 Too Large\r\ncontent-length: 0\r\n\r\n")
+    assert (await answer).status == 413
+    assert not peer.reusable
+
+
+async def test_what_comes_unasked_ends_the_connection() -> None:
+    peer = Peer()
+    answer = peer.ask()
+    peer.say(b"HTTP/1.1 204 X\r\n\r\n")
+    await answer
+    peer.say(b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\n\r\n")
+    assert not peer.reusable
+
+
+async def test_a_body_without_length_ends_with_the_connection() -> None:
+    peer = Peer()
+    answer = peer.ask()
+    peer.say(b"HTTP/1.1 200 OK\r\n\r\nall ", b"of it")
+    peer.connection.connection_lost(None)
+    assert (await answer).body == b"all of it"
+    assert not peer.reusable
+
+
+@pytest.mark.parametrize(
+    "said", [b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nab", b"HTTP/1.1 100 X\r\n\r\n"]
+)
+async def test_a_connection_lost_in_the_middle_is_no_answer(said: bytes) -> None:
+    peer = Peer()
+    answer = peer.ask()
+    peer.say(said)
+    peer.connection.connection_lost(None)
+    with pytest.raises(NoAnswer, match="closed before the answer was complete"):
+        await answer
+
+
+async def test_a_connection_that_was_lost_at_once_is_no_answer() -> None:
+    peer = Peer()
+    peer.connection.connection_lost(ConnectionResetError("reset"))
+    with pytest.raises(NoAnswer, match="closed"):
+        await peer.ask()
+    assert peer.wire.sent == b""
+
+
+async def test_no_more_of_a_body_is_kept_than_it_is_worth() -> None:
+    for head, limit in ((b"", IGNORED_BODY_BYTES), (EVENT, EVENT_LIMIT)):
+        peer = Peer()
+        answer = peer.ask()
+        peer.say(b"HTTP/1.1 200 OK\r\n%bcontent-length: 99999999\r\n\r\n" % head)
+        while not answer.done():
+            peer.say(b"x" * 10_000)
+        got = await answer
+        assert got.cut
+        assert limit < len(got.body) <= limit + 10_000
+        assert not peer.reusable
+
+
+async def test_an_event_counts_only_where_a_reply_does() -> None:
+    said = b"HTTP/1.1 200 OK\r\n%bcontent-length: 0\r\n\r\n" % EVENT
+    for status, counts, seen in ((b"200", True, True), (b"202", True, False), (b"200", False, False)):
+        peer = Peer()
+        answer = peer.ask(reply_counts=counts)
+        peer.say(said.replace(b"200", status))
+        assert ("ce-id" in (await answer).headers) is seen
+
+
+async def test_a_head_without_end_is_no_answer() -> None:
+    peer = Peer()
+    answer = peer.ask()
+    peer.say(b"HTTP/1.1 200 OK\r\n", *(b"x-%d: %b\r\n" % (n, b"y" * 1000) for n in range(HEAD_BYTES // 1000 + 2)))
+    with pytest.raises(NoAnswer, match="head of the answer"):
+        await answer
+
+
+async def test_retry_after_is_kept_where_it_counts() -> None:
+    for status, kept in ((b"429", "7"), (b"503", "7"), (b"500", None)):
+        peer = Peer()
+        answer = peer.ask()
+        peer.say(b"HTTP/1.1 %b X\r\nRetry-After: 7\r\ncontent-length: 0\r\n\r\n" % status)
+        assert (await answer).retry_after == kept
+
+
+async def test_an_answer_that_does_not_come_in_time_is_none() -> None:
+    peer = Peer()
+    with pytest.raises(NoAnswer, match=r"no answer within 0\.001 s"):
+        await peer.ask(seconds=0.001)
+    assert peer.wire.aborted
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.binary(max_size=300), max_size=5), st.booleans())
+def test_whatever_comes_is_an_answer_or_none(pieces: list[bytes], proper: bool) -> None:
+    async def play(peer: Peer) -> None:
+        answer = peer.ask()
+        peer.say(*([b"HTTP/1.1 200 OK\r\n"] if proper else []), *pieces)
+        peer.connection.connection_lost(None)
+        try:
+            assert (await answer).status >= 100
+        except NoAnswer:
+            assert peer.wire.aborted
+
+    on_a_loop(play)
