@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
 
 from confluent_kafka import Producer
 
@@ -18,15 +19,16 @@ class Reporter:
         self._component, self._instance = component, instance
         self._producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 0})
         self._version: int | None = None
+        self._refused: dict[str, str] = {}
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._beat, name=f"reports of {component}", daemon=True)
         self._thread.start()
 
-    def ack(self, version: int) -> None:
-        """This instance acts by `version` from now on."""
+    def ack(self, version: int, refused: Mapping[str, str] | None = None) -> None:
+        """This instance acts by `version` from now on, but for routes that it refused."""
         with self._lock:
-            self._version = version
+            self._version, self._refused = version, dict(refused or {})
             self._send_ack(version)
 
     def loss(self, route: str, partition: int, first: int, last: int) -> None:
@@ -50,6 +52,6 @@ class Reporter:
                     self._send_ack(self._version)
 
     def _send_ack(self, version: int) -> None:
-        ack = Ack(self._component, self._instance, version, time.time())
+        ack = Ack(self._component, self._instance, version, time.time(), self._refused)
         self._producer.produce(topics.REPORTS, key=reports.key_of(ack), value=reports.encode(ack))
         self._producer.poll(0)

@@ -30,6 +30,8 @@ class Ack(msgspec.Struct, frozen=True):
     version: int
     at: float
     """Unix time in seconds."""
+    refused: dict[str, str] = {}
+    """Routes of that version that the component does without, by uid, and why: only the router has any."""
 
 
 class Loss(msgspec.Struct, frozen=True):

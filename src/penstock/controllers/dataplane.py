@@ -47,6 +47,7 @@ class DataPlane:
         self._acks: dict[str, Ack] = {}
         self._losses: dict[str, dict[int, Loss]] = defaultdict(dict)
         self._losses_shown = losses_shown
+        self._refused: dict[str, str] = {}
         self._heard_ingress = time.time()
         self._following = False
         self._loop = asyncio.get_running_loop()
@@ -90,6 +91,10 @@ class DataPlane:
         found = self._losses.get(route, {})
         return tuple(f"partition {p}, offsets {loss.first} to {loss.last}" for p, loss in sorted(found.items()))
 
+    def refused(self, route: str) -> str | None:
+        """Why the router does without the route; None where it does not."""
+        return self._refused.get(route)
+
     def take(self, key: str, value: bytes | None) -> None:
         """Takes in one report."""
         if value is None:
@@ -102,6 +107,11 @@ class DataPlane:
             return
         if isinstance(report, Ack):
             self._acks[key] = report
+            if report.component == "router":
+                # What a router that has ended refused counts until there is another.
+                before, self._refused = self._refused, report.refused
+                for uid in before.keys() ^ report.refused.keys():
+                    self._look_at(uid)
             self._evaluate(time.time())
         elif isinstance(report, Loss) and time.time() - report.at < self._losses_shown:
             self._losses[report.route][report.partition] = report

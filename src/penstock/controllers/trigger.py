@@ -69,6 +69,7 @@ class TriggerReconciler:
             dead_letter=dead_letter,
             dependency=self._dependency(me, trigger),
             taken=route is not None and world.dataplane.has_taken(key_of(route), before=before),
+            refused=world.dataplane.refused(trigger.identity.uid),
             losses=world.dataplane.losses(trigger.identity.uid),
         )
         await world.write_status(TRIGGER, obj, status_of(obj, seen, world.now()))

@@ -90,6 +90,11 @@ ROUTER_MARKERS_OVERDUE = gauge(
     "Partitions whose newest marker has not come out in time: routing stands still there.",
     merge="livesum",
 )
+ROUTER_REFUSED = gauge(
+    "penstock_router_routes_refused",
+    "Triggers whose filter Spark cannot run: they are left out, and not Ready.",
+    merge="livesum",
+)
 POISONED = counter(
     "penstock_records_set_aside_total",
     "Records that could not be read and were passed over, by topic.",

@@ -3,7 +3,8 @@
 A filter in conjunctive form is a list of clauses that must all hold; a clause holds if one of its atoms does. A clause
 whose atoms all ask one attribute for exact values files its route under those values. Among several such clauses the
 one whose values the fewest routes share is taken. The other clauses travel with the route as data; a filter that has
-no such form of a sane size becomes an expression of the query, which the route names by number.
+no such form of a sane size becomes an expression of the query, which the route names by number. One that would take
+Spark minutes to plan, or all of its memory, is refused.
 """
 
 from __future__ import annotations
@@ -14,15 +15,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.contract.routes import Route
+from penstock.filters.cesql import syntax
 from penstock.filters.normal import Atom, Clause, conjunctive, exact_atom
 from penstock.filters.parse import parse
-from penstock.filters.predicate import NOTHING, Predicate
+from penstock.filters.predicate import NOTHING, All, AnyOf, Cesql, Not, Predicate
 
 MAX_FILED = 8
 """Attributes that routes are filed under at most: each costs every event one look-up."""
 
 PREFERRED = ("type", "source", "subject")
 """Attributes that are preferred, in this order, where the choice is otherwise equal."""
+
+MAX_TERMS = 10_000
+"""Comparisons, operators and values that one expression of the query may have. Each costs a millisecond or two when the
+query starts, and other changes of routes wait meanwhile."""
 
 OPS = ("exact", "present", "prefix", "suffix")
 """Comparisons; the query knows them by their place here, which is cheaper to compare than their names."""
@@ -70,6 +76,8 @@ class RouteTable:
     unfiled: tuple[Bucket, ...] = ()
     predicates: tuple[Predicate, ...] = ()
     """The expressions that candidates name by number."""
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """Routes that are left out, and why."""
 
 
 def file_routes(routes: Iterable[Route]) -> RouteTable:
@@ -80,10 +88,14 @@ def file_routes(routes: Iterable[Route]) -> RouteTable:
     filed: dict[str, dict[tuple[str, str], list[Candidate]]] = {}
     unfiled: dict[str, list[Candidate]] = {}
     predicates: dict[Predicate, int] = {}
+    refused: dict[str, str] = {}
     for draft in drafts:
         route, way = draft.route, _choose(draft, sharing, kept)
         number = None
         if draft.clauses is None:
+            if (terms := count_terms(draft.predicate)) > MAX_TERMS:
+                refused[route.uid] = f"its filter has {terms} terms, at most {MAX_TERMS} are possible"
+                continue
             number = predicates.setdefault(draft.predicate, len(predicates))
         if way is None:
             unfiled.setdefault(route.target, []).append(Candidate(route.uid, route.start, draft.clauses or (), number))
@@ -98,7 +110,27 @@ def file_routes(routes: Iterable[Route]) -> RouteTable:
         },
         tuple(Bucket(target, None, tuple(found)) for target, found in unfiled.items()),
         tuple(predicates),
+        refused,
     )
+
+
+def count_terms(predicate: Predicate) -> int:
+    """Comparisons, operators and values of a predicate."""
+    count, predicates = 0, [predicate]
+    expressions: list[syntax.Expression] = []
+    while predicates:
+        count += 1
+        match predicates.pop():
+            case All(children) | AnyOf(children):
+                predicates += children
+            case Not(child):
+                predicates.append(child)
+            case Cesql(_, expression):
+                expressions.append(expression)
+    while expressions:
+        count += 1
+        expressions += syntax.children(expressions.pop())
+    return count
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import structlog
@@ -33,6 +33,7 @@ from penstock.contract.routes import Route
 from penstock.contract.snapshot import Snapshot
 from penstock.router import positions
 from penstock.router.filing import RouteTable, file_routes
+from penstock.router.fitness import Fitness
 from penstock.router.markers import MarkerSender, MarkerWatch
 from penstock.router.positions import Gap, Retained, Start
 from penstock.router.tail import Tail
@@ -72,12 +73,13 @@ class Stopping(Exception):
 
 @dataclass
 class Generation:
-    """A query and the routes it knows."""
+    """A query, the routes it was made for, and those among them that it does without, with the reason."""
 
     number: int
     version: int
     routes: Mapping[str, Route]
     query: RunningQuery
+    refused: Mapping[str, str] = field(default_factory=dict)
 
 
 def same_routing(before: Mapping[str, Route], now: Mapping[str, Route]) -> bool:
@@ -89,6 +91,10 @@ def _routing(route: Route) -> tuple[object, ...]:
     return route.target, route.attributes, route.filters, route.start
 
 
+def _served(generation: Generation) -> dict[str, Route]:
+    return {uid: route for uid, route in generation.routes.items() if uid not in generation.refused}
+
+
 class Generations:
     """The live generation and the way to the next. Used by one thread only."""
 
@@ -98,12 +104,14 @@ class Generations:
         tail: Tail,
         sender: MarkerSender,
         watch: MarkerWatch,
+        fitness: Fitness,
         *,
         live: Callable[[Generation], None],
         lost: Callable[[Route, Gap], None],
         stopping: Callable[[], bool],
     ) -> None:
         self._launch, self._tail, self._sender, self.watch = launch, tail, sender, watch
+        self._fitness = fitness
         self._announce, self._lost, self._stopping = live, lost, stopping
         self._newest_number = 0
         self._partitions = 0
@@ -119,12 +127,15 @@ class Generations:
             return
         began = time.monotonic()
         partitions = self._partitions = self._tail.partitions()
-        start = self._where(before, snapshot)
+        unfit = self._fitness.unfit(snapshot.routes)
+        table = file_routes(route for uid, route in snapshot.routes.items() if uid not in unfit)
+        refused = {**unfit, **table.refused}
+        start = self._where(before, {uid: route for uid, route in snapshot.routes.items() if uid not in refused})
         ends = self._tail.retained(topics.MATCHED, partitions)
         self._newest_number += 1
         marks, offsets = self._sender.send(self._newest_number, range(partitions))
-        query = self._launch(file_routes(snapshot.routes.values()), self._newest_number, start)
-        following = Generation(self._newest_number, snapshot.version, snapshot.routes, query)
+        query = self._launch(table, self._newest_number, start)
+        following = Generation(self._newest_number, snapshot.version, snapshot.routes, query, refused)
         try:
             self._tail.follow(ends)
             self.watch.sent(marks, offsets, time.monotonic(), timed=False)
@@ -220,7 +231,11 @@ class Generations:
             if now - moved > STUCK_SECONDS:
                 raise GenerationFailed(f"generation {generation.number} shows no sign of life")
 
-    def _where(self, before: Generation | None, snapshot: Snapshot) -> Start:
+    def examine(self, snapshot: Snapshot) -> bool:
+        """After a start that failed: whether there are routes to blame, which the next start does without."""
+        return self._fitness.examine(snapshot.routes, {} if self.live is None else self.live.routes)
+
+    def _where(self, before: Generation | None, routes: Mapping[str, Route]) -> Start:
         found = {number: self._tail.newest(number) for number in range(self._partitions)}
         newest = {number: record for number, record in found.items() if record is not None}
         retained = self._events()
@@ -228,9 +243,9 @@ class Generations:
         # A task that Spark ran again before the query was stopped has written old origins behind the newest one.
         origins = {n: max(record.origin, self.watch.routed.get(n, -1)) for n, record in newest.items()}
         start = positions.resume(origins, retained)
-        newcomers = [] if before is None else positions.newcomers(before.routes, snapshot.routes)
-        others = snapshot.routes.keys() - {route.uid for route in newcomers}
-        self._tell(positions.losses(start.gaps, [snapshot.routes[uid] for uid in others]))
+        newcomers = [] if before is None else positions.newcomers(_served(before), routes)
+        others = routes.keys() - {route.uid for route in newcomers}
+        self._tell(positions.losses(start.gaps, [routes[uid] for uid in others]))
         self._tell(positions.out_of_reach(newcomers, retained))
         start = positions.reach_back(start, newcomers, retained)
         log.info(

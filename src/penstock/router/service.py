@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from functools import partial
 from typing import Any
 
 import structlog
@@ -20,12 +21,15 @@ from penstock.contract.routes import Route
 from penstock.contract.snapshot import Snapshot
 from penstock.observability import metrics
 from penstock.router.filing import RouteTable
+from penstock.router.fitness import Fitness
 from penstock.router.generations import Generation, GenerationFailed, Generations, Stopping
+from penstock.router.killed import KilledTasks
 from penstock.router.markers import MarkerSender, MarkerWatch
 from penstock.router.positions import Gap, Start
 from penstock.router.query import Query, launch, sweep
 from penstock.router.set_aside import SetAside
 from penstock.router.tail import KafkaAway, Tail
+from penstock.router.trial import attempt
 from penstock.settings import Settings
 
 log = structlog.get_logger()
@@ -57,6 +61,8 @@ class RouterService:
         self._deaths = 0
         self._live_since = 0.0
         self._mourned = 0
+        self._refused: frozenset[str] = frozenset()
+        self._killed = KilledTasks(spark) if settings.router_mode == "realtime" else None
         self._thread = threading.Thread(target=self._run, name="router", daemon=True)
 
     def start(self) -> None:
@@ -121,12 +127,26 @@ class RouterService:
             return launch(self._spark, self._settings, table, number, where)
 
         def live(generation: Generation) -> None:
-            reporter.ack(generation.version)
+            for uid in generation.refused.keys() - self._refused:
+                route = generation.routes[uid]
+                log.error(
+                    "a route cannot be served and is left out",
+                    **{route.kind.lower(): f"{route.namespace}/{route.name}"},
+                    reason=generation.refused[uid],
+                )
+            self._refused = frozenset(generation.refused)
+            metrics.ROUTER_REFUSED.bind().set(len(self._refused))
+            reporter.ack(generation.version, generation.refused)
             metrics.SNAPSHOT_VERSION.bind("router").set(generation.version)
             if generation.number != self._status["generation"]:
                 metrics.ROUTER_SWITCHES.bind().inc()
                 metrics.ROUTER_GENERATION.bind().set(generation.number)
-            self._status.update(generation=generation.number, version=generation.version, routes=len(generation.routes))
+            self._status.update(
+                generation=generation.number,
+                version=generation.version,
+                routes=len(generation.routes) - len(self._refused),
+                refused=len(self._refused),
+            )
             self._ready.set()
 
         def lost(route: Route, gap: Gap) -> None:
@@ -141,7 +161,8 @@ class RouterService:
         transit = metrics.ROUTER_TRANSIT.bind()
         sender = MarkerSender(self._settings.bootstrap)
         watch = MarkerWatch(self._settings.router_marker_seconds, timed=lambda ms: transit.observe(ms / 1000))
-        return Generations(start, tail, sender, watch, live=live, lost=lost, stopping=self._stop.is_set)
+        fitness = Fitness(partial(attempt, self._spark))
+        return Generations(start, tail, sender, watch, fitness, live=live, lost=lost, stopping=self._stop.is_set)
 
     def _turn(self, generations: Generations, follower: SnapshotFollower) -> None:
         """One look at everything that may need doing."""
@@ -198,12 +219,14 @@ class RouterService:
         except Exception as error:
             serving = generations.live is not None and generations.live.query.alive()
             log.error("a generation could not start", version=snapshot.version, serving=serving, error=str(error))
+            if generations.examine(snapshot):
+                return  # and start again without the routes that were found
             self._failed_again(f"a generation could not start: {error}", serving=serving)
         if generations.live is not before:
             self._live_since = time.monotonic()
 
     def _observe(self, generations: Generations) -> None:
-        """Keeps the status current and replaces a query that stands still."""
+        """Keeps the status current and replaces a query that stands still or begins its batch again."""
         now, watch = time.monotonic(), generations.watch
         if self._deaths and generations.live is not None and now - self._live_since > STEADY_SECONDS:
             self._deaths = 0
@@ -212,5 +235,8 @@ class RouterService:
             log.error("routing stands still: a marker does not come out", partitions=sorted(watch.pending.missing))
         metrics.ROUTER_MARKERS_OVERDUE.bind().set(len(watch.pending.missing) if watch.pending and stalled else 0)
         self._status.update(marker_transit_ms=watch.transit_ms, stalled_seconds=round(stalled, 1), lag=watch.lag)
-        if stalled > STALL_RESTART_SECONDS:
+        killed = self._killed is not None and self._killed.found(now)
+        if killed:
+            log.error("a task of the query was killed; the query is replaced")
+        if killed or stalled > STALL_RESTART_SECONDS:
             generations.replace()

@@ -33,5 +33,10 @@ def test_a_silent_instance_no_longer_counts() -> None:
 
 
 def test_reports_survive_the_topic() -> None:
-    for report in (Ack("router", "r", 4, NOW), Loss("t1", 2, 10, 20, NOW)):
+    for report in (Ack("router", "r", 4, NOW, {"t": "no"}), Loss("t1", 2, 10, 20, NOW)):
         assert decode(key_of(report), encode(report)) == report
+
+
+def test_an_acknowledgement_without_refusals_can_be_read() -> None:
+    old = b'{"component": "router", "instance": "r", "version": 4, "at": 1.0}'
+    assert decode("ack/router/r", old) == Ack("router", "r", 4, 1.0)

@@ -59,9 +59,9 @@ class Scene:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
-    def ack(self, version: int, *components: Component) -> None:
+    def ack(self, version: int, *components: Component, refused: dict[str, str] | None = None) -> None:
         for component in components or COMPONENTS:
-            ack = Ack(component, "one", version, self.clock.now)
+            ack = Ack(component, "one", version, self.clock.now, refused or {})
             self.dataplane.take(reports.key_of(ack), reports.encode(ack))
 
     def lose(self, partition: int, first: int, last: int, at: float | None = None) -> None:
@@ -139,6 +139,19 @@ async def test_an_ingress_that_is_silent_for_long_makes_targets_unready_until_it
     scene.ack(1, "ingress")
     assert scene.ingress()
     assert scene.ingress_changes == 2
+
+
+async def test_what_the_router_refuses_is_known_until_it_says_otherwise(scene: Scene) -> None:
+    scene.ack(1, "ingress", "dispatcher")
+    scene.ack(1, "router", refused={"t": "too deep"})
+    assert scene.dataplane.refused("t") == "too deep"
+    assert scene.taken()
+    scene.dataplane.take("ack/router/one", None)
+    assert scene.dataplane.refused("t") == "too deep", "a router that is away serves it no more than before"
+    scene.enqueued.clear()
+    scene.ack(1, "router")
+    assert scene.dataplane.refused("t") is None
+    assert scene.enqueued == [TRIGGER]
 
 
 async def test_losses_are_kept_by_route_and_its_object_is_looked_at(scene: Scene) -> None:

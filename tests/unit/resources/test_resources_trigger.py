@@ -221,6 +221,13 @@ def test_the_dead_letter_sink_is_reported_in_the_same_manner() -> None:
     assert status_of(STORED, failed, "now")["deadLetterSinkUri"] == ""
 
 
+def test_a_filter_that_the_router_cannot_do_makes_it_unready_once_that_is_known() -> None:
+    found = ready(seen(refused="its filter is too much"))
+    assert (found["status"], found["reason"]) == ("False", "FilterNotRoutable")
+    assert "its filter is too much" in found["message"]
+    assert ready(seen(taken=False, refused="the filter before was too much"))["status"] == "Unknown"
+
+
 def test_lost_events_warn_and_leave_ready_alone() -> None:
     observation = seen(losses=("partition 0, offsets 3 to 7",))
     warning = find(status_of(STORED, observation, "now")["conditions"], "EventsRetained") or {}

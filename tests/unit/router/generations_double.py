@@ -9,6 +9,7 @@ from penstock.contract import topics
 from penstock.contract.routes import Route
 from penstock.contract.snapshot import Snapshot
 from penstock.router.filing import RouteTable
+from penstock.router.fitness import Fitness
 from penstock.router.generations import Generation, Generations
 from penstock.router.markers import MarkerWatch, Round
 from penstock.router.positions import Gap, Retained, Start
@@ -39,6 +40,8 @@ class Scene:
     origin: int | None = None
     fails: list[BaseException] = field(default_factory=list)
     """Raised by the next starts of a query, one each."""
+    bad: str = ""
+    """The route that cannot be planned."""
     lost: list[tuple[str, Gap]] = field(default_factory=list)
     tables: list[RouteTable] = field(default_factory=list)
     starts: list[Start] = field(default_factory=list)
@@ -51,6 +54,7 @@ class Scene:
             self,  # type: ignore[arg-type]
             self,  # type: ignore[arg-type]
             MarkerWatch(2.0),
+            Fitness(lambda routes: "bad" if any(route.uid == self.bad for route in routes) else None),
             live=self.announced.append,
             lost=lambda route, gap: self.lost.append((route.uid, gap)),
             stopping=lambda: False,
@@ -62,6 +66,8 @@ class Scene:
     def _launch(self, table: RouteTable, number: int, start: Start) -> QueryDouble:
         if self.fails:
             raise self.fails.pop(0)
+        if self.bad in {found.uid for bucket in table.unfiled for found in bucket.candidates}:
+            raise RuntimeError("the table cannot be planned")
         self.tables.append(table)
         self.starts.append(start)
         return QueryDouble()

@@ -9,7 +9,7 @@ from penstock.contract.routes import Route
 from penstock.filters.evaluate import matches
 from penstock.filters.normal import Atom
 from penstock.filters.parse import parse
-from penstock.router.filing import MAX_FILED, Candidate, RouteTable, file_routes
+from penstock.router.filing import MAX_FILED, MAX_TERMS, Candidate, RouteTable, count_terms, file_routes
 
 
 def route(uid: str, filters: list[dict[str, Any]] | None = None, target: str = "t", **attributes: str) -> Route:
@@ -140,3 +140,18 @@ def test_filed_routes_match_what_their_filters_match(every, event):
     routes = [route(f"r{number}", filters) for number, filters in enumerate(every)]
     expected = sorted(found.uid for found in routes if matches(parse({}, found.filters), event))
     assert sorted(look_up(file_routes(routes), "t", event)) == expected
+
+
+def test_an_enormous_expression_is_refused_and_the_others_are_filed():
+    alternatives = [{"prefix": {f"a{number}": "x"}} for number in range(MAX_TERMS)]
+    table = file_routes([route("huge", [{"any": alternatives}]), route("plain", type="a")])
+    assert table.refused == {"huge": f"its filter has {MAX_TERMS + 1} terms, at most {MAX_TERMS} are possible"}
+    assert table.predicates == ()
+    assert places(table) == {("type", "a", "plain")}
+
+
+def test_terms_are_counted_through_filters_and_expressions():
+    assert count_terms(parse({}, [{"exact": {"type": "a"}}])) == 1
+    assert count_terms(parse({}, [{"not": {"any": [{"prefix": {"a": "b", "c": "d"}}, {"suffix": {"e": "f"}}]}}])) == 6
+    # The filter, the comparison, the function, its argument, the number.
+    assert count_terms(parse({}, [{"cesql": "LENGTH(type) > 3"}])) == 5

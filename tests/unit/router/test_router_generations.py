@@ -5,6 +5,8 @@ import pytest
 from generations_double import Scene
 
 from penstock.contract.routes import Delivery, Endpoint, Route
+from penstock.contract.snapshot import Snapshot
+from penstock.router.filing import MAX_TERMS
 from penstock.router.generations import same_routing
 from penstock.router.positions import Gap, Retained
 
@@ -50,6 +52,9 @@ def test_a_route_more_or_less_needs_another_query():
     assert same_routing({}, {})
 
 
+ENORMOUS = " OR ".join(f"LENGTH(type) > {number}" for number in range(MAX_TERMS // 4 + 1))
+
+
 def route(uid: str, *start: int) -> Route:
     return msgspec.structs.replace(ROUTE, uid=uid, name=uid, start=start)
 
@@ -90,3 +95,39 @@ def test_a_loss_is_told_once_however_often_the_query_has_to_be_started():
             scene.advance(2, route("old", 10), route("new", 25))
     scene.advance(2, route("old", 10), route("new", 25))
     assert scene.lost == [("new", Gap(0, 25, 39))]
+
+
+def sql(uid: str, text: str, *start: int) -> Route:
+    return msgspec.structs.replace(route(uid, *start), attributes={}, filters=[{"cesql": text}])
+
+
+def test_a_route_that_cannot_be_planned_is_left_out_and_the_others_go_on():
+    scene = Scene(Retained(0, 50), origin=49, bad="bad")
+    scene.advance(1, route("good", 10))
+    routes = route("good", 10), sql("bad", "LENGTH(type) > 1", 50), sql("new", "LENGTH(type) > 2", 50)
+    with pytest.raises(RuntimeError, match="cannot be planned"):
+        scene.advance(2, *routes)
+    assert scene.generations.examine(Snapshot(2, routes={found.uid: found for found in routes}))
+    scene.advance(2, *routes)
+    live = scene.announced[-1]
+    assert (live.version, live.refused) == (2, {"bad": "bad"})
+    assert [found.uid for bucket in scene.tables[-1].unfiled for found in bucket.candidates] == ["new"]
+
+
+def test_a_route_that_is_mended_gets_what_came_since_it_was_published():
+    scene = Scene(Retained(0, 50), origin=49)
+    scene.advance(1, sql("huge", ENORMOUS, 50))
+    assert list(scene.announced[-1].refused) == ["huge"]
+    scene.origin, scene.events = 89, Retained(0, 90)
+    scene.advance(2, sql("huge", "LENGTH(type) > 1", 50))
+    assert scene.announced[-1].refused == {}
+    assert scene.starts[-1].offsets == (50,)
+
+
+def test_a_refused_route_needs_no_new_query_for_every_version():
+    scene = Scene(Retained(0, 50), origin=49)
+    scene.advance(1, sql("huge", ENORMOUS, 50))
+    scene.advance(2, sql("huge", ENORMOUS, 50))
+    assert len(scene.tables) == 1
+    assert scene.announced[-1].version == 2
+    assert list(scene.announced[-1].refused) == ["huge"]

@@ -38,7 +38,9 @@ class TriggerObservation:
     """The Trigger's own dead letter sink, or the Broker's where the Trigger has no delivery options."""
     dependency: Finding
     taken: bool
-    """Whether the data plane delivers by this Trigger as it is now."""
+    """Whether the data plane acts by this Trigger as it is now."""
+    refused: str | None = None
+    """Why it does without this Trigger; None where it does not."""
     losses: tuple[str, ...] = ()
 
 
@@ -98,6 +100,8 @@ def _subscriber_finding(subscriber: Address | Unresolved) -> Finding:
 
 
 def _subscription_finding(seen: TriggerObservation) -> Finding:
+    if seen.taken and seen.refused is not None:
+        return false(SUBSCRIPTION_READY, "FilterNotRoutable", f"No events are routed by this Trigger: {seen.refused}")
     if seen.taken:
         return true(SUBSCRIPTION_READY)
     return unknown(SUBSCRIPTION_READY, "SubscriptionNotConfigured", "Subscription has not yet been reconciled.")

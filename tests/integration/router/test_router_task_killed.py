@@ -1,0 +1,63 @@
+"""A task of the query is killed: Spark would run it again from the beginning of its long batch, the router goes on.
+
+How much Spark has written again before it is noticed is a matter of luck, and of the dispatcher's cursors.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from router_stage import Stage, trigger
+
+from penstock.router.service import RouterService
+from penstock.settings import Settings
+from running import eventually
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def running_tasks(spark: SparkSession) -> list[int]:
+    """Ids of the tasks that run now."""
+    context: Any = spark.sparkContext._jsc.sc()
+    found = []
+    for stage in spark.sparkContext.statusTracker().getActiveStageIds():
+        tasks = context.statusStore().taskList(stage, 0, 100)
+        found += [tasks.apply(n).taskId() for n in range(tasks.size()) if tasks.apply(n).status() == "RUNNING"]
+    return found
+
+
+def test_the_router_goes_on_with_a_new_generation_after_a_task_was_killed(
+    stage: Stage, start_router: Callable[[Settings], RouterService], spark: SparkSession
+) -> None:
+    stage.publish(trigger("victim", stage.ends(), type="victim"))
+    router = start_router(stage.settings)
+    generation = router.status()["generation"]
+    sent: list[str] = []
+    done = threading.Event()
+
+    def load() -> None:
+        while not done.wait(0.005):
+            ident = f"victim-{len(sent)}"
+            stage.send(ident, "victim")
+            sent.append(ident)
+
+    thread = threading.Thread(target=load)
+    thread.start()
+    try:
+        eventually(lambda: len(sent) > 300)
+        tasks = running_tasks(spark)
+        assert len(tasks) == stage.settings.partitions
+        spark.sparkContext._jsc.sc().killTaskAttempt(tasks[0], True, "a test")
+        eventually(lambda: router.status()["generation"] > generation, 20)
+        reached = len(sent)
+        eventually(lambda: len(sent) > reached + 100)
+    finally:
+        done.set()
+        thread.join()
+    stage.producer.flush(10)
+    eventually(lambda: set(sent) <= set(stage.ids("victim")), 20)
+    assert router.failure() is None
+    print(f"{len(sent)} accepted, all routed, {len(stage.ids('victim')) - len(sent)} written again")

@@ -1,0 +1,74 @@
+"""Finding the routes that a query has to do without, by as few trials as possible."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.contract.routes import Route
+from penstock.router.fitness import Fitness, part
+
+
+def route(uid: str, sql: str = "LENGTH(type) > 3") -> Route:
+    return Route(uid=uid, kind="Trigger", namespace="d", name=uid, target="t", filters=[{"cesql": sql}])
+
+
+class Spark:
+    """Cannot plan what holds a bad route, or more routes than fit."""
+
+    def __init__(self, *bad: str, room: int = 10_000) -> None:
+        self.bad, self.room, self.trials = set(bad), room, 0
+
+    def __call__(self, routes: Sequence[Route]) -> str | None:
+        self.trials += 1
+        if self.bad & {found.uid for found in routes}:
+            return "it is bad"
+        return None if len(routes) <= self.room else "it is too much"
+
+
+def known(*routes: Route) -> dict[str, Route]:
+    return {found.uid: found for found in routes}
+
+
+@given(st.sets(st.integers(0, 40)), st.integers(1, 40))
+def test_exactly_the_bad_ones_are_found(bad: set[int], count: int) -> None:
+    routes = [route(str(number)) for number in range(count)]
+    assert set(part(routes, Spark(*map(str, bad)))) == {str(n) for n in bad if n < count}
+
+
+def test_one_among_a_thousand_is_found_in_a_few_trials() -> None:
+    spark = Spark("700")
+    assert part([route(str(number)) for number in range(1000)], spark) == {"700": "it is bad"}
+    assert spark.trials <= 25
+
+
+def test_what_works_already_is_not_given_up_for_what_is_new() -> None:
+    fitness = Fitness(Spark(room=2))
+    routes = known(route("new"), route("old-1"), route("old-2"))
+    assert fitness.examine(routes, known(route("old-1"), route("old-2")))
+    assert fitness.unfit(routes) == {"new": "it is too much"}
+
+
+def test_a_route_stays_out_until_its_filter_changes_or_it_is_gone() -> None:
+    fitness = Fitness(Spark("bad"))
+    routes = known(route("good"), route("bad"))
+    assert fitness.examine(routes, {})
+    assert fitness.unfit(routes) == {"bad": "it is bad"}
+    assert not fitness.examine(routes, {}), "there is nothing new to be found"
+    assert fitness.unfit(known(route("good"), route("bad", "LENGTH(type) > 4"))) == {}
+    assert fitness.unfit(routes) == {}, "what was mended has its chance again"
+
+
+def test_routes_are_not_blamed_where_spark_can_do_nothing_at_all() -> None:
+    fitness = Fitness(lambda _: "Spark is out of order")
+    assert not fitness.examine(known(route("good")), {})
+    assert fitness.unfit(known(route("good"))) == {}
+
+
+def test_routes_that_travel_as_data_are_beyond_suspicion() -> None:
+    spark = Spark("plain")
+    plain = Route(uid="plain", kind="Trigger", namespace="d", name="plain", target="t", attributes={"type": "a"})
+    assert not Fitness(spark).examine(known(plain), {})
+    assert spark.trials == 0
