@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import lru_cache
+
+import msgspec
 
 from penstock.contract import headers as stored
 from penstock.contract.names import NameTable
@@ -34,8 +36,7 @@ UNAVAILABLE = 503
 NOWHERE = Endpoint("")
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(msgspec.Struct, frozen=True):
     """What came of an attempt."""
 
     verdict: Verdict
@@ -53,8 +54,7 @@ class Report:
     """Whether there was a body that is no event, or a reply that nobody takes."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Exchange:
+class _Exchange(msgspec.Struct, frozen=True):
     """A request that was answered, and what is needed to judge the answer."""
 
     route: Route
@@ -118,7 +118,11 @@ class Sender:
         except Unsendable as problem:
             report = _refused(str(problem), endpoint, begun)
         else:
-            report = await self._judge(_Exchange(route, record, endpoint, span, counts, begun), answer)
+            if 200 <= answer.status <= 299 and not answer.headers and not answer.body:
+                # Nothing but a status that counts: how nearly all deliveries end.
+                report = Report(_delivered(answer.status), endpoint.url, time.perf_counter() - begun)
+            else:
+                report = await self._judge(_Exchange(route, record, endpoint, span, counts, begun), answer)
         if self._tracer.enabled:
             event, _ = content(stage, record, carried)
             self._trace(route, event, stage, report, span=span, parent=record.parent, start=start_ns)
@@ -187,6 +191,11 @@ class Sender:
             attributes=attributes,
             error=None if report.verdict.outcome is Outcome.DELIVERED else report.verdict.reason,
         )
+
+
+@lru_cache(maxsize=100)
+def _delivered(status: int) -> Verdict:
+    return Verdict(Outcome.DELIVERED, status)
 
 
 def _no_answer(reason: str, endpoint: Endpoint, begun: float) -> Report:

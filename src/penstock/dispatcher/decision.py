@@ -17,7 +17,7 @@ A Trigger's reply is no stage of its own: storing it in the Broker belongs to th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from penstock.contract.routes import Delivery, Endpoint, Route
 from penstock.dispatcher.backoff import wait_before
@@ -25,8 +25,7 @@ from penstock.dispatcher.classify import Outcome
 from penstock.dispatcher.cursor import Stage
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True):
     """What is known after an attempt: enough to decide, and to say why."""
 
     outcome: Outcome
@@ -38,34 +37,29 @@ class Verdict:
     """Why it failed, for people."""
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
+class Retry(msgspec.Struct, frozen=True):
     """Once more in the same stage, not before `at`."""
 
     at: float
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True):
     """On to the reply's own stage."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
+class DeadLetter(msgspec.Struct, frozen=True):
     """On to the dead letter sink."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Dropped:
+class Dropped(msgspec.Struct, frozen=True):
     """Given up: nowhere left to send it."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(msgspec.Struct, frozen=True):
     """Finished well."""
 
 

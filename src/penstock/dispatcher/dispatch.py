@@ -69,6 +69,8 @@ class Dispatcher:
         self._shown: set[str] = set()
         self._facts = 0
         self._workers: set[asyncio.Task[None]] = set()
+        self._parked: list[asyncio.Future[Job | None]] = []
+        """Workers that wait for a job; the one that came last is the first to get one."""
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
 
@@ -219,9 +221,10 @@ class Dispatcher:
     def pump(self) -> None:
         """Starts whatever may start."""
         while (job := self._next()) is not None:
-            worker = self._loop.create_task(self._work(job))
-            self._workers.add(worker)
-            worker.add_done_callback(self._workers.discard)
+            if self._parked:
+                self._parked.pop().set_result(job)
+            else:
+                self._workers.add(self._loop.create_task(self._work(job)))
         self._set_timer()
 
     def _next(self) -> Job | None:
@@ -246,18 +249,32 @@ class Dispatcher:
         self.pump()
 
     async def _work(self, first: Job) -> None:
-        """Runs one job after another: a worker lives as long as there is something to do."""
+        """Runs one job after another, and waits a while for more: waking a task costs less than making one."""
+        worker = asyncio.current_task()
         job: Job | None = first
-        while job is not None:
-            try:
-                await self._run(job)
-            except Exception:
-                # A defect of ours must not eat the delivery: it stays outstanding and is tried again.
-                log.exception("an attempt broke off", route=job.lane.route.uid, origin=job.delivery.origin)
-                job.delivery.due = time.time() + BROKEN_OFF_SECONDS
-                self.schedule.retry(job, time.time())
-            job = self._next()
-        self._set_timer()
+        try:
+            while job is not None:
+                try:
+                    await self._run(job)
+                except Exception:
+                    # A defect of ours must not eat the delivery: it stays outstanding and is tried again.
+                    log.exception("an attempt broke off", route=job.lane.route.uid, origin=job.delivery.origin)
+                    job.delivery.due = time.time() + BROKEN_OFF_SECONDS
+                    self.schedule.retry(job, time.time())
+                job = self._next()
+                if job is None and not self.draining:
+                    self._set_timer()
+                    parked: asyncio.Future[Job | None] = self._loop.create_future()
+                    self._parked.append(parked)
+                    job = await parked
+        finally:
+            if worker is not None:
+                self._workers.discard(worker)
+
+    def _dismiss(self) -> None:
+        """Ends workers that wait for a job."""
+        while self._parked:
+            self._parked.pop().set_result(None)
 
     async def _run(self, job: Job) -> None:
         route, delivery, record = job.lane.route, job.delivery, job.record
@@ -427,13 +444,14 @@ class Dispatcher:
         return {partition: changes.entries(final) for partition, changes in self.changes.items()}
 
     def keep_house(self) -> None:
-        """Once a second: gauges, routes that never became known, and lanes that nobody woke."""
+        """Once a second: gauges, routes that never became known, idle workers, and lanes that nobody woke."""
         now = time.time()
         for uid in [uid for uid, seen in self._unknown.items() if now - seen > UNKNOWN_SECONDS]:
             del self._unknown[uid]
             if uid not in self.lanes:
                 self._forget(uid)
         self._set_gauges(now)
+        self._dismiss()
         self.hungry.set()
         self.pump()
 
@@ -460,6 +478,7 @@ class Dispatcher:
     async def drain(self, seconds: float) -> None:
         """Starts nothing more and waits for what is under way; what is not over then will be repeated."""
         self.draining = True
+        self._dismiss()
         if self._timer is not None:
             self._timer.cancel()
         if self._workers:

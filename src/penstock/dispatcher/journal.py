@@ -72,7 +72,8 @@ class Journal:
                 "transactional.id": f"penstock-cursors-{partition}",
                 # As long as Kafka may be away without this task being taken for dead; a successor does not wait for it.
                 "transaction.timeout.ms": 600_000,
-                "linger.ms": 0,
+                # Sent when the transaction is committed, which does not wait for it: in one request, not in many.
+                "linger.ms": 100,
                 "compression.type": "lz4",
                 # Cursors of full routes are long; they are compressed before the broker's limit counts.
                 "message.max.bytes": 16 * 1024 * 1024,

@@ -11,6 +11,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from penstock.contract.routes import Route
 from penstock.dispatcher.cursor import Cursor, Delivery, Taken
 from penstock.dispatcher.matched import Matched
@@ -20,8 +22,7 @@ Room = Callable[[Cursor], bool]
 """Whether a route can take one more delivery."""
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(msgspec.Struct, frozen=True):
     """A delivery that begins."""
 
     cursor: Cursor

@@ -66,7 +66,7 @@ class Matched:
     ) -> None:
         self.partition, self.offset, self.at, self.origin = partition, offset, at, origin
         self.routes, self.value = routes, value
-        self.fields: Fields = dict(raw)
+        self.fields: Fields = raw if isinstance(raw, dict) else dict(raw)
         """The record's headers."""
         self.size = OVERHEAD_BYTES + len(value or b"")
         self.references = 0

@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from penstock.dispatcher.address import Origin
 from penstock.dispatcher.connection import Connection, NoAnswer
+from penstock.dispatcher.resolver import Resolver
 
 IDLE_SECONDS = 1.5
 """Connections unused for this long are closed here, before the servers in common use (2 to 5 seconds) close them: a
@@ -26,6 +27,7 @@ class Pool:
         self._idle: dict[Origin, deque[Connection]] = {}
         """Of each origin the one used last is used first, so that those not needed grow old."""
         self._sweeping: asyncio.TimerHandle | None = None
+        self._resolver = Resolver()
 
     def idle(self, origin: Origin) -> Connection | None:
         """A connection that waits for a request."""
@@ -42,19 +44,36 @@ class Pool:
         """A new connection. Raises NoAnswer, or ValueError where the certificates to trust are none."""
         tls = None if origin.tls_name is None else trust(origin.ca_certs)
         seconds = min(seconds, CONNECT_SECONDS)
+        deadline = self._loop.time() + seconds
+        problem: Exception = TimeoutError(f"none within {seconds:g} s")
         try:
-            async with asyncio.timeout(seconds):
-                _, connection = await self._loop.create_connection(
-                    lambda: Connection(lambda idle: self._keep(origin, idle), self._event_limit),
-                    origin.host,
-                    origin.port,
-                    ssl=tls,
-                    server_hostname=origin.tls_name,
-                )
+            async with asyncio.timeout_at(deadline):
+                addresses = await self._resolver.addresses(origin.host)
         except TimeoutError as error:
-            raise NoAnswer(f"no connection to {origin} within {seconds:g} s") from error
+            raise NoAnswer(f"no address of {origin} within {seconds:g} s") from error
         except (OSError, UnicodeError) as error:
             raise NoAnswer(f"no connection to {origin}: {error}") from error
+        for position, address in enumerate(addresses):
+            # Each gets its share of the time that is left: the first may be one that nobody can reach from here.
+            now = self._loop.time()
+            share = max(0.0, deadline - now) / (len(addresses) - position)
+            try:
+                async with asyncio.timeout_at(now + share):
+                    return await self._connect(origin, address, tls)
+            except TimeoutError:
+                continue
+            except OSError as error:
+                problem = error
+        raise NoAnswer(f"no connection to {origin}: {problem}") from problem
+
+    async def _connect(self, origin: Origin, address: str, tls: ssl.SSLContext | None) -> Connection:
+        _, connection = await self._loop.create_connection(
+            lambda: Connection(lambda idle: self._keep(origin, idle), self._event_limit),
+            address,
+            origin.port,
+            ssl=tls,
+            server_hostname=origin.tls_name,
+        )
         return connection
 
     def _keep(self, origin: Origin, connection: Connection) -> None:
@@ -77,6 +96,7 @@ class Pool:
 
     def close(self) -> None:
         """Closes what is idle. Requests under way are their owners' to cancel."""
+        self._resolver.close()
         if self._sweeping is not None:
             self._sweeping.cancel()
         for waiting in self._idle.values():

@@ -31,13 +31,20 @@ def stop_key(run: str) -> str:
     return f"stop/dispatcher/{run}"
 
 
+def settle_garbage() -> None:
+    """Looks for cycles seldom, and never again among what was there before the first delivery."""
+    gc.set_threshold(*GARBAGE_THRESHOLDS)
+    gc.collect()
+    gc.freeze()
+
+
 def serve(run: str, values: dict[str, Any], indices: Iterable[int]) -> None:
     """The body of a Spark partition: its one element is the number of the task."""
     settings = Settings(**values)
     level = "debug" if settings.verbose else "info"
     configure_logging("dispatcher", level, settings.data_dir / "logs" / "dispatcher.log")
     record_metrics(settings.metrics)
-    gc.set_threshold(*GARBAGE_THRESHOLDS)
+    settle_garbage()
     for index in indices:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_run(run, settings, index))
