@@ -53,9 +53,9 @@ def check_event(attributes: Mapping[str, str]) -> None:
         if version is None:
             raise MalformedEvent("attribute 'specversion' is missing")
         raise MalformedEvent(f"attribute 'specversion' is {shown(version)}; understood are {' and '.join(VERSIONS)}")
-    for name in REQUIRED:
-        if not attributes.get(name):
-            raise MalformedEvent(f"attribute {name!r} is {'empty' if name in attributes else 'missing'}")
+    if not (attributes.get("id") and attributes.get("source") and attributes.get("type")):
+        name = next(name for name in REQUIRED if not attributes.get(name))
+        raise MalformedEvent(f"attribute {name!r} is {'empty' if name in attributes else 'missing'}")
     if attributes.get("subject") == "":
         raise MalformedEvent("attribute 'subject' is empty; leave it out where there is none")
     if (time := attributes.get("time")) is not None and not _is_time(time):

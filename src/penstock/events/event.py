@@ -6,7 +6,8 @@ An event keeps the version it came in (1.0 or 0.3), every attribute and extensio
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 REQUIRED = ("specversion", "id", "source", "type")
 VERSIONS = ("1.0", "0.3")
@@ -16,9 +17,8 @@ class MalformedEvent(ValueError):
     """What was received is no valid CloudEvent. The message says which attribute and why."""
 
 
-@dataclass(frozen=True, slots=True)
-class CloudEvent:
-    """One event."""
+class CloudEvent(msgspec.Struct, frozen=True):
+    """One event. A Struct because it is made in a quarter of the time that a frozen dataclass takes."""
 
     attributes: Mapping[str, str]
     """`specversion`, `id`, `source`, `type`, then optional attributes and extensions, names in lower case."""

@@ -1,7 +1,8 @@
 """The CloudEvents HTTP binding (1.0.2; 0.3 alike): binary, structured and batched content mode.
 
-Header names are given in lower case. What is received either becomes an event or raises `MalformedEvent` with the
-attribute and the reason; nothing that a peer sends raises anything else.
+`fold_headers` brings headers into the form that the others take: a mapping with names in lower case. What is received
+either becomes an event or raises `MalformedEvent` with the attribute and the reason; nothing that a peer sends raises
+anything else.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from urllib.parse import quote, unquote_to_bytes
 from penstock.events import json_format, media_type
 from penstock.events.attributes import check_event, check_name, check_text, shown
 from penstock.events.event import REQUIRED, CloudEvent, MalformedEvent
+from penstock.events.remembered import Remembered
 
 PREFIX = "ce-"
 CONTENT_TYPE = "content-type"
@@ -26,6 +28,7 @@ _CLAIM = "application/cloudevents"
 _STRUCTURED = (STRUCTURED_JSON, _CLAIM)
 _BATCH = (BATCH_JSON, "application/cloudevents-batch")
 _REQUIRED_HEADERS = tuple(PREFIX + name for name in REQUIRED)
+_REQUIRED_NAMES = tuple(zip(_REQUIRED_HEADERS, REQUIRED, strict=True))
 _ENCODED = re.compile(r'[^!#$&-~]|["%]')
 _SAFE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
 _BROKEN_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
@@ -38,22 +41,29 @@ class UnsupportedFormat(MalformedEvent):
 
 
 def fold_headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Headers as a server receives them (names in lower case) as a mapping; what must not occur twice must not."""
+    """Headers as a server receives them as a mapping, names in lower case; what must not occur twice must not."""
     headers: dict[str, str] = {}
     for raw_name, raw_value in raw:
-        name = raw_name.decode("latin-1")
-        if name.startswith(PREFIX) or name == CONTENT_TYPE:
-            if name in headers:
-                raise MalformedEvent(f"header {shown(name)} is given twice")
-            try:
-                headers[name] = raw_value.decode()
-            except UnicodeDecodeError as error:
-                raise MalformedEvent(f"header {shown(name)} is not UTF-8") from error
-        elif name in headers:
-            headers[name] += ", " + raw_value.decode("latin-1")
+        name = _NAMES[raw_name]
+        if name in headers or not raw_value.isascii():
+            _fold_unusual(headers, name, raw_value)
         else:
-            headers[name] = raw_value.decode("latin-1")
+            headers[name] = raw_value.decode()
     return headers
+
+
+def _fold_unusual(headers: dict[str, str], name: str, raw_value: bytes) -> None:
+    if name.startswith(PREFIX) or name == CONTENT_TYPE:
+        if name in headers:
+            raise MalformedEvent(f"header {shown(name)} is given twice")
+        try:
+            headers[name] = raw_value.decode()
+        except UnicodeDecodeError as error:
+            raise MalformedEvent(f"header {shown(name)} is not UTF-8") from error
+    elif name in headers:
+        headers[name] += ", " + raw_value.decode("latin-1")
+    else:
+        headers[name] = raw_value.decode("latin-1")
 
 
 def is_event(headers: Mapping[str, str]) -> bool:
@@ -64,12 +74,9 @@ def is_event(headers: Mapping[str, str]) -> bool:
 def content_mode(headers: Mapping[str, str]) -> ContentMode | None:
     """How the message carries an event; None if it does not, or in a format that is not understood."""
     content_type = headers.get(CONTENT_TYPE, "")
-    if _claims(content_type):
-        parsed = media_type.parse(content_type)
-        essence = parsed.essence if parsed is not None and parsed.is_unicode else ""
-        if essence in _STRUCTURED:
-            return "structured"
-        return "batch" if essence in _BATCH else None
+    claim = _CLAIMS[content_type]
+    if claim != "nothing":
+        return claim
     return "binary" if any(name in headers for name in _REQUIRED_HEADERS) else None
 
 
@@ -120,18 +127,18 @@ def to_structured(event: CloudEvent) -> tuple[list[tuple[str, str]], bytes]:
 
 def _from_binary(headers: Mapping[str, str], body: bytes) -> CloudEvent:
     attributes: dict[str, str] = {}
-    for header in _REQUIRED_HEADERS:
+    for header, name in _REQUIRED_NAMES:
         if header in headers:
-            attributes[header[3:]] = ""  # keeps these first, whatever the order of the headers
+            attributes[name] = ""  # keeps these first, whatever the order of the headers
     for header, value in headers.items():
-        if not header.startswith(PREFIX):
+        attribute = _ATTRIBUTES[header]
+        if attribute is None:
             continue
-        name = header[3:]
-        check_name(name)
         if "%" in value or '"' in value:
-            value = _decode(name, value)  # noqa: PLW2901  # the value from here on
-        check_text(name, value)
-        attributes[name] = value
+            value = _decode(attribute, value)  # noqa: PLW2901  # the value from here on
+        if not (value.isascii() and value.isprintable()):
+            check_text(attribute, value)
+        attributes[attribute] = value
     content_type = headers.get(CONTENT_TYPE)
     if content_type:
         check_text("datacontenttype", content_type)
@@ -140,6 +147,15 @@ def _from_binary(headers: Mapping[str, str], body: bytes) -> CloudEvent:
             raise MalformedEvent("attribute 'datacontenttype' differs from the header Content-Type")
     check_event(attributes)
     return CloudEvent(attributes, body or None)
+
+
+def _attribute(header: str) -> str | None:
+    """The attribute that a header carries; None where it carries none."""
+    if not header.startswith(PREFIX):
+        return None
+    name = header[len(PREFIX) :]
+    check_name(name)
+    return name
 
 
 def _decode(name: str, value: str) -> str:
@@ -155,6 +171,17 @@ def _decode(name: str, value: str) -> str:
         raise MalformedEvent(f"attribute {name!r} is not UTF-8 once decoded: {shown(value)}") from error
 
 
+def _claim_of(content_type: str) -> Literal["structured", "batch", "nothing"] | None:
+    """The mode that a content type claims; None where it claims one that is not understood."""
+    if not _claims(content_type):
+        return "nothing"
+    parsed = media_type.parse(content_type)
+    essence = parsed.essence if parsed is not None and parsed.is_unicode else ""
+    if essence in _STRUCTURED:
+        return "structured"
+    return "batch" if essence in _BATCH else None
+
+
 def _claims(content_type: str) -> bool:
     return content_type[: len(_CLAIM)].lower() == _CLAIM or content_type.lstrip().lower().startswith(_CLAIM)
 
@@ -164,3 +191,8 @@ def _no_event(headers: Mapping[str, str]) -> MalformedEvent:
     if _claims(content_type):
         return UnsupportedFormat(f"the event format {shown(content_type)} is not understood; JSON in UTF-8 is")
     return MalformedEvent("no event: neither the header ce-specversion nor a CloudEvents content type is there")
+
+
+_NAMES = Remembered[bytes, str](lambda raw: raw.decode("latin-1").lower())
+_ATTRIBUTES = Remembered(_attribute)
+_CLAIMS = Remembered(_claim_of)

@@ -17,12 +17,14 @@ import msgspec
 from penstock.events import media_type
 from penstock.events.attributes import check_event, check_name, check_text
 from penstock.events.event import CloudEvent, MalformedEvent
+from penstock.events.remembered import Remembered
 
 JSON = "application/json"
 
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ARRAY = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 _STRING = msgspec.json.Decoder(str)
+_decode_string = _STRING.decode
 _ANYTHING = msgspec.json.Decoder(msgspec.Raw)
 """Checks that something is JSON without building it."""
 _CORE = frozenset(
@@ -70,14 +72,18 @@ def _event(members: dict[str, msgspec.Raw]) -> CloudEvent:
     encoded = members.pop("data_base64", None)
     attributes: dict[str, str] = {}
     for given, raw in members.items():
-        name = given if given.islower() else given.lower()
-        check_name(name)
-        value = _value(name, bytes(raw))
+        name = _ATTRIBUTES[given]
+        value: str | None
+        try:
+            value = _decode_string(raw)
+        except msgspec.MsgspecError:
+            value = _value(name, bytes(raw))
         if value is None:
             continue
         if name in attributes:
             raise MalformedEvent(f"attribute {name!r} is given twice")
-        check_text(name, value)
+        if not (value.isascii() and value.isprintable()):
+            check_text(name, value)
         attributes[name] = value
     check_event(attributes)
     if encoded is not None and bytes(encoded) != b"null":
@@ -87,8 +93,15 @@ def _event(members: dict[str, msgspec.Raw]) -> CloudEvent:
     return CloudEvent(attributes, _plain_data(attributes, bytes(data)))
 
 
+def _attribute(member: str) -> str:
+    """The attribute that a member is for."""
+    name = member.lower()
+    check_name(name)
+    return name
+
+
 def _value(name: str, raw: bytes) -> str | None:
-    """A member's value in canonical string form; None where it counts as absent."""
+    """A member's value in canonical string form where it is no plain string; None where it counts as absent."""
     first = raw[:1]
     if first == b'"':
         try:
@@ -195,3 +208,6 @@ def _from_base64(text: str) -> bytes | None:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         return None
+
+
+_ATTRIBUTES = Remembered(_attribute)

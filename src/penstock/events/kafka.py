@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from penstock.events.event import REQUIRED, CloudEvent, MalformedEvent
+from penstock.events.remembered import Remembered
 
 PREFIX = "ce_"
 CONTENT_TYPE = "content-type"
@@ -14,10 +15,7 @@ Headers = list[tuple[str, bytes]]
 
 def to_headers(event: CloudEvent) -> Headers:
     """The record's headers; the value is the event's data."""
-    return [
-        (CONTENT_TYPE if name == "datacontenttype" else PREFIX + name, value.encode())
-        for name, value in event.attributes.items()
-    ]
+    return [(_HEADERS[name], value.encode()) for name, value in event.attributes.items()]
 
 
 def from_headers(headers: Iterable[tuple[str, bytes | None]], value: bytes | None) -> CloudEvent:
@@ -41,3 +39,6 @@ def partition_key(event: CloudEvent) -> bytes | None:
     """What the record is partitioned by: the `partitionkey` extension, where present."""
     key = event.attributes.get("partitionkey")
     return key.encode() if key else None
+
+
+_HEADERS = Remembered[str, str](lambda name: CONTENT_TYPE if name == "datacontenttype" else PREFIX + name)

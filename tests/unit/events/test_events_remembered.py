@@ -1,0 +1,45 @@
+"""What is remembered stays right and bounded."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.events.http import fold_headers
+from penstock.events.remembered import CAPACITY, LENGTH, Remembered
+
+
+def test_a_text_is_worked_out_once() -> None:
+    asked: list[str] = []
+
+    def length(text: str) -> int:
+        asked.append(text)
+        return len(text)
+
+    remembered = Remembered(length)
+    assert [remembered["ab"], remembered["ab"], remembered["abc"]] == [2, 2, 3]
+    assert asked == ["ab", "abc"]
+
+
+def test_it_never_grows_without_bound() -> None:
+    remembered = Remembered(len)
+    for number in range(CAPACITY * 2):
+        assert remembered[str(number)] == len(str(number))
+    assert len(remembered) == CAPACITY
+    fresh = Remembered(len)
+    assert fresh["x" * (LENGTH + 1)] == LENGTH + 1
+    assert len(fresh) == 0
+
+
+def test_a_refusal_is_not_remembered() -> None:
+    def refuse(text: str) -> str:
+        raise ValueError(text)
+
+    remembered = Remembered(refuse)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="x"):
+            remembered["x"]
+    assert len(remembered) == 0
+
+
+def test_header_names_come_in_any_case() -> None:
+    assert fold_headers([(b"CE-Id", b"1"), (b"Host", b"x"), (b"host", b"\xfc")]) == {"ce-id": "1", "host": "x, ü"}
