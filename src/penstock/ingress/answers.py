@@ -1,34 +1,40 @@
-"""What the ingress answers. Each answer is a value; the messages say what to do, because people read them."""
+"""What the ingress answers. Each answer is a value; the messages say what to do, because people read them.
+
+Nearly all answers are constants, so an answer has its bytes ready: writing one adds the date and nothing else.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from http import HTTPStatus
 
 RETRY_AFTER_SECONDS = 1
 
 _ALLOW = (b"allow", b"POST, OPTIONS")
 _RETRY_AFTER = (b"retry-after", str(RETRY_AFTER_SECONDS).encode())
-_CLOSE = (b"connection", b"close")
 
 
-@dataclass(frozen=True, slots=True)
 class Answer:
     """A complete response."""
 
-    status: int
-    headers: tuple[tuple[bytes, bytes], ...]
-    body: bytes = b""
+    __slots__ = ("_fields", "_status_line", "body", "closes", "status")
 
-    def closing(self) -> Answer:
-        """The same, after which the connection ends."""
-        return Answer(self.status, (*self.headers, _CLOSE), self.body)
+    def __init__(self, status: int, headers: tuple[tuple[bytes, bytes], ...], body: bytes, closes: bool) -> None:
+        self.status, self.body, self.closes = status, body, closes
+        """`closes`: whether the connection ends with it, whatever the client wishes."""
+        self._status_line = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n".encode()
+        self._fields = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
+
+    def rendered(self, date: bytes, closing: bool = False, bodiless: bool = False) -> bytes:
+        """What goes over the wire. `date` is a complete header line; an answer to HEAD has no body."""
+        ending = b"connection: close\r\n\r\n" if closing else b"\r\n"
+        return self._status_line + date + self._fields + ending + (b"" if bodiless else self.body)
 
 
-def answer(status: int, text: str = "", *headers: tuple[bytes, bytes]) -> Answer:
+def answer(status: int, text: str = "", *headers: tuple[bytes, bytes], closes: bool = False) -> Answer:
     """An answer with a line of text."""
     body = text.encode() + b"\n" if text else b""
     kind = ((b"content-type", b"text/plain; charset=utf-8"),) if body else ()
-    return Answer(status, (*headers, *kind, (b"content-length", str(len(body)).encode())), body)
+    return Answer(status, (*headers, *kind, (b"content-length", str(len(body)).encode())), body, closes)
 
 
 ACCEPTED = answer(202)
@@ -36,13 +42,16 @@ HEALTHY = answer(200, "ok")
 OPTIONS = answer(200, "", _ALLOW, (b"webhook-allowed-origin", b"*"), (b"webhook-allowed-rate", b"*"))
 METHOD_NOT_ALLOWED = answer(405, "events are sent with POST", _ALLOW)
 NOT_FOUND = answer(404, "no Broker or Channel has this address")
-BODY_TIMEOUT = answer(408, "the body did not arrive in time", _CLOSE)
-BODY_CUT_OFF = answer(400, "the body is incomplete", _CLOSE)
-HEAD_TOO_LARGE = answer(431, "the headers are too large")
+NO_REQUEST = answer(400, "this is no HTTP request", closes=True)
+HEAD_TIMEOUT = answer(408, "the headers did not arrive in time", closes=True)
+HEAD_TOO_LARGE = answer(431, "the headers are too large", closes=True)
+BODY_TIMEOUT = answer(408, "the body did not arrive in time", closes=True)
+BODY_CUT_OFF = answer(400, "the body is incomplete", closes=True)
 TOO_MANY = answer(429, "too many events are waiting to be stored; send again later", _RETRY_AFTER)
 NOT_READY = answer(503, "the ingress is not ready", _RETRY_AFTER)
 NOT_STORED = answer(503, "the event could not be stored in time; send it again", _RETRY_AFTER)
 DISK_FULL = answer(507, "the disk is nearly full; no event is accepted until there is room", _RETRY_AFTER)
+FAILED = answer(500, "the ingress failed; its log says why", closes=True)
 
 
 def malformed(reason: str) -> Answer:

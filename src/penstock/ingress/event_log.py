@@ -2,7 +2,7 @@
 
 librdkafka batches and sends on its own threads. Confirmations are fetched on the event loop, a whole group at a time,
 by a timer that is quick while something is pending: no thread competes with the loop, and one wake-up serves many
-requests.
+requests. Whoever stores gives a function to be called, not a future: nothing is made per record.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -26,6 +26,9 @@ BUFFER_KIB = 256 * 1024
 """Bytes of unconfirmed events, in KiB: bounds memory where events are large."""
 
 log = structlog.get_logger()
+
+Done = Callable[[Exception | None], None]
+"""Told how it went."""
 
 
 class NoRoom(Exception):
@@ -70,6 +73,7 @@ class EventLog:
         self._pending = 0
         self._broken = False
         self._replaced: list[Producer] = []
+        self._settled: list[_Confirmation] = []
         self._gauge = metrics.PENDING.bind()
         self._poll_again()
 
@@ -82,11 +86,11 @@ class EventLog:
         """Whether so many more may be stored now."""
         return self._pending + events <= self._limit
 
-    async def store(self, records: Sequence[Record]) -> None:
-        """Returns when every record is confirmed. Raises NoRoom before anything is written, NotStored, RecordTooLarge.
+    def store(self, records: Sequence[Record], done: Done) -> None:
+        """Writes the records and calls `done` when every one is confirmed: with None, NotStored or RecordTooLarge.
 
-        Records go to the partitions of their keys, so several are not written as one: on NotStored some of them may
-        have been.
+        Raises NoRoom or RecordTooLarge before anything is written. Records go to the partitions of their keys, so
+        several are not written as one: on NotStored some of them may have been.
         """
         if len(records) > self._limit:
             raise RecordTooLarge(f"more than {self._limit} events at once")
@@ -94,17 +98,22 @@ class EventLog:
             raise NoRoom
         if self._broken:
             self._replace_producer()
-        confirmation = _Confirmation(self._loop.create_future(), len(records))
-        for position, record in enumerate(records):
-            try:
-                self._produce(record, confirmation.confirm)
-            except (BufferError, KafkaException) as error:
-                confirmation.abandon(len(records) - position, _refusal(error, first=position == 0))
-                break
+        confirmation = _Confirmation(len(records), done, self._settled)
+        produce: Callable[..., None] = self._producer.produce  # typed for headers that may be None, which a list is not
+        confirm, written = confirmation.confirm, 0
+        try:
+            for record in records:
+                produce(topics.EVENTS, record.value, record.key, on_delivery=confirm, headers=record.headers)
+                written += 1
+        except (BufferError, KafkaException) as error:
+            if not written:
+                raise _refusal(error) from error
+            # Once another record of the request is on its way, 'no room' is no longer all.
+            confirmation.abandon(len(records) - written, NotStored(str(error)))
+        self._pending += written
         if not self._is_polling_fast:
             self._timer.cancel()
             self._poll_again()
-        await confirmation.future
 
     async def close(self, seconds: float) -> int:
         """Waits for what is pending; returns how many events stayed unconfirmed."""
@@ -117,23 +126,25 @@ class EventLog:
     def _new_producer(self) -> Producer:
         return Producer(self._config, logger=logging.getLogger("librdkafka"))
 
-    def _produce(self, record: Record, confirm: Callable[[KafkaError | None], None]) -> None:
-        def delivered(error: KafkaError | None, _: Message) -> None:
-            self._pending -= 1
-            confirm(error)
-
-        self._producer.produce(
-            topics.EVENTS, value=record.value, key=record.key, headers=cast(Any, record.headers), on_delivery=delivered
-        )
-        self._pending += 1
-
     def _poll(self) -> None:
-        self._producer.poll(0)
-        for producer in self._replaced:
-            producer.poll(0)
-        self._replaced = [producer for producer in self._replaced if len(producer)]
-        self._gauge.set(self._pending)
-        self._poll_again()
+        try:
+            self._producer.poll(0)
+            for producer in self._replaced:
+                producer.poll(0)
+            self._replaced = [producer for producer in self._replaced if len(producer)]
+            self._settle()
+        finally:
+            self._gauge.set(self._pending)
+            self._poll_again()
+
+    def _settle(self) -> None:
+        settled, self._settled[:] = self._settled[:], ()
+        for confirmation in settled:
+            self._pending -= confirmation.written
+            try:
+                confirmation.done(confirmation.error)
+            except Exception:
+                log.exception("a request could not be answered")
 
     def _poll_again(self) -> None:
         # Without anything pending there are still messages about the connection to fetch.
@@ -155,35 +166,31 @@ class EventLog:
 
 
 class _Confirmation:
-    """One request's records, confirmed one by one."""
+    """One request's records, confirmed one by one. The last one settles it: it is told after the poll, not within."""
 
-    __slots__ = ("_error", "_left", "future")
+    __slots__ = ("_left", "_settled", "done", "error", "written")
 
-    def __init__(self, future: asyncio.Future[None], records: int) -> None:
-        self.future = future
-        self._left = records
-        self._error: Exception | None = None
+    def __init__(self, records: int, done: Done, settled: list[_Confirmation]) -> None:
+        self._left = self.written = records
+        self._settled = settled
+        self.done = done
+        self.error: Exception | None = None
         if not records:
-            future.set_result(None)
+            settled.append(self)
 
-    def confirm(self, error: KafkaError | None) -> None:
+    def confirm(self, error: KafkaError | None, _: Message) -> None:
         """Kafka has answered for one record."""
         if error is not None:
-            self._error = _failure(error)
-        self._done(1)
+            self.error = _failure(error)
+        self._left -= 1
+        if not self._left:
+            self._settled.append(self)
 
     def abandon(self, records: int, error: Exception) -> None:
-        """So many records were not even sent."""
-        self._error = error
-        self._done(records)
-
-    def _done(self, records: int) -> None:
+        """So many records were not even sent. Those before them are not confirmed before the next poll."""
+        self.error = error
         self._left -= records
-        if self._left == 0 and not self.future.done():
-            if self._error is None:
-                self.future.set_result(None)
-            else:
-                self.future.set_exception(self._error)
+        self.written -= records
 
 
 def _failure(error: KafkaError) -> Exception:
@@ -192,8 +199,6 @@ def _failure(error: KafkaError) -> Exception:
     return NotStored(str(error))
 
 
-def _refusal(error: BufferError | KafkaException, first: bool) -> Exception:
-    """Why a record was not taken. Once another record of the request is on its way, 'no room' is no longer all."""
-    if isinstance(error, BufferError):
-        return NoRoom() if first else NotStored("the buffer is full")
-    return _failure(error.args[0])
+def _refusal(error: BufferError | KafkaException) -> Exception:
+    """Why nothing was taken."""
+    return NoRoom() if isinstance(error, BufferError) else _failure(error.args[0])

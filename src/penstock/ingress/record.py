@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from penstock.contract import headers as stored
 from penstock.events import kafka
 from penstock.events.event import CloudEvent
+from penstock.events.remembered import Remembered
 
 _PASSED = ("x-request-id",)
 _PASSED_PREFIXES = ("knative-", "x-b3-")
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """What is written."""
 
     headers: kafka.Headers
@@ -36,6 +36,14 @@ def travelling(uid: bytes, request: Mapping[str, str], span: str, state: str | N
     if state is not None:
         headers.append((stored.TRACE_STATE, state.encode()))
     for name, value in request.items():
-        if name in _PASSED or name.startswith(_PASSED_PREFIXES):
-            headers.append((stored.PASSED + name, value.encode("latin-1")))
+        passed = _PASSED_AS[name]
+        if passed is not None:
+            headers.append((passed, value.encode("latin-1")))
     return headers
+
+
+def _passed_as(name: str) -> str | None:
+    return stored.PASSED + name if name in _PASSED or name.startswith(_PASSED_PREFIXES) else None
+
+
+_PASSED_AS = Remembered(_passed_as)

@@ -1,4 +1,4 @@
-"""The HTTP server under the application: uvicorn on a shared port, with an end that loses nobody.
+"""The HTTP server: connections on a shared port, what they have in common, and an end that loses nobody.
 
 The end has phases: stop accepting connections; answer what comes on the open ones with `Connection: close`, so that
 busy clients leave by themselves; close what is idle; wait for requests under way.
@@ -7,83 +7,68 @@ busy clients leave by themselves; close what is idle; wait for requests under wa
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
-from collections.abc import Iterator
-from typing import Any
+from email.utils import formatdate
 
-import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+import structlog
 
-from penstock.ingress.app import HEAD_BYTES, Ingress
+from penstock.ingress.connection import Application, Connection
 
 BACKLOG = 2048
-KEEP_ALIVE_SECONDS = 120
+LOOK_SECONDS = 1.0
 LEAVE_SECONDS = 0.3
 """Time for busy clients to leave before idle connections are closed."""
+_PAUSE_SECONDS = 0.01
+
+log = structlog.get_logger()
 
 
-class BoundedHead(HttpToolsProtocol):
-    """The HTTP protocol with a limit on headers that never end: the parser alone would collect them without bound."""
+class Server:
+    """Started and ended by the component."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._in_head = True
-        self._head_bytes = 0
+    def __init__(self, app: Application, drain_seconds: float) -> None:
+        self._app, self._drain_seconds = app, drain_seconds
+        self._loop = asyncio.get_running_loop()
+        self._listener: asyncio.Server | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self.connections: set[Connection] = set()
+        self.now, self.date = 0.0, b""
+        self._look()
 
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self._in_head, self._head_bytes = True, 0
-
-    def on_headers_complete(self) -> None:
-        self._in_head = False
-        super().on_headers_complete()
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if self._in_head and not self.transport.is_closing():
-            self._head_bytes += len(data)
-            if self._head_bytes > HEAD_BYTES:
-                self.send_400_response("The headers are too large.")
-
-
-class Server(uvicorn.Server):
-    """uvicorn, started and ended by the component and not by signals."""
-
-    def __init__(self, app: Ingress, drain_seconds: float) -> None:
-        super().__init__(
-            uvicorn.Config(
-                app,
-                http=BoundedHead,
-                ws="none",
-                lifespan="off",
-                interface="asgi3",
-                access_log=False,
-                log_config=None,
-                proxy_headers=False,
-                server_header=False,
-                backlog=BACKLOG,
-                timeout_keep_alive=KEEP_ALIVE_SECONDS,
-                timeout_graceful_shutdown=max(1, round(drain_seconds)),
-            )
+    async def start(self, listening: socket.socket) -> None:
+        """Accepts connections from now on."""
+        self._listener = await self._loop.create_server(
+            lambda: Connection(self._app, self), sock=listening, backlog=BACKLOG
         )
-        self._app = app
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Signals are the business of whoever runs the component."""
-        yield
 
     async def end(self) -> None:
-        """Lets clients leave, then makes `serve` return once every request is answered."""
-        for listener in self.servers:
-            listener.close()
+        """Lets clients leave; returns when every request is answered, or the time for it is over."""
+        if self._listener is not None:
+            self._listener.close()
         self._app.draining = True
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + LEAVE_SECONDS
-        while self.server_state.connections and loop.time() < deadline:  # noqa: ASYNC110  # uvicorn announces no leaving
-            await asyncio.sleep(0.01)
-        self.should_exit = True
+        deadline = self._loop.time() + self._drain_seconds
+        await self._until_left(self._loop.time() + LEAVE_SECONDS)
+        while self.connections and self._loop.time() < deadline:
+            for connection in list(self.connections):
+                if connection.is_idle:
+                    connection.close()
+            await asyncio.sleep(_PAUSE_SECONDS)
+        if self.connections:
+            log.error("requests were cut off at the end", connections=len(self.connections))
+        for connection in list(self.connections):
+            connection.abort()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    async def _until_left(self, deadline: float) -> None:
+        while self.connections and self._loop.time() < deadline:  # noqa: ASYNC110  # connections announce no leaving
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+    def _look(self) -> None:
+        self._timer = self._loop.call_later(LOOK_SECONDS, self._look)
+        self.now, self.date = self._loop.time(), b"date: " + formatdate(usegmt=True).encode() + b"\r\n"
+        for connection in list(self.connections):
+            connection.look(self.now)
 
 
 def shared_socket(host: str, port: int) -> socket.socket:

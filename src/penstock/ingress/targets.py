@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from urllib.parse import unquote
+
+import httptools
 
 from penstock.contract.routes import Target
 from penstock.observability.metrics import TargetMetrics
@@ -47,17 +50,32 @@ class TargetTable:
             for host in addressee.target.hosts:
                 for name in _names(host.lower()):
                     self._hosts[name] = addressee
+        self._urls = {path.encode(): addressee for path, addressee in self._paths.items()}
+        """Addresses as they nearly always come: the bare path, which needs no parsing."""
         if before is not None:
             _forget_gone(before, self)
 
-    def find(self, path: str, host: bytes) -> Addressee | None:
-        """The target at this path; for `/`, the one with this Host."""
+    def find(self, url: bytes, host: str) -> Addressee | None:
+        """The target at the path of this address; for `/`, the one with this Host."""
+        found = self._urls.get(url)
+        if found is not None:
+            return found
+        path = path_of(url)
         if path not in ("/", ""):
             return self._paths.get(path)
-        name = host.decode("latin-1").lower()
+        name = host.lower()
         if not name.startswith("["):
             name = name.partition(":")[0]
         return self._hosts.get(name.rstrip("."))
+
+
+def path_of(url: bytes) -> str:
+    """The path of an address, without query and percent-encoding; empty where the address is none."""
+    try:
+        path = httptools.parse_url(url).path
+    except httptools.HttpParserInvalidURLError:
+        return ""
+    return unquote(path.decode("latin-1")) if path else ""
 
 
 def _names(host: str) -> Iterable[str]:

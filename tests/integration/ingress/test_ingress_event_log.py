@@ -18,16 +18,25 @@ def record(ident: str) -> Record:
     return record_of(CloudEvent({"specversion": "1.0", "id": ident, "source": "/log", "type": "t"}), [])
 
 
+async def stored(log: EventLog, *records: Record) -> None:
+    """Stores, and waits for Kafka's word."""
+    confirmed = asyncio.get_running_loop().create_future()
+    log.store(records, confirmed.set_result)
+    error = await asyncio.wait_for(confirmed, 20)
+    if error is not None:
+        raise error
+
+
 async def test_a_broken_producer_is_replaced_and_what_it_held_is_answered(ingress_kafka: Settings) -> None:
     log = EventLog(ingress_kafka)
-    await log.store([record("warm")])
-    held = asyncio.create_task(log.store([record("held")]))
+    await stored(log, record("warm"))
+    held = asyncio.create_task(stored(log, record("held")))
     await asyncio.sleep(0)
     log._broken = True
     after = uuid.uuid4().hex
-    await asyncio.wait_for(log.store([record(after)]), 20)
+    await stored(log, record(after))
     with pytest.raises(NotStored):
-        await asyncio.wait_for(held, 20)
+        await held
     assert await log.close(5) == 0
     assert log._replaced == []
     assert after in stored_ids(ingress_kafka)
@@ -35,13 +44,26 @@ async def test_a_broken_producer_is_replaced_and_what_it_held_is_answered(ingres
 
 async def test_what_does_not_fit_is_refused_before_anything_is_written(ingress_kafka: Settings) -> None:
     log = EventLog(ingress_kafka.model_copy(update={"max_pending_events": 3}))
-    waiting = asyncio.create_task(log.store([record("a"), record("b")]))
+    waiting = asyncio.create_task(stored(log, record("a"), record("b")))
     await asyncio.sleep(0)
     refused = uuid.uuid4().hex
     with pytest.raises(NoRoom):
-        await log.store([record(refused), record(refused)])
+        await stored(log, record(refused), record(refused))
     with pytest.raises(RecordTooLarge):
-        await log.store([record(refused)] * 4)
-    await asyncio.wait_for(waiting, 20)
+        await stored(log, *[record(refused)] * 4)
+    await waiting
     assert (log.pending, await log.close(5)) == (0, 0)
     assert refused not in stored_ids(ingress_kafka)
+
+
+async def test_an_answer_that_fails_stops_nobody(ingress_kafka: Settings) -> None:
+    log = EventLog(ingress_kafka)
+
+    def fail(_: Exception | None) -> None:
+        raise ZeroDivisionError("on purpose")
+
+    log.store([record("fails")], fail)
+    await stored(log, record("other"))
+    await stored(log)
+    await stored(log, record("after"))
+    assert (log.pending, await log.close(5)) == (0, 0)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+import re
 import socket
 import uuid
 
 import pytest
-from ingress_processes import EVENT, IngressProcess, stored_ids
+from ingress_processes import EVENT, IngressProcess, stored_events, stored_ids
 
 
 def raw(ingress: IngressProcess, data: bytes, ended: bool = False) -> bytes:
@@ -91,7 +92,20 @@ def test_an_offer_to_upgrade_does_not_matter(ingress: IngressProcess) -> None:
     ident = uuid.uuid4().hex
     answer = raw(ingress, head(*POST, f"ce-id: {ident}", *offer, "Content-Length: 5") + b"hello")
     assert answer.startswith(b"HTTP/1.1 202")
-    assert ident in stored_ids(ingress.settings)
+    assert [event.data for event in stored_events(ingress.settings) if event.id == ident] == [b"hello"]
+
+
+def test_pipelined_requests_are_answered_in_order(ingress: IngressProcess) -> None:
+    requests = [head(*POST, f"ce-id: {n}", "Content-Length: 5") + b"hello" for n in range(50)]
+    requests[20] = head("PUT /shop/orders HTTP/1.1", "Host: x", "Content-Length: 5") + b"hello"
+    answers = b""
+    with socket.create_connection(("127.0.0.1", ingress.settings.port), timeout=20) as connection:
+        connection.sendall(b"".join(requests))
+        connection.shutdown(socket.SHUT_WR)
+        while chunk := connection.recv(65536):
+            answers += chunk
+    codes = re.findall(rb"HTTP/1\.1 (\d+)", answers)
+    assert codes == [b"405" if n == 20 else b"202" for n in range(50)]
 
 
 def test_old_clients_are_served(ingress: IngressProcess) -> None:

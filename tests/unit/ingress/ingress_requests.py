@@ -1,15 +1,16 @@
-"""Requests to the application without a server: a log that only remembers, and a client that speaks ASGI."""
+"""Requests without sockets or Kafka: real connections on a transport that remembers, and a log that only remembers."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from penstock.contract.routes import Target
 from penstock.ingress.app import Ingress
+from penstock.ingress.connection import Connection
 from penstock.ingress.record import Record
 from penstock.ingress.room import DiskWatch
 from penstock.ingress.targets import TargetTable
@@ -30,14 +31,53 @@ class RememberingLog:
     records: list[Record] = field(default_factory=list)
     room: bool = True
     failure: Exception | None = None
+    holds: bool = False
+    """Whether confirmations wait for `confirm`."""
+    held: list[Callable[[Exception | None], None]] = field(default_factory=list)
 
     def has_room(self, events: int = 1) -> bool:
         return self.room
 
-    async def store(self, records: Sequence[Record]) -> None:
-        if self.failure is not None:
-            raise self.failure
-        self.records.extend(records)
+    def store(self, records: Sequence[Record], done: Callable[[Exception | None], None]) -> None:
+        if self.failure is None:
+            self.records.extend(records)
+        if self.holds:
+            self.held.append(done)
+        else:
+            done(self.failure)
+
+    def confirm(self) -> None:
+        """Kafka has confirmed the oldest request."""
+        self.held.pop(0)(None)
+
+
+class Wire(asyncio.Transport):
+    """The client's end of a connection, as far as a test looks at it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = b""
+        self.is_reading = True
+        self.is_closed = self.is_aborted = False
+
+    def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
+        assert not self.is_closed, "written after the end"
+        self.written += bytes(data)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def abort(self) -> None:
+        self.is_closed = self.is_aborted = True
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    def pause_reading(self) -> None:
+        self.is_reading = False
+
+    def resume_reading(self) -> None:
+        self.is_reading = True
 
 
 @dataclass
@@ -45,47 +85,78 @@ class Response:
     status: int
     headers: dict[str, str]
     body: bytes
-    received: int
-    """How many messages of the request the application asked for."""
+    received: int = 0
+    """How many parts of the body had come when it was given."""
+
+
+def responses(written: bytes, bodiless: bool = False) -> list[Response]:
+    """The answers in what was written, `100 Continue` among them."""
+    found = []
+    while written:
+        head, _, written = written.partition(b"\r\n\r\n")
+        status, *lines = head.decode().split("\r\n")
+        headers = dict(line.split(": ", 1) for line in lines)
+        length = 0 if bodiless else int(headers.get("content-length", 0))
+        found.append(Response(int(status.split()[1]), headers, written[:length]))
+        written = written[length:]
+    return found
+
+
+def head(headers: dict[str, str] | None = None, method: str = "POST", path: str = "/shop/orders") -> bytes:
+    """The head of a request."""
+    lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in (headers or {}).items())]
+    return "\r\n".join([*lines, "", ""]).encode()
 
 
 class Client:
-    """One application and what it has stored."""
+    """One application, its server's surroundings, and what it has stored."""
 
     def __init__(self, tracer: Tracer | None = None, **settings: Any) -> None:
         self.log = RememberingLog()
         self.disk = DiskWatch(Path("/"), 0)
         self.app = Ingress(Settings(**settings), self.log, self.disk, tracer or Tracer())  # type: ignore[arg-type]
         self.app.targets = TargetTable(TARGETS)
+        self.now, self.date = 1000.0, b"date: Mon, 16 Nov 2026 00:00:00 GMT\r\n"
+        self.connections: set[Connection] = set()
+
+    def connect(self) -> tuple[Connection, Wire]:
+        """A connection of its own."""
+        connection, wire = Connection(self.app, self), Wire()
+        connection.connection_made(wire)
+        return connection, wire
+
+    def look(self, seconds: float) -> None:
+        """So much time passes."""
+        self.now += seconds
+        for connection in list(self.connections):
+            connection.look(self.now)
 
     def send(
         self,
         path: str = "/shop/orders",
-        headers: dict[str, str] | list[tuple[bytes, bytes]] | None = None,
-        body: bytes | Sequence[bytes | None] = b"",
+        headers: dict[str, str] | list[tuple[str, str]] | None = None,
+        body: bytes | Sequence[bytes] = b"",
         method: str = "POST",
     ) -> Response:
-        """One request; a body given in parts comes in as many messages, and None means that the client went away."""
+        """One request; a body given in parts is chunked and comes in as many pieces."""
         given = EVENT if headers is None else headers
-        raw = given if isinstance(given, list) else [(name.encode(), value.encode()) for name, value in given.items()]
         parts = [body] if isinstance(body, bytes) else list(body)
-        messages: list[dict[str, Any]] = [
-            {"type": "http.disconnect"}
-            if part is None
-            else {"type": "http.request", "body": part, "more_body": place < len(parts) - 1}
-            for place, part in enumerate(parts)
-        ]
-        total, sent = len(messages), []
-
-        async def receive() -> dict[str, Any]:
-            return messages.pop(0)
-
-        async def send(message: Any) -> None:
-            sent.append(message)
-
-        scope = {"type": "http", "method": method, "path": path, "headers": raw}
-        asyncio.run(self.app(scope, receive, send))
-        start, end = sent
-        names = {name.decode(): value.decode() for name, value in start["headers"]}
-        assert names["content-length"] == str(len(end["body"]))
-        return Response(start["status"], names, end["body"], total - len(messages))
+        chunked = not isinstance(body, bytes)
+        framing = [("Transfer-Encoding", "chunked")] if chunked else [("Content-Length", str(len(body)))]
+        named = [*(given.items() if isinstance(given, dict) else given)]
+        if any(name.lower() == "content-length" for name, _ in named):
+            framing = []
+        lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in [*named, *framing])]
+        connection, wire = self.connect()
+        connection.data_received("\r\n".join([*lines, "", ""]).encode())
+        received = 0
+        for part in parts:
+            if wire.written:
+                break
+            received += 1
+            connection.data_received(b"%x\r\n%s\r\n" % (len(part), part) if chunked else part)
+        if chunked and not wire.written:
+            connection.data_received(b"0\r\n\r\n")
+        [response] = responses(wire.written, bodiless=method == "HEAD")
+        response.received = received
+        return response

@@ -19,6 +19,10 @@ TABLE = TargetTable([BROKER, CHANNEL])
     ("path", "host", "target"),
     [
         ("/shop/orders", b"127.0.0.1:8080", BROKER),
+        ("/shop/orders?a=b", b"", BROKER),
+        ("/shop/%6frders", b"", BROKER),
+        ("http://somewhere/shop/orders", b"", BROKER),
+        ("http://somewhere", b"pipe-kn-channel.shop", CHANNEL),
         ("/shop/orders", b"broker-ingress.knative-eventing.svc.cluster.local", BROKER),
         ("/channels/shop/pipe", b"", CHANNEL),
         ("/", b"pipe-kn-channel.shop.svc.cluster.local", CHANNEL),
@@ -35,7 +39,7 @@ TABLE = TargetTable([BROKER, CHANNEL])
     ],
 )
 def test_by_path_or_host(path: str, host: bytes, target: Target | None) -> None:
-    found = TABLE.find(path, host)
+    found = TABLE.find(path.encode(), host.decode("latin-1"))
     assert (found.target if found else None) == target
 
 

@@ -1,0 +1,306 @@
+"""One HTTP/1.1 connection: bytes become requests, and answers go back in the order of the requests.
+
+httptools parses. There is no task, timer or future per request: they are most of what a general server spends on one.
+Requests of a connection are served one after the other; while one waits for its answer no further one is read, so a
+client that pipelines cannot pile them up. Time limits are looked after once a second for all connections together.
+
+```
+idle --first byte--> head --complete--> body --complete--> served --answered--> idle
+                       |                  |  refused before the body came: the body is read and dropped
+                       +---- too slow: 408, end ----+
+```
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Protocol, cast
+
+import httptools
+import structlog
+
+from penstock.ingress import answers
+from penstock.ingress.answers import Answer
+from penstock.ingress.request import Request
+
+HEAD_BYTES = 64 * 1024
+"""All headers of a request together."""
+HEAD_SECONDS = 10.0
+"""Time for the headers of a request to arrive, from their first byte."""
+BODY_SECONDS = 30.0
+"""Time for a body to arrive once its headers have."""
+KEEP_ALIVE_SECONDS = 120.0
+"""Time that a connection may be idle."""
+
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_OFFER = (b"upgrade", b"connection", b"http2-settings")
+
+log = structlog.get_logger()
+
+
+class Application(Protocol):
+    """Who answers."""
+
+    draining: bool
+    """Whether every answer ends its connection."""
+    max_body_bytes: int
+    too_large: Answer
+
+    def early_answer(self, request: Request) -> Answer | None:
+        """The answer to what needs no body; None where the body is wanted."""
+
+    def take(self, request: Request, body: bytes) -> None:
+        """Answers a request that is complete, now or later."""
+
+    def refuse(self, request: Request, answer: Answer) -> None:
+        """Answers a request without its body."""
+
+
+class Surroundings(Protocol):
+    """What the connections of a server share."""
+
+    now: float
+    """The time as of the last second."""
+    date: bytes
+    """The header line that goes with it."""
+    connections: set[Connection]
+
+
+class Connection(asyncio.Protocol):
+    """The protocol of one connection."""
+
+    def __init__(self, app: Application, surroundings: Surroundings) -> None:
+        self._app, self._surroundings = app, surroundings
+        self._transport = cast(asyncio.Transport, None)
+        self._parser = self._new_parser()
+        self._url = b""
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._head_bytes = self._arrived = 0
+        self._in_head = self._is_offer = self._has_ended = False
+        self._receiving: Request | None = None
+        """The request whose body is arriving."""
+        self._serving: Request | None = None
+        """The request that is to be answered next."""
+        self._waiting: deque[Request] = deque()
+        """Requests that came before that answer."""
+        self._farewell: Answer | None = None
+        """What is to be said after all answers, because what came then was no request."""
+        self._since = surroundings.now
+        """When the present state of the connection began."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request has begun."""
+        return self._serving is None and not self._in_head
+
+    def close(self) -> None:
+        """Ends it when what was answered is sent."""
+        self._transport.close()
+
+    def abort(self) -> None:
+        """Ends it at once."""
+        self._transport.abort()
+
+    def look(self, now: float) -> None:
+        """Ends what takes too long."""
+        waited, request = now - self._since, self._serving
+        if self._transport.is_closing():
+            if waited > KEEP_ALIVE_SECONDS:  # the client does not read its last answer
+                self.abort()
+        elif request is not None:
+            if not request.complete and waited > BODY_SECONDS:
+                if request.answered:
+                    self.close()
+                else:
+                    self._app.refuse(request, answers.BODY_TIMEOUT)
+        elif self._in_head:
+            if waited > HEAD_SECONDS:
+                self._end_with(answers.HEAD_TIMEOUT)
+        elif waited > KEEP_ALIVE_SECONDS:
+            self.close()
+
+    # What the transport calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._surroundings.connections.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._surroundings.connections.discard(self)
+        self._waiting.clear()
+        request = self._serving
+        if request is not None and not request.complete and not request.answered:
+            self._app.refuse(request, answers.BODY_CUT_OFF)
+
+    def eof_received(self) -> bool:
+        """A client that sends no more still gets the answer to what it has sent."""
+        self._has_ended = True
+        return self._serving is not None and self._serving.complete
+
+    def pause_writing(self) -> None:
+        self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if not self._waiting and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def data_received(self, data: bytes) -> None:
+        was_in_head, self._arrived = self._in_head, len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as end:
+            if self._is_offer:
+                self._pass_over_offer(data[end.args[0] :])
+        except httptools.HttpParserCallbackError as error:
+            self._fail(error.__context__ or error)
+        except httptools.HttpParserError:
+            self._end_with(answers.NO_REQUEST)
+        # The parser alone would collect headers that never end.
+        if was_in_head and self._in_head:
+            self._head_bytes += len(data)
+            if self._head_bytes > HEAD_BYTES:
+                self._end_with(answers.HEAD_TOO_LARGE)
+
+    # What the parser calls
+
+    def on_message_begin(self) -> None:
+        self._url, self._headers = b"", []
+        self._in_head, self._head_bytes = True, 0
+        if self._serving is None:
+            self._since = self._surroundings.now
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        parser = self._parser
+        method = parser.get_method()
+        if parser.should_upgrade() and method != b"CONNECT":
+            self._is_offer = True
+            return
+        request = self._receiving = Request(method, self._url, self._headers, self._reply)
+        if not parser.should_keep_alive() or ("connection" in request.headers and parser.get_http_version() == "1.0"):
+            request.keep_alive = False
+        # Few come near the limit, so they are measured only where so much has arrived.
+        if self._arrived + self._head_bytes > HEAD_BYTES and _size(self._headers) > HEAD_BYTES:
+            request.refusal = answers.HEAD_TOO_LARGE
+        if self._serving is None:
+            self._begin(request)
+        else:
+            self._waiting.append(request)
+            self._transport.pause_reading()
+
+    def on_body(self, body: bytes) -> None:
+        request = self._receiving
+        if request is None or request.answered:
+            return
+        request.add(body)
+        if len(request.body) > self._app.max_body_bytes and request is self._serving:
+            self._app.refuse(request, self._app.too_large)
+
+    def on_message_complete(self) -> None:
+        request, self._receiving = self._receiving, None
+        if request is None:
+            return
+        request.complete = True
+        if request is self._serving:
+            if request.answered:
+                self._serve_next()
+            else:
+                self._take(request)
+
+    # A request from begin to answer
+
+    def _begin(self, request: Request) -> None:
+        self._serving, self._since = request, self._surroundings.now
+        answer = self._app.early_answer(request)
+        if answer is not None:
+            self._app.refuse(request, answer)
+        elif "expect" in request.headers and request.headers["expect"].lower() == "100-continue":
+            self._transport.write(_CONTINUE)
+
+    def _take(self, request: Request) -> None:
+        if len(request.body) > self._app.max_body_bytes:
+            self._app.refuse(request, self._app.too_large)
+        else:
+            self._app.take(request, bytes(request.body))
+
+    def _reply(self, request: Request, answer: Answer) -> None:
+        if request.answered:
+            return
+        request.answered = True
+        transport = self._transport
+        if transport.is_closing():
+            return
+        closing = (
+            answer.closes or not request.keep_alive or self._app.draining or (self._has_ended and not self._waiting)
+        )
+        transport.write(answer.rendered(self._surroundings.date, closing, request.method == b"HEAD"))
+        if closing:
+            transport.close()
+        elif request.complete:
+            self._serve_next()
+
+    def _serve_next(self) -> None:
+        self._serving, self._since = None, self._surroundings.now
+        if self._waiting:
+            # Not at once: a thousand requests in one piece would be as many calls inside each other.
+            asyncio.get_running_loop().call_soon(self._serve_waiting)
+        elif self._farewell is not None:
+            self._end_with(self._farewell)
+
+    def _serve_waiting(self) -> None:
+        if not self._waiting or self._transport.is_closing():
+            return
+        request = self._waiting.popleft()
+        if not self._waiting:
+            self._transport.resume_reading()
+        try:
+            self._begin(request)
+            if request.complete and not request.answered:
+                self._take(request)
+        except Exception as error:
+            self._fail(error)
+
+    def _end_with(self, answer: Answer) -> None:
+        """Says why, and ends; a request that is being served is answered first."""
+        request = self._serving
+        if self._transport.is_closing():
+            return
+        if request is None or request.answered:
+            self._transport.write(answer.rendered(self._surroundings.date, closing=True))
+            self._transport.close()
+        elif request.complete:
+            self._farewell = answer
+            self._transport.pause_reading()
+        else:
+            self._app.refuse(request, answer)
+
+    def _fail(self, error: BaseException) -> None:
+        log.error("a request could not be handled", exc_info=error)
+        if self._serving is not None and not self._serving.answered:
+            self._reply(self._serving, answers.FAILED)
+        else:
+            self._end_with(answers.FAILED)
+
+    def _new_parser(self) -> httptools.HttpRequestParser:
+        parser = httptools.HttpRequestParser(self)
+        # What follows a request that ends the connection is not looked at, rather than refused in its place.
+        parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        return parser
+
+    def _pass_over_offer(self, rest: bytes) -> None:
+        """An offer of another protocol need not be taken, but the parser takes it for taken and would drop the body."""
+        lines = [self._parser.get_method() + b" " + self._url + b" HTTP/1.1"]
+        lines += [name + b": " + value for name, value in self._headers if name.lower() not in _OFFER]
+        self._is_offer, self._parser = False, self._new_parser()
+        self.data_received(b"\r\n".join([*lines, b"", b""]) + rest)
+
+
+def _size(headers: list[tuple[bytes, bytes]]) -> int:
+    return sum(len(name) + len(value) for name, value in headers)

@@ -1,0 +1,78 @@
+"""A request as the connection hands it to the application: its head at once, its body when all of it is there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+from penstock.events.event import MalformedEvent
+from penstock.events.http import fold_headers
+from penstock.ingress import answers
+from penstock.ingress.answers import Answer
+from penstock.ingress.targets import Addressee, path_of
+
+
+class Request:
+    """One request. The application answers it once, now or later."""
+
+    __slots__ = (
+        "_reply",
+        "addressee",
+        "answered",
+        "body",
+        "complete",
+        "headers",
+        "keep_alive",
+        "method",
+        "parent",
+        "refusal",
+        "span",
+        "started",
+        "url",
+    )
+
+    def __init__(
+        self, method: bytes, url: bytes, raw: list[tuple[bytes, bytes]], reply: Callable[[Request, Answer], None]
+    ) -> None:
+        self.started = time.time_ns()
+        self.method, self.url = method, url
+        self.refusal: Answer | None = None
+        """The answer where the head alone is bad enough; to be given once the target is known."""
+        self.headers: Mapping[str, str] = {}
+        """Names in lower case."""
+        try:
+            self.headers = fold_headers(raw)
+        except MalformedEvent as error:
+            self.refusal = answers.malformed(str(error))
+        self.addressee: Addressee | None = None
+        self.parent: str | None = None
+        """The `traceparent` that it came with."""
+        self.span = ""
+        """The one under which its events go on."""
+        self.body: bytes | bytearray = b""
+        self.complete = self.answered = False
+        self.keep_alive = True
+        self._reply = reply
+
+    def add(self, chunk: bytes) -> None:
+        """More of the body. Nearly always it comes in one piece, which is not copied."""
+        if not self.body:
+            self.body = chunk
+        elif isinstance(self.body, bytes):
+            self.body = bytearray(self.body) + chunk
+        else:
+            self.body += chunk
+
+    def reply(self, answer: Answer) -> None:
+        """Answers it."""
+        self._reply(self, answer)
+
+    @property
+    def declared_length(self) -> int:
+        """What the sender says about the size of the body."""
+        return int(self.headers.get("content-length", 0))  # the parser has let digits through only
+
+    @property
+    def path(self) -> str:
+        """Where it goes; empty where the address is none."""
+        return path_of(self.url)
