@@ -1,7 +1,8 @@
 """The router as a service: follows the snapshot, keeps one generation live, restarts it when it dies, reports.
 
 One thread does everything that decides; the follower's thread only leaves the newest snapshot. Kafka being away is
-waited for as long as it takes. A query that keeps dying although Kafka answers is a failure of the service.
+waited for as long as it takes. A query that keeps dying although Kafka answers is a failure of the service, and so is
+the end of Spark, at once.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from functools import partial
 from typing import Any
 
 import structlog
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from penstock.contract import topics
@@ -48,6 +50,10 @@ STALL_RESTART_SECONDS = 60.0
 
 LOOK_SECONDS = 0.5
 """Pause between looks at the query while nothing happens."""
+
+
+class SparkGone(RuntimeError):
+    """There is no Spark to run a query on."""
 
 
 class RouterService:
@@ -199,9 +205,19 @@ class RouterService:
         if self._mourned == generation.number:
             return
         self._mourned = generation.number
+        self._check_spark()
         reason = generation.query.reason()
         log.error("the query ended and is started again", generation=generation.number, reason=reason)
         self._failed_again(f"the query of generation {generation.number} ended: {reason}")
+
+    def _check_spark(self) -> None:
+        """Raises where Spark is gone: no query starts in this process any more, and waiting keeps events waiting."""
+        try:
+            gone = bool(self._spark.sparkContext._jsc.sc().isStopped())
+        except (Py4JError, OSError) as error:
+            raise SparkGone(f"Spark's process does not answer any more: {error}") from error
+        if gone:
+            raise SparkGone("Spark was stopped")
 
     def _failed_again(self, reason: str, *, serving: bool = False) -> None:
         """Waits longer each time, and gives up after a while unless events are routed anyway."""
@@ -217,6 +233,7 @@ class RouterService:
         except (KafkaAway, Stopping):
             raise
         except Exception as error:
+            self._check_spark()
             serving = generations.live is not None and generations.live.query.alive()
             log.error("a generation could not start", version=snapshot.version, serving=serving, error=str(error))
             if generations.examine(snapshot):
@@ -228,7 +245,8 @@ class RouterService:
     def _observe(self, generations: Generations) -> None:
         """Keeps the status current and replaces a query that stands still or begins its batch again."""
         now, watch = time.monotonic(), generations.watch
-        if self._deaths and generations.live is not None and now - self._live_since > STEADY_SECONDS:
+        alive = generations.live is not None and generations.live.number != self._mourned
+        if self._deaths and alive and now - self._live_since > STEADY_SECONDS:
             self._deaths = 0
         stalled = watch.stalled_for(now)
         if watch.pending is not None and stalled and not self._status.get("stalled_seconds"):
