@@ -10,6 +10,12 @@ import urllib.request
 from collections import Counter
 
 
+class _Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 1024
+    """A dispatcher that comes back opens many connections at once; those beyond this number would wait for long."""
+
+
 class Subscriber:
     """Counts deliveries by event id."""
 
@@ -30,8 +36,7 @@ class Subscriber:
             def log_message(self, *_: object) -> None:
                 """Nothing: the books are enough."""
 
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
+        self._server = _Server(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}/"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
@@ -48,6 +53,9 @@ class Producer:
         self.url = url
         self.accepted: set[str] = set()
         self.refused: Counter[str] = Counter()
+        """By status code, or by the name of the error where there was no answer."""
+        self.without_retry_after = 0
+        """Answers 503 that did not say when to try again."""
         self._pause = pause
         self._done = threading.Event()
         self._threads = [threading.Thread(target=self._send, args=(number,)) for number in range(threads)]
@@ -76,6 +84,7 @@ class Producer:
                         self.accepted.add(ident)
             except urllib.error.HTTPError as error:
                 self.refused[str(error.code)] += 1
+                self.without_retry_after += error.code == 503 and "retry-after" not in error.headers
                 error.close()
             except OSError as error:
                 self.refused[type(error).__name__] += 1

@@ -3,52 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import psutil
 import pytest
-from producer import Producer, Subscriber
+from producer import Producer
+from victims import RECOVERY_SECONDS, Ground, component, dispatcher_worker, spark_jvm
 
-from running import Stack, eventually, start_stack, stop_process
-
-ROUTE = """
-apiVersion: eventing.knative.dev/v1
-kind: Broker
-metadata: {{name: faults}}
----
-apiVersion: eventing.knative.dev/v1
-kind: Trigger
-metadata: {{name: faults}}
-spec:
-  broker: faults
-  subscriber: {{uri: "{url}"}}
-"""
+from running import Stack, eventually, start_stack
 
 UNDER_LOAD_SECONDS = 3
-RECOVERY_SECONDS = 90
-
-
-@pytest.fixture
-def subscriber() -> Iterator[Subscriber]:
-    running = Subscriber()
-    yield running
-    running.close()
-
-
-def component(stack: Stack, name: str) -> psutil.Process:
-    return psutil.Process(stack.record["components"][name]["pid"])
-
-
-def spark_jvm(stack: Stack) -> psutil.Process:
-    return next(p for p in component(stack, "pipeline").children(recursive=True) if p.name() == "java")
-
-
-def dispatcher_worker(stack: Stack) -> psutil.Process:
-    """The Python worker that delivers: a child of Spark's daemon."""
-    daemons = [p for p in spark_jvm(stack).children(recursive=True) if p.children()]
-    return daemons[-1].children()[0]
-
 
 KILLS: dict[str, Callable[[Stack], psutil.Process]] = {
     "ingress": lambda stack: component(stack, "ingress"),
@@ -58,53 +22,28 @@ KILLS: dict[str, Callable[[Stack], psutil.Process]] = {
 }
 
 
-def test_nothing_accepted_is_lost_whatever_is_killed(tmp_path: Path, subscriber: Subscriber) -> None:
-    stack = start_stack(tmp_path / "data")
+@pytest.mark.parametrize("victim", KILLS)
+def test_nothing_accepted_is_lost_when_a_part_is_killed(ground: Ground, victim: str) -> None:
+    producer = Producer(ground.url)
     try:
-        stack.apply(ROUTE.format(url=subscriber.url))
-        stack.kubectl("wait", "--for=condition=Ready", "trigger/faults", "--timeout=60s", timeout=70)
-        lines = [f"{name}: {under_fire(stack, subscriber, kill)}" for name, kill in KILLS.items()]
-        lines.append(f"the whole stack: {killed_whole(stack, subscriber)}")
-        print("\n".join(lines))
-    finally:
-        stop_process(stack.process)
-
-
-def under_fire(stack: Stack, subscriber: Subscriber, victim: Callable[[Stack], psutil.Process]) -> str:
-    """Kills one process under load; every accepted event must arrive, and the stack must accept again."""
-    subscriber.received.clear()
-    producer = Producer(f"{stack.settings.ingress_url}/default/faults")
-    time.sleep(UNDER_LOAD_SECONDS)
-    before = len(producer.accepted)
-    assert before > 50, f"hardly anything was accepted before the kill: {producer.refused}"
-    victim(stack).kill()
-    try:
+        time.sleep(UNDER_LOAD_SECONDS)
+        before = len(producer.accepted)
+        assert before > 50, f"hardly anything was accepted before the kill: {producer.refused}"
+        KILLS[victim](ground.stack).kill()
         eventually(lambda: len(producer.accepted) > before + 100, RECOVERY_SECONDS)
     finally:
         producer.stop()
-    return settle(producer, subscriber)
+    print(f"{victim}: {ground.settle(producer)}")
 
 
-def killed_whole(stack: Stack, subscriber: Subscriber) -> str:
-    """Kills the supervisor, and with it everything, under load; a new stack on the same data delivers the rest."""
-    subscriber.received.clear()
-    producer = Producer(f"{stack.settings.ingress_url}/default/faults")
-    time.sleep(UNDER_LOAD_SECONDS)
-    psutil.Process(stack.record["pid"]).kill()
-    stack.process.wait(10)
-    producer.stop()
-    again = start_stack(stack.settings.data_dir)
+def test_nothing_accepted_is_lost_when_the_whole_stack_is_killed(ground: Ground) -> None:
+    """Kills the supervisor, and with it everything; a new stack on the same data delivers the rest."""
+    producer = Producer(ground.url)
     try:
-        return settle(producer, subscriber)
+        time.sleep(UNDER_LOAD_SECONDS)
+        psutil.Process(ground.stack.record["pid"]).kill()
+        ground.stack.process.wait(10)
     finally:
-        stop_process(again.process)
-
-
-def settle(producer: Producer, subscriber: Subscriber) -> str:
-    def missing() -> set[str]:
-        return producer.accepted - subscriber.received.keys()
-
-    eventually(lambda: not missing(), RECOVERY_SECONDS)
-    twice = sum(count - 1 for ident, count in subscriber.received.items() if ident in producer.accepted)
-    refused = dict(producer.refused)
-    return f"{len(producer.accepted)} accepted, all arrived, {twice} came again; refused meanwhile: {refused}"
+        producer.stop()
+    ground.stack = start_stack(ground.stack.settings.data_dir, *ground.flags)
+    print(f"the whole stack: {ground.settle(producer)}")

@@ -1,0 +1,45 @@
+"""One stack for all faults, with a Broker, a Trigger and a subscriber that counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from producer import Subscriber
+from victims import WARNING_SECONDS, Ground
+
+from running import start_stack, stop_process
+
+ROUTE = """
+apiVersion: eventing.knative.dev/v1
+kind: Broker
+metadata: {{name: faults}}
+---
+apiVersion: eventing.knative.dev/v1
+kind: Trigger
+metadata: {{name: faults}}
+spec:
+  broker: faults
+  subscriber: {{uri: "{url}"}}
+"""
+
+
+@pytest.fixture(scope="package")
+def shared_ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
+    subscriber = Subscriber()
+    flags = ("--set", f"loss_warning_hours={WARNING_SECONDS / 3600}")
+    stack = start_stack(tmp_path_factory.mktemp("faults") / "data", *flags)
+    ground = Ground(stack, subscriber, flags)
+    try:
+        stack.apply(ROUTE.format(url=subscriber.url))
+        stack.kubectl("wait", "--for=condition=Ready", "trigger/faults", "--timeout=60s", timeout=70)
+        yield ground
+    finally:
+        stop_process(ground.stack.process)
+        subscriber.close()
+
+
+@pytest.fixture
+def ground(shared_ground: Ground) -> Ground:
+    shared_ground.subscriber.received.clear()
+    return shared_ground

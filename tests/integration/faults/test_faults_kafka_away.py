@@ -1,0 +1,43 @@
+"""Kafka is away for half a minute under load: producers are told so, and nothing that was accepted is lost."""
+
+from __future__ import annotations
+
+import time
+
+from producer import Producer
+from victims import RECOVERY_SECONDS, Ground, component, successor
+
+from running import eventually
+
+AWAY_SECONDS = 30
+UNDER_LOAD_SECONDS = 2
+
+
+def test_producers_see_503_while_kafka_is_away_and_nothing_accepted_is_lost(ground: Ground) -> None:
+    """Kafka is killed, and the one that the supervisor starts in its place is held before it listens."""
+    producer = Producer(ground.url)
+    try:
+        time.sleep(UNDER_LOAD_SECONDS)
+        assert len(producer.accepted) > 50, f"hardly anything was accepted before: {producer.refused}"
+        kafka = component(ground.stack, "kafka")
+        kafka.kill()
+        gone = time.monotonic()
+        following = successor(ground.stack, "kafka", kafka.pid)
+        following.suspend()
+        try:
+            time.sleep(1)  # what was confirmed before the end has been answered
+            accepted = len(producer.accepted)
+            time.sleep(max(0.0, gone + AWAY_SECONDS - time.monotonic()))
+            assert len(producer.accepted) == accepted, "nothing can have been durable while Kafka was away"
+        finally:
+            following.resume()
+        away = time.monotonic() - gone
+        eventually(lambda: len(producer.accepted) > accepted + 100, RECOVERY_SECONDS)
+        back = time.monotonic() - gone - away
+    finally:
+        producer.stop()
+    assert producer.refused["503"] >= 10
+    assert set(producer.refused) == {"503"}, "the ingress was there all the time"
+    assert producer.without_retry_after == 0
+    report = ground.settle(producer)
+    print(f"Kafka away for {away:.0f} s, accepting {back:.1f} s after its return: {report}")

@@ -1,0 +1,64 @@
+"""The stack that faults happen to, its processes, and the promise that every test of them checks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import psutil
+from producer import Producer, Subscriber
+
+from running import Stack, eventually
+
+RECOVERY_SECONDS = 60
+WARNING_SECONDS = 12
+"""How long this stack warns of lost events: long enough to be seen, short enough to see it end."""
+
+
+@dataclass
+class Ground:
+    """A running stack and the subscriber of its Trigger `faults`."""
+
+    stack: Stack
+    subscriber: Subscriber
+    flags: tuple[str, ...]
+    """What the stack was started with."""
+
+    @property
+    def url(self) -> str:
+        """Where the Broker takes events."""
+        return f"{self.stack.settings.ingress_url}/default/faults"
+
+    def settle(self, producer: Producer) -> str:
+        """Waits until everything that was accepted has arrived; says how it went."""
+        received = self.subscriber.received
+        eventually(lambda: not producer.accepted - received.keys(), RECOVERY_SECONDS)
+        again = sum(count - 1 for ident, count in received.items() if ident in producer.accepted)
+        refused = dict(producer.refused)
+        return f"{len(producer.accepted)} accepted, all arrived, {again} came again; refused meanwhile: {refused}"
+
+
+def component(stack: Stack, name: str) -> psutil.Process:
+    """The process of a component, as it runs now."""
+    return psutil.Process(stack.record["components"][name]["pid"])
+
+
+def spark_jvm(stack: Stack) -> psutil.Process:
+    """The JVM that the router's query runs in."""
+    return next(p for p in component(stack, "pipeline").children(recursive=True) if p.name() == "java")
+
+
+def dispatcher_worker(stack: Stack) -> psutil.Process:
+    """The Python worker that delivers: a child of Spark's daemon."""
+    daemons = [p for p in spark_jvm(stack).children(recursive=True) if p.children()]
+    return daemons[-1].children()[0]
+
+
+def successor(stack: Stack, name: str, before: int) -> psutil.Process:
+    """The process that was started in place of the one with this pid."""
+
+    def look() -> psutil.Process | None:
+        pid = stack.record["components"][name].get("pid")
+        return psutil.Process(pid) if pid not in (None, before) else None
+
+    found: psutil.Process = eventually(look, 30, every=0.02)
+    return found
