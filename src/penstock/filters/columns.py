@@ -10,13 +10,13 @@ from __future__ import annotations
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from penstock.filters.cesql.columns import passes
+from penstock.filters.cesql.columns import Attributes, passes
 from penstock.filters.cesql.terms import conjunction, disjunction
 from penstock.filters.predicate import All, AnyOf, Cesql, Everything, Exact, Not, Predicate, Prefix, Present, Suffix
 
 
-def column(predicate: Predicate, attributes: Column) -> Column:  # noqa: PLR0911  # one return per kind
-    """Whether the predicate holds, given a `map<string,string>` of an event's attributes."""
+def column(predicate: Predicate, attributes: Attributes) -> Column:  # noqa: PLR0911  # one return per kind
+    """Whether the predicate holds for an event's attributes."""
     match predicate:
         case Everything():
             return F.lit(True)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.contract.routes import Route
+from penstock.events.kafka import CONTENT_TYPE, PREFIX
 from penstock.filters.cesql import syntax
 from penstock.filters.normal import Atom, Clause, conjunctive, exact_atom
 from penstock.filters.parse import parse
@@ -194,4 +195,10 @@ def _rank(attribute: str) -> tuple[int, str]:
 
 
 def _atom_as_data(atom: Atom) -> dict[str, Any]:
-    return {"op": OPS.index(atom.op), "attribute": atom.attribute, "value": atom.value, "negated": atom.negated}
+    header = header_of(atom.attribute)
+    return {"op": OPS.index(atom.op), "header": header, "value": atom.value, "negated": atom.negated}
+
+
+def header_of(attribute: str) -> str:
+    """The header of a record under which an attribute is stored."""
+    return CONTENT_TYPE if attribute == "datacontenttype" else PREFIX + attribute

@@ -19,12 +19,11 @@ from pyspark.sql import functions as F
 
 from penstock.contract import headers, topics
 from penstock.events.event import REQUIRED
-from penstock.events.kafka import CONTENT_TYPE, PREFIX
 from penstock.filters.columns import column
 from penstock.filters.predicate import Predicate
-from penstock.router.filing import OPS, Bucket, RouteTable
+from penstock.router.filing import OPS, Bucket, RouteTable, header_of
 
-ATOM = "struct<op:int,attribute:string,value:string,negated:boolean>"
+ATOM = "struct<op:int,header:string,value:string,negated:boolean>"
 ROUTE = f"struct<uid:string,start:array<bigint>,clauses:array<array<{ATOM}>>,predicate:int>"
 
 CHUNK = 500
@@ -68,31 +67,34 @@ def route(events: DataFrame, routes: RouteTable, generation: int) -> DataFrame:
     return matched.select("topic", "partition", "key", "value", _headers(generation).alias("headers"))
 
 
+class _Stored:
+    """The attributes of an event, looked up where they are stored: among the headers of its record."""
+
+    def __getitem__(self, name: str) -> Column:
+        return _text(F.lit(header_of(name)))
+
+
+def _text(header: Column) -> Column:
+    """The value of a header as text; null where there is none."""
+    return F.try_element_at(F.col("stored"), header).cast("string")
+
+
 def _read(events: DataFrame, filed_under: Sequence[str]) -> DataFrame:
-    """The record's attributes as a map, its target, and the values it is looked up under."""
-    named = F.map_from_entries(
-        F.transform(
-            F.coalesce("headers", _no_headers()),
-            lambda header: F.struct(
-                F.when(header["key"].startswith(PREFIX), F.substring(header["key"], len(PREFIX) + 1, 1 << 30))
-                .when(header["key"] == CONTENT_TYPE, F.lit("datacontenttype"))
-                .otherwise(F.concat(F.lit(":"), header["key"]))
-                .alias("key"),
-                F.coalesce(header["value"].cast("string"), F.lit("")).alias("value"),
-            ),
-        )
-    )
-    named_events = events.select("partition", "offset", "key", "value", "headers", named.alias("attributes"))
-    target = F.try_element_at("attributes", F.lit(f":{headers.TARGET}"))
-    marker = F.try_element_at("attributes", F.lit(f":{headers.MARKER}"))
-    return named_events.select(
+    """The record's headers as a map, its target, and the values it is looked up under.
+
+    The map is made of whole columns: turning headers into attributes one by one, in a lambda that Spark does not
+    compile, would cost more than all the rest.
+    """
+    present = F.coalesce("headers", _no_headers())
+    stored = F.map_from_arrays(present["key"], present["value"])
+    read = events.select("partition", "offset", "key", "value", "headers", stored.alias("stored"))
+    attributes, target, marker = _Stored(), _text(F.lit(headers.TARGET)), _text(F.lit(headers.MARKER))
+    return read.select(
         "*",
         target.alias("target"),
         (target.isNull() & marker.isNotNull()).alias("marker"),
-        reduce(
-            and_, (F.try_element_at("attributes", F.lit(name)).isNotNull() for name in REQUIRED), target.isNotNull()
-        ).alias("event"),
-        *(F.try_element_at("attributes", F.lit(name)).alias(f"key{n}") for n, name in enumerate(filed_under)),
+        reduce(and_, (attributes[name].isNotNull() for name in REQUIRED), target.isNotNull()).alias("event"),
+        *(attributes[name].alias(f"key{n}") for n, name in enumerate(filed_under)),
     )
 
 
@@ -117,7 +119,7 @@ def _holds(found: Column, predicates: Sequence[Predicate]) -> Column:
 def _numbered(number: Column, predicates: Sequence[Predicate], first: int) -> Column:
     """The predicate of that number, chosen by halves, so that many cost a candidate hardly more than few."""
     if len(predicates) == 1:
-        return F.coalesce(column(predicates[0], F.col("attributes")), F.lit(False))
+        return F.coalesce(column(predicates[0], _Stored()), F.lit(False))
     half = len(predicates) // 2
     return F.when(number < first + half, _numbered(number, predicates[:half], first)).otherwise(
         _numbered(number, predicates[half:], first + half)
@@ -126,7 +128,7 @@ def _numbered(number: Column, predicates: Sequence[Predicate], first: int) -> Co
 
 def _atom(atom: Column) -> Column:
     """One comparison, given as data. A missing attribute compares as false."""
-    value = F.try_element_at(F.col("attributes"), atom["attribute"])
+    value = _text(atom["header"])
     holds = (
         F.when(atom["op"] == OPS.index("exact"), value == atom["value"])
         .when(atom["op"] == OPS.index("prefix"), F.startswith(value, atom["value"]))

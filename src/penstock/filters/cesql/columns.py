@@ -9,6 +9,7 @@ are strings, and every operator and function has one type of result.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -34,7 +35,13 @@ from penstock.filters.cesql.terms import Term, balanced, bind, cast, conjunction
 from penstock.filters.cesql.values import Type
 
 
-def passes(expression: Expression, attributes: Column) -> Column:
+class Attributes(Protocol):
+    """An event's attributes by name, as text, null where missing: a `map<string,string>`, or what looks them up."""
+
+    def __getitem__(self, name: str) -> Column: ...
+
+
+def passes(expression: Expression, attributes: Attributes) -> Column:
     """Whether the expression, used as a filter, lets the event pass; never null."""
     match expression:
         case Attribute(name):
@@ -47,12 +54,12 @@ def passes(expression: Expression, attributes: Column) -> Column:
             return F.coalesce(term.column, F.lit(False)) if term.type is Type.BOOLEAN else F.lit(False)
 
 
-def _true(operand: Expression, attributes: Column) -> Column:
+def _true(operand: Expression, attributes: Attributes) -> Column:
     return F.coalesce(cast(compile_expression(operand, attributes), Type.BOOLEAN).column, F.lit(False))
 
 
-def compile_expression(expression: Expression, attributes: Column) -> Term:
-    """The expression over a `map<string,string>` of an event's attributes."""
+def compile_expression(expression: Expression, attributes: Attributes) -> Term:
+    """The expression over an event's attributes."""
     match expression:
         case Literal(value):
             return literal(value)
