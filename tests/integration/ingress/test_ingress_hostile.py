@@ -5,10 +5,13 @@ from __future__ import annotations
 import random
 import re
 import socket
+import time
 import uuid
 
 import pytest
 from ingress_processes import EVENT, IngressProcess, stored_events, stored_ids
+
+from penstock.ingress.connection import HEAD_SECONDS
 
 
 def raw(ingress: IngressProcess, data: bytes, ended: bool = False) -> bytes:
@@ -68,6 +71,21 @@ def test_broken_requests_are_refused(ingress: IngressProcess, request_bytes: byt
 def test_endless_headers_are_cut_off(ingress: IngressProcess) -> None:
     answer = raw(ingress, head(*POST)[:-4] + b"\r\nx-endless: " + b"x" * 2_000_000)
     assert answer == b"" or answer.startswith(b"HTTP/1.1 4"), answer[:200]
+
+
+def test_headers_that_trickle_are_answered_408(ingress: IngressProcess) -> None:
+    began = time.monotonic()
+    with socket.create_connection(("127.0.0.1", ingress.settings.port), timeout=1) as connection:
+        connection.sendall(head(*POST)[:-2])
+        answer = b""
+        while not answer and time.monotonic() - began < HEAD_SECONDS + 10:
+            connection.sendall(b"x")
+            try:
+                answer = connection.recv(4096)
+            except TimeoutError:
+                continue
+    assert answer.startswith(b"HTTP/1.1 408"), answer
+    assert time.monotonic() - began >= HEAD_SECONDS - 1
 
 
 def test_a_large_body_is_refused_before_it_is_sent(ingress: IngressProcess) -> None:
