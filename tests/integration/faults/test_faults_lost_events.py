@@ -10,9 +10,10 @@ import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 from confluent_kafka import OFFSET_END, TopicPartition
 from confluent_kafka.admin import AdminClient
-from producer import Producer
+from producer import Producer, Subscriber
 from victims import WARNING_SECONDS, Ground, component
 
 from penstock.contract import topics
@@ -29,10 +30,13 @@ spec:
 """
 
 
-def test_a_trigger_tells_of_events_that_were_gone_before_it_got_them(ground: Ground) -> None:
-    stack = ground.stack
+def test_a_trigger_tells_of_events_that_were_gone_before_it_got_them(
+    ground: Ground, request: pytest.FixtureRequest
+) -> None:
+    stack, own = ground.stack, Subscriber()
+    request.addfinalizer(own.close)
     with router_held(stack):
-        stack.apply(LATE.format(url=ground.subscriber.url))
+        stack.apply(LATE.format(url=own.url))
         starts = published_start(stack)
         deliver_some(ground)
         kept = remove_all_events(stack)
