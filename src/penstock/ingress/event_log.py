@@ -3,6 +3,9 @@
 librdkafka batches and sends on its own threads. Confirmations are fetched on the event loop, a whole group at a time,
 by a timer that is quick while something is pending: no thread competes with the loop, and one wake-up serves many
 requests. Whoever stores gives a function to be called, not a future: nothing is made per record.
+
+Every batch costs Kafka, the router and the dispatcher a request each, whatever its size. So an event that comes alone
+is written at once, and those that come while others are under way are gathered for a few milliseconds.
 """
 
 from __future__ import annotations
@@ -22,6 +25,12 @@ from penstock.settings import Settings
 
 POLL_SECONDS = 0.001
 IDLE_POLL_SECONDS = 1.0
+LINGER_MS = 0.5
+"""How long librdkafka waits for the rest of what is written in one go."""
+FEW = 4
+"""Pending events up to which a further one is written at once."""
+GATHERING_POLLS = 4
+"""Polls after which what was gathered is written, if all that is under way is not confirmed before."""
 BUFFER_KIB = 256 * 1024
 """Bytes of unconfirmed events, in KiB: bounds memory where events are large."""
 
@@ -57,7 +66,7 @@ class EventLog:
             # With more, librdkafka's thread spins on an idempotent producer whose requests are all under way; with one,
             # what arrives meanwhile becomes the next batch.
             "max.in.flight.requests.per.connection": 1,
-            "linger.ms": 2,
+            "linger.ms": LINGER_MS,
             "partitioner": "murmur2_random",
             "message.timeout.ms": int(settings.store_timeout_seconds * 1000),
             "message.max.bytes": settings.max_record_bytes,
@@ -74,6 +83,8 @@ class EventLog:
         self._broken = False
         self._replaced: list[Producer] = []
         self._settled: list[_Confirmation] = []
+        self._gathered: list[tuple[Sequence[Record], _Confirmation]] = []
+        self._gathered_events = self._polls = 0
         self._gauge = metrics.PENDING.bind()
         self._poll_again()
 
@@ -96,9 +107,34 @@ class EventLog:
             raise RecordTooLarge(f"more than {self._limit} events at once")
         if not self.has_room(len(records)):
             raise NoRoom
+        confirmation = _Confirmation(len(records), done, self._settled)
+        if self._pending < FEW and not self._gathered:
+            self._write(records, confirmation)
+        else:
+            self._gathered.append((records, confirmation))
+            self._gathered_events += len(records)
+        self._pending += confirmation.written
+        if not self._is_polling_fast:
+            self._timer.cancel()
+            self._poll_again()
+
+    def _write_gathered(self) -> None:
+        gathered, self._gathered = self._gathered, []
+        self._gathered_events = self._polls = 0
+        for records, confirmation in gathered:
+            asked = confirmation.written
+            try:
+                self._write(records, confirmation)
+            except (NoRoom, NotStored, RecordTooLarge) as error:
+                refused = NotStored("the buffer is full") if isinstance(error, NoRoom) else error
+                confirmation.abandon(asked, refused)
+                self._settled.append(confirmation)
+            self._pending -= asked - confirmation.written
+
+    def _write(self, records: Sequence[Record], confirmation: _Confirmation) -> None:
+        """Hands the records to librdkafka. Raises NoRoom, NotStored or RecordTooLarge where none is taken."""
         if self._broken:
             self._replace_producer()
-        confirmation = _Confirmation(len(records), done, self._settled)
         produce: Callable[..., None] = self._producer.produce  # typed for headers that may be None, which a list is not
         confirm, written = confirmation.confirm, 0
         try:
@@ -110,10 +146,6 @@ class EventLog:
                 raise _refusal(error) from error
             # Once another record of the request is on its way, 'no room' is no longer all.
             confirmation.abandon(len(records) - written, NotStored(str(error)))
-        self._pending += written
-        if not self._is_polling_fast:
-            self._timer.cancel()
-            self._poll_again()
 
     async def close(self, seconds: float) -> int:
         """Waits for what is pending; returns how many events stayed unconfirmed."""
@@ -133,6 +165,9 @@ class EventLog:
                 producer.poll(0)
             self._replaced = [producer for producer in self._replaced if len(producer)]
             self._settle()
+            self._polls += bool(self._gathered)
+            if self._polls >= GATHERING_POLLS or (self._gathered and self._pending == self._gathered_events):
+                self._write_gathered()
         finally:
             self._gauge.set(self._pending)
             self._poll_again()

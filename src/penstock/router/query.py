@@ -29,7 +29,6 @@ from penstock.settings import Settings
 log = structlog.get_logger()
 
 BATCH_INTERVAL = "1 hour"
-LINGER_MS = 2
 FETCH_WAIT_MS = 2000
 """How long Kafka holds a fetch open when there is nothing to read: longer costs less when idle, and delays nothing."""
 
@@ -142,7 +141,10 @@ def _write_matched(matched: DataFrame, settings: Settings, folder: Path) -> Data
         .option("kafka.bootstrap.servers", settings.bootstrap)
         .option("checkpointLocation", folder.as_uri())
         .option("kafka.acks", "all")
-        .option("kafka.linger.ms", str(LINGER_MS))
+        # What is routed while a batch is under way becomes the next one: no waiting when there is little, few requests
+        # when there is much.
+        .option("kafka.linger.ms", "0")
+        .option("kafka.max.in.flight.requests.per.connection", "1")
         .option("kafka.max.request.size", str(settings.max_record_bytes))
         .option("kafka.reconnect.backoff.max.ms", "1000")
     )

@@ -9,7 +9,7 @@ import pytest
 from ingress_processes import stored_ids
 
 from penstock.events.event import CloudEvent
-from penstock.ingress.event_log import EventLog, NoRoom, NotStored, RecordTooLarge
+from penstock.ingress.event_log import FEW, EventLog, NoRoom, NotStored, RecordTooLarge
 from penstock.ingress.record import Record, record_of
 from penstock.settings import Settings
 
@@ -66,4 +66,38 @@ async def test_an_answer_that_fails_stops_nobody(ingress_kafka: Settings) -> Non
     await stored(log, record("other"))
     await stored(log)
     await stored(log, record("after"))
+    assert (log.pending, await log.close(5)) == (0, 0)
+
+
+async def test_what_comes_while_others_are_under_way_is_gathered_and_written_in_order(ingress_kafka: Settings) -> None:
+    log = EventLog(ingress_kafka)
+    prefix = uuid.uuid4().hex
+    keyed = [
+        record_of(CloudEvent({"specversion": "1.0", "id": f"{prefix}-{n}", "source": "/log", "type": "t", "partitionkey": "k"}), [])
+        for n in range(50)
+    ]  # fmt: skip
+    waiting = [asyncio.create_task(stored(log, each)) for each in keyed]
+    await asyncio.sleep(0)
+    assert len(log._gathered) == len(keyed) - FEW
+    assert log.pending == len(keyed)
+    await asyncio.gather(*waiting)
+    assert [found for found in stored_ids(ingress_kafka) if found.startswith(prefix)] == [
+        f"{prefix}-{n}" for n in range(50)
+    ]
+    assert (log.pending, await log.close(5)) == (0, 0)
+
+
+async def test_a_gathered_record_that_is_refused_is_answered_and_harms_no_other(ingress_kafka: Settings) -> None:
+    log = EventLog(ingress_kafka)
+    large = Record([], b"x" * (ingress_kafka.max_record_bytes + 1), None)
+    tasks = [asyncio.create_task(stored(log, record(uuid.uuid4().hex))) for _ in range(FEW + 1)]
+    await asyncio.sleep(0)
+    refused = asyncio.create_task(stored(log, large))
+    half_refused = asyncio.create_task(stored(log, record("half"), large))
+    after = asyncio.create_task(stored(log, record("after")))
+    with pytest.raises(RecordTooLarge):
+        await refused
+    with pytest.raises(NotStored):
+        await half_refused
+    await asyncio.gather(*tasks, after)
     assert (log.pending, await log.close(5)) == (0, 0)
