@@ -77,16 +77,13 @@ def route_changes(stack: Penstock, api: Api, listen: str) -> Figures:
     routes = one_of(1)(f"http://{listen}/s/")
     _prepare(api, "changing", routes)
     done = threading.Event()
-    changes = 0
+    extras: list[Figures] = []
 
     def change() -> None:
-        nonlocal changes
         while not done.wait(2):
-            extra = objects.trigger(
-                "changing", {"name": f"x{changes}", "attributes": {"type": "no"}, "subscriber": f"http://{listen}/s/0"}
-            )
-            api.create([extra])
-            changes += 1
+            route = {"name": f"x{len(extras)}", "attributes": {"type": "no"}, "subscriber": f"http://{listen}/s/0"}
+            extras.append(objects.trigger("changing", route))
+            api.create(extras[-1:])
 
     changer = threading.Thread(target=change)
     load = loadgen.start(stack.url("/bench/changing"), listen, rate=500, warmup="3s", duration="20s")
@@ -94,9 +91,10 @@ def route_changes(stack: Penstock, api: Api, listen: str) -> Figures:
     report = load.report()
     done.set()
     changer.join()
+    api.delete(extras)
     _remove(api, "changing", routes)
     return {
-        "changes": changes,
+        "changes": len(extras),
         "worst_ms": report["send_to_receive"]["max_ms"],
         "p99_ms": report["send_to_receive"]["p99_ms"],
         "lost": report["lost"],

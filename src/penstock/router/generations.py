@@ -17,6 +17,7 @@ newest origin in each partition of `penstock.matched`, and N ends when N+1 has c
 4. A route that N did not know moves the start back to the route's own `start`, as far as events are retained. So it
    gets everything since it was published, and a replay is no more than an older start. N serves meanwhile. What is no
    longer retained is reported as lost to that route.
+   The other routes start where routing had got to, so that what they have had is not written again.
 """
 
 from __future__ import annotations
@@ -130,7 +131,11 @@ class Generations:
         unfit = self._fitness.unfit(snapshot.routes)
         table = file_routes(route for uid, route in snapshot.routes.items() if uid not in unfit)
         refused = {**unfit, **table.refused}
-        start = self._where(before, {uid: route for uid, route in snapshot.routes.items() if uid not in refused})
+        routes = {uid: route for uid, route in snapshot.routes.items() if uid not in refused}
+        newcomers = [] if before is None else positions.newcomers(_served(before), routes)
+        start = self._where(routes, newcomers)
+        if start.reached:
+            table = file_routes(positions.spare(routes.values(), newcomers, start))
         ends = self._tail.retained(topics.MATCHED, partitions)
         self._newest_number += 1
         marks, offsets = self._sender.send(self._newest_number, range(partitions))
@@ -235,7 +240,7 @@ class Generations:
         """After a start that failed: whether there are routes to blame, which the next start does without."""
         return self._fitness.examine(snapshot.routes, {} if self.live is None else self.live.routes)
 
-    def _where(self, before: Generation | None, routes: Mapping[str, Route]) -> Start:
+    def _where(self, routes: Mapping[str, Route], newcomers: list[Route]) -> Start:
         found = {number: self._tail.newest(number) for number in range(self._partitions)}
         newest = {number: record for number, record in found.items() if record is not None}
         retained = self._events()
@@ -243,11 +248,11 @@ class Generations:
         # A task that Spark ran again before the query was stopped has written old origins behind the newest one.
         origins = {n: max(record.origin, self.watch.routed.get(n, -1)) for n, record in newest.items()}
         start = positions.resume(origins, retained)
-        newcomers = [] if before is None else positions.newcomers(_served(before), routes)
         others = routes.keys() - {route.uid for route in newcomers}
         self._tell(positions.losses(start.gaps, [routes[uid] for uid in others]))
         self._tell(positions.out_of_reach(newcomers, retained))
-        start = positions.reach_back(start, newcomers, retained)
+        if newcomers:
+            start = positions.reach_back(start, newcomers, retained)
         log.info(
             "routing goes on",
             offsets=list(start.offsets),

@@ -11,6 +11,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from msgspec import structs
+
 from penstock.contract import topics
 from penstock.contract.routes import Route
 
@@ -38,6 +40,8 @@ class Start:
 
     offsets: tuple[int, ...]
     gaps: tuple[Gap, ...] = ()
+    reached: tuple[int, ...] = ()
+    """How far routing had got, where the query starts further back; empty where it does not."""
 
     def as_json(self) -> str:
         """The value of the Kafka source's option `startingOffsets`."""
@@ -63,7 +67,23 @@ def reach_back(start: Start, newcomers: Iterable[Route], retained: Sequence[Reta
         for partition, kept in enumerate(retained):
             wanted = route.start[partition] if partition < len(route.start) else kept.first
             offsets[partition] = min(offsets[partition], max(wanted, kept.first))
-    return Start(tuple(offsets), start.gaps)
+    return Start(tuple(offsets), start.gaps, start.offsets)
+
+
+def spare(routes: Iterable[Route], newcomers: Iterable[Route], start: Start) -> list[Route]:
+    """The routes as a query that reaches back needs them: those served before get nothing that they have had.
+
+    What lies before the point that routing had reached has been routed for them already. Without this a query would
+    repeat all of it, and new events would wait behind old ones.
+    """
+    new = {route.uid for route in newcomers}
+    return [route if route.uid in new else _not_before(route, start.reached) for route in routes]
+
+
+def _not_before(route: Route, reached: Sequence[int]) -> Route:
+    asked = [*route.start, *[0] * len(reached)]
+    start = tuple(max(wanted, got) for wanted, got in zip(asked, reached, strict=False))
+    return structs.replace(route, start=start)
 
 
 def newcomers(before: Mapping[str, Route], now: Mapping[str, Route]) -> list[Route]:

@@ -72,10 +72,8 @@ async def test_an_answer_that_fails_stops_nobody(ingress_kafka: Settings) -> Non
 async def test_what_comes_while_others_are_under_way_is_gathered_and_written_in_order(ingress_kafka: Settings) -> None:
     log = EventLog(ingress_kafka)
     prefix = uuid.uuid4().hex
-    keyed = [
-        record_of(CloudEvent({"specversion": "1.0", "id": f"{prefix}-{n}", "source": "/log", "type": "t", "partitionkey": "k"}), [])
-        for n in range(50)
-    ]  # fmt: skip
+    attributes = {"specversion": "1.0", "source": "/log", "type": "t", "partitionkey": "k"}
+    keyed = [record_of(CloudEvent({**attributes, "id": f"{prefix}-{number}"}), []) for number in range(50)]
     waiting = [asyncio.create_task(stored(log, each)) for each in keyed]
     await asyncio.sleep(0)
     assert len(log._gathered) == len(keyed) - FEW

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.contract.routes import Route
-from penstock.router.positions import Gap, Retained, Start, losses, newcomers, out_of_reach, reach_back, resume
+from penstock.router.positions import Gap, Retained, Start, losses, newcomers, out_of_reach, reach_back, resume, spare
 
 
 def route(uid: str = "r", start: tuple[int, ...] = ()) -> Route:
@@ -88,3 +88,10 @@ def test_no_retained_event_behind_the_newest_origin_is_skipped(partitions, wante
         assert kept.first <= offset <= kept.end
         unrouted = range(max(kept.first, origins.get(number, kept.first - 1) + 1), kept.end)
         assert all(offset <= event for event in unrouted)
+
+
+def test_routes_that_were_served_get_nothing_again_when_a_query_reaches_back() -> None:
+    served, fresh, late = route("served", (3, 70)), route("fresh", (40, 0)), route("late")
+    start = reach_back(Start((50, 60)), [fresh], [Retained(0, 90), Retained(0, 90)])
+    assert start == Start((40, 0), (), (50, 60))
+    assert [each.start for each in spare([served, fresh, late], [fresh], start)] == [(50, 70), (40, 0), (50, 60)]
