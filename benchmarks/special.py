@@ -73,20 +73,20 @@ def _accepted(stack: Penstock) -> int:
 
 
 def route_changes(stack: Penstock, api: Api, listen: str) -> Figures:
-    """Triggers come and go every two seconds under 500 events a second."""
+    """A Trigger is created every five seconds under 500 events a second."""
     routes = one_of(1)(f"http://{listen}/s/")
     _prepare(api, "changing", routes)
     done = threading.Event()
     extras: list[Figures] = []
 
     def change() -> None:
-        while not done.wait(2):
+        while not done.wait(5):
             route = {"name": f"x{len(extras)}", "attributes": {"type": "no"}, "subscriber": f"http://{listen}/s/0"}
             extras.append(objects.trigger("changing", route))
             api.create(extras[-1:])
 
     changer = threading.Thread(target=change)
-    load = loadgen.start(stack.url("/bench/changing"), listen, rate=500, warmup="3s", duration="20s")
+    load = loadgen.start(stack.url("/bench/changing"), listen, rate=500, warmup="3s", duration="32s")
     changer.start()
     report = load.report()
     done.set()
@@ -114,10 +114,10 @@ def first_event(stack: Penstock, api: Api, listen: str) -> Figures:
 
 
 def warm_up(stack: Penstock, api: Api, listen: str) -> Figures:
-    """Half a minute flat out, so that what follows shows compiled code, as in a stack that has run for a while."""
+    """A minute flat out, so that what follows shows compiled code, as in a stack that has run for a while."""
     routes = one_of(1)(f"http://{listen}/s/")
     _prepare(api, "warm-up", routes)
-    report = loadgen.run(stack.url("/bench/warm-up"), listen, warmup="0s", duration="30s")
+    report = loadgen.run(stack.url("/bench/warm-up"), listen, warmup="0s", duration="60s")
     _remove(api, "warm-up", routes)
     return {"delivered_per_second": report["delivered_per_second"], "lost": report["lost"]}
 

@@ -29,6 +29,8 @@ LINGER_MS = 0.5
 """How long librdkafka waits for the rest of what is written in one go."""
 FEW = 4
 """Pending events up to which a further one is written at once."""
+MANY = 16
+"""Events of one request that are written at once: they are a batch already."""
 GATHERING_POLLS = 4
 """Polls after which what was gathered is written, if all that is under way is not confirmed before."""
 BUFFER_KIB = 256 * 1024
@@ -108,7 +110,9 @@ class EventLog:
         if not self.has_room(len(records)):
             raise NoRoom
         confirmation = _Confirmation(len(records), done, self._settled)
-        if self._pending < FEW and not self._gathered:
+        if len(records) >= MANY and self._gathered:
+            self._write_gathered()
+        if len(records) >= MANY or (self._pending < FEW and not self._gathered):
             self._write(records, confirmation)
         else:
             self._gathered.append((records, confirmation))

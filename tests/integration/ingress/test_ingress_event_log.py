@@ -9,7 +9,7 @@ import pytest
 from ingress_processes import stored_ids
 
 from penstock.events.event import CloudEvent
-from penstock.ingress.event_log import FEW, EventLog, NoRoom, NotStored, RecordTooLarge
+from penstock.ingress.event_log import FEW, MANY, EventLog, NoRoom, NotStored, RecordTooLarge
 from penstock.ingress.record import Record, record_of
 from penstock.settings import Settings
 
@@ -98,4 +98,23 @@ async def test_a_gathered_record_that_is_refused_is_answered_and_harms_no_other(
     with pytest.raises(NotStored):
         await half_refused
     await asyncio.gather(*tasks, after)
+    assert (log.pending, await log.close(5)) == (0, 0)
+
+
+async def test_a_request_with_many_events_is_written_at_once_behind_what_was_gathered(ingress_kafka: Settings) -> None:
+    log = EventLog(ingress_kafka)
+    prefix = uuid.uuid4().hex
+    attributes = {"specversion": "1.0", "source": "/log", "type": "t", "partitionkey": "k"}
+    keyed = [
+        record_of(CloudEvent({**attributes, "id": f"{prefix}-{number:02}"}), []) for number in range(FEW + 2 + MANY)
+    ]
+    alone, batch = keyed[: FEW + 2], keyed[FEW + 2 :]
+    waiting = [asyncio.create_task(stored(log, each)) for each in alone]
+    waiting.append(asyncio.create_task(stored(log, *batch)))
+    await asyncio.sleep(0)
+    assert (log._gathered, log.pending) == ([], len(keyed))
+    await asyncio.gather(*waiting)
+    assert [found for found in stored_ids(ingress_kafka) if found.startswith(prefix)] == [
+        f"{prefix}-{number:02}" for number in range(len(keyed))
+    ]
     assert (log.pending, await log.close(5)) == (0, 0)
