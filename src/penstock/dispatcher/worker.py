@@ -6,7 +6,6 @@ The stop sign is a record in `penstock.reports` with a key of this run, which re
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -17,25 +16,17 @@ from confluent_kafka.admin import AdminClient
 from penstock.contract import topics
 from penstock.contract.follow import TableFollower
 from penstock.dispatcher.task import run_task
+from penstock.lifecycle import settle_garbage
 from penstock.observability.instruments import record_metrics
 from penstock.observability.logs import configure_logging
 from penstock.settings import Settings
 
-GARBAGE_THRESHOLDS = (20_000, 20, 50)
-"""Deliveries are many small objects that end by themselves; looking for cycles among them less often saves a tenth."""
 LOOK_SECONDS = 1.0
 
 
 def stop_key(run: str) -> str:
     """Key of the record that stops the tasks of a run."""
     return f"stop/dispatcher/{run}"
-
-
-def settle_garbage() -> None:
-    """Looks for cycles seldom, and never again among what was there before the first delivery."""
-    gc.set_threshold(*GARBAGE_THRESHOLDS)
-    gc.collect()
-    gc.freeze()
 
 
 def serve(run: str, values: dict[str, Any], indices: Iterable[int]) -> None:

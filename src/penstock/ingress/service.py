@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import os
 
 import structlog
@@ -17,13 +16,10 @@ from penstock.ingress.event_log import EventLog
 from penstock.ingress.room import DiskWatch
 from penstock.ingress.server import Server, shared_socket
 from penstock.ingress.targets import TargetTable
-from penstock.lifecycle import Lifecycle
+from penstock.lifecycle import Lifecycle, settle_garbage
 from penstock.observability import metrics, trace
 from penstock.observability.instruments import record_metrics
 from penstock.settings import Settings
-
-GARBAGE_THRESHOLDS = (20_000, 20, 50)
-"""Requests are many small objects that end by themselves; looking for cycles among them less often saves a tenth."""
 
 log = structlog.get_logger()
 
@@ -31,8 +27,7 @@ log = structlog.get_logger()
 async def run(settings: Settings, lifecycle: Lifecycle) -> None:
     """Serves until `lifecycle.stopping`; then lets every request end and everything pending be confirmed."""
     record_metrics(settings.metrics)
-    gc.freeze()
-    gc.set_threshold(*GARBAGE_THRESHOLDS)
+    settle_garbage()
     instance = os.environ.get("PENSTOCK_INSTANCE") or f"ingress-{os.getpid()}"
     listening = shared_socket(settings.host, settings.port)
     tracer = trace.configure("penstock-ingress")
