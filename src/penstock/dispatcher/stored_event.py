@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from urllib.parse import quote
 
 from penstock.contract import headers
 from penstock.events import http, kafka
@@ -20,8 +19,6 @@ Fields = Mapping[str, bytes | None]
 _REQUIRED = tuple(kafka.PREFIX + name for name in REQUIRED)
 _TTL = kafka.PREFIX + TTL
 _CONTENT_TYPE = f"{http.CONTENT_TYPE}: ".encode()
-_ENCODED = re.compile(rb'[^!#$&-~]|["%]')
-_SAFE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
 _PLAIN = re.compile(
     rb"(?:ce-[!#$%&'*+.^_`|~0-9A-Za-z-]+: [!#$&-~]*\r\n|(?!ce-)[!#$%&'*+.^_`|~0-9A-Za-z-]+: [\t\x20-\x7e]*\r\n)*"
 )
@@ -49,8 +46,8 @@ def event_lines(fields: Fields, with_ttl: bool) -> bytes:
 
 def _encoded(opening: bytes, value: bytes) -> bytes:
     """The value as HTTP carries it. Raises ValueError where it is no text."""
-    if opening.startswith(b"ce-") and _ENCODED.search(value) is not None:
-        return quote(value.decode(), safe=_SAFE).encode()
+    if opening.startswith(b"ce-"):
+        return http.encoded(value.decode()).encode()
     if opening == _CONTENT_TYPE:
         value.decode()
     return value

@@ -113,11 +113,14 @@ def to_binary(event: CloudEvent) -> tuple[list[tuple[str, str]], bytes]:
     for name, value in event.attributes.items():
         if name == "datacontenttype":
             headers.append((CONTENT_TYPE, value))
-        elif _ENCODED.search(value) is None:
-            headers.append((PREFIX + name, value))
         else:
-            headers.append((PREFIX + name, quote(value, safe=_SAFE)))
+            headers.append((PREFIX + name, encoded(value)))
     return headers, event.data or b""
+
+
+def encoded(value: str) -> str:
+    """An attribute's value as its header carries it: percent-encoded where it has to be."""
+    return value if _ENCODED.search(value) is None else quote(value, safe=_SAFE)
 
 
 def to_structured(event: CloudEvent) -> tuple[list[tuple[str, str]], bytes]:
@@ -136,8 +139,7 @@ def _from_binary(headers: Mapping[str, str], body: bytes) -> CloudEvent:
             continue
         if "%" in value or '"' in value:
             value = _decode(attribute, value)  # noqa: PLW2901  # the value from here on
-        if not (value.isascii() and value.isprintable()):
-            check_text(attribute, value)
+        check_text(attribute, value)
         attributes[attribute] = value
     content_type = headers.get(CONTENT_TYPE)
     if content_type:

@@ -82,8 +82,7 @@ def _event(members: dict[str, msgspec.Raw]) -> CloudEvent:
             continue
         if name in attributes:
             raise MalformedEvent(f"attribute {name!r} is given twice")
-        if not (value.isascii() and value.isprintable()):
-            check_text(name, value)
+        check_text(name, value)
         attributes[name] = value
     check_event(attributes)
     if encoded is not None and bytes(encoded) != b"null":
