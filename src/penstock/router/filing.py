@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock.contract.routes import Route
@@ -79,6 +79,18 @@ class RouteTable:
     """The expressions that candidates name by number."""
     refused: Mapping[str, str] = field(default_factory=dict)
     """Routes that are left out, and why."""
+
+    def starting(self, starts: Mapping[str, tuple[int, ...]]) -> RouteTable:
+        """The same routes, those named with other starts."""
+
+        def moved(buckets: tuple[Bucket, ...]) -> tuple[Bucket, ...]:
+            return tuple(replace(bucket, candidates=tuple(map(start, bucket.candidates))) for bucket in buckets)
+
+        def start(found: Candidate) -> Candidate:
+            return replace(found, start=starts.get(found.uid, found.start))
+
+        filed = {attribute: moved(buckets) for attribute, buckets in self.filed.items()}
+        return replace(self, filed=filed, unfiled=moved(self.unfiled))
 
 
 def file_routes(routes: Iterable[Route]) -> RouteTable:

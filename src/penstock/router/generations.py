@@ -135,7 +135,7 @@ class Generations:
         newcomers = [] if before is None else positions.newcomers(_served(before), routes)
         start = self._where(routes, newcomers)
         if start.reached:
-            table = file_routes(positions.spare(routes.values(), newcomers, start))
+            table = table.starting(positions.spare(routes.values(), newcomers, start))
         ends = self._tail.retained(topics.MATCHED, partitions)
         self._newest_number += 1
         marks, offsets = self._sender.send(self._newest_number, range(partitions))

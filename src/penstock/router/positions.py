@@ -10,8 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-
-from msgspec import structs
+from itertools import zip_longest
 
 from penstock.contract import topics
 from penstock.contract.routes import Route
@@ -70,20 +69,18 @@ def reach_back(start: Start, newcomers: Iterable[Route], retained: Sequence[Reta
     return Start(tuple(offsets), start.gaps, start.offsets)
 
 
-def spare(routes: Iterable[Route], newcomers: Iterable[Route], start: Start) -> list[Route]:
-    """The routes as a query that reaches back needs them: those served before get nothing that they have had.
+def spare(routes: Iterable[Route], newcomers: Iterable[Route], start: Start) -> dict[str, tuple[int, ...]]:
+    """Where routes start in a query that reaches back, by uid: those served before get nothing that they have had.
 
     What lies before the point that routing had reached has been routed for them already. Without this a query would
     repeat all of it, and new events would wait behind old ones.
     """
     new = {route.uid for route in newcomers}
-    return [route if route.uid in new else _not_before(route, start.reached) for route in routes]
+    return {route.uid: _not_before(route.start, start.reached) for route in routes if route.uid not in new}
 
 
-def _not_before(route: Route, reached: Sequence[int]) -> Route:
-    asked = [*route.start, *[0] * len(reached)]
-    start = tuple(max(wanted, got) for wanted, got in zip(asked, reached, strict=False))
-    return structs.replace(route, start=start)
+def _not_before(asked: Sequence[int], reached: Sequence[int]) -> tuple[int, ...]:
+    return tuple(max(wanted, got) for wanted, got in zip_longest(asked[: len(reached)], reached, fillvalue=0))
 
 
 def newcomers(before: Mapping[str, Route], now: Mapping[str, Route]) -> list[Route]:

@@ -155,3 +155,11 @@ def test_terms_are_counted_through_filters_and_expressions():
     assert count_terms(parse({}, [{"not": {"any": [{"prefix": {"a": "b", "c": "d"}}, {"suffix": {"e": "f"}}]}}])) == 6
     # The filter, the comparison, the function, its argument, the number.
     assert count_terms(parse({}, [{"cesql": "LENGTH(type) > 3"}])) == 5
+
+
+def test_a_table_can_start_its_routes_elsewhere() -> None:
+    filed, unfiled = route("filed", type="a"), route("unfiled")
+    table = file_routes([filed, unfiled])
+    moved = table.starting({"filed": (5, 6)})
+    assert [found.start for bucket in moved.filed["type"] for found in bucket.candidates] == [(5, 6)]
+    assert (moved.unfiled, moved.predicates, moved.refused) == (table.unfiled, table.predicates, table.refused)

@@ -94,4 +94,5 @@ def test_routes_that_were_served_get_nothing_again_when_a_query_reaches_back() -
     served, fresh, late = route("served", (3, 70)), route("fresh", (40, 0)), route("late")
     start = reach_back(Start((50, 60)), [fresh], [Retained(0, 90), Retained(0, 90)])
     assert start == Start((40, 0), (), (50, 60))
-    assert [each.start for each in spare([served, fresh, late], [fresh], start)] == [(50, 70), (40, 0), (50, 60)]
+    starts = spare([served, fresh, late], [fresh], start)
+    assert [starts.get(each.uid, each.start) for each in (served, fresh, late)] == [(50, 70), (40, 0), (50, 60)]
