@@ -7,6 +7,7 @@ Micro-batches are short: there is nothing to notice.
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -16,26 +17,28 @@ EVERY_SECONDS = 2.0
 
 
 class KilledTasks:
-    """Looks at the tasks of the running queries."""
+    """Looks at the tasks of one running query."""
 
-    def __init__(self, spark: SparkSession) -> None:
-        self._streams = spark.streams
+    def __init__(self, spark: SparkSession, run: str) -> None:
+        self._run = run
         self._jobs = spark.sparkContext.statusTracker()
         self._stages: Any = spark.sparkContext._jsc.sc().statusStore()
         self._next = 0.0
+        self._found = False
 
-    def found(self, now: float) -> bool:
-        """Whether a task of a running query has been killed; False until it is time for another look."""
-        if now < self._next:
-            return False
-        self._next = now + EVERY_SECONDS
+    def found(self) -> bool:
+        """Whether a task has been killed, as of the last look."""
+        now = time.monotonic()
+        if not self._found and now >= self._next:
+            self._next = now + EVERY_SECONDS
+            self._found = self._look()
+        return self._found
+
+    def _look(self) -> bool:
+        """At the newest job: the batch that is under way."""
         try:
-            return any(self._killed_in(str(query.runId)) for query in self._streams.active)
+            jobs = self._jobs.getJobIdsForGroup(self._run)
+            info = self._jobs.getJobInfo(max(jobs)) if jobs else None
+            return info is not None and any(self._stages.lastStageAttempt(n).numKilledTasks() for n in info.stageIds)
         except (Py4JError, OSError):
-            return False  # Spark is gone, which the look at the query itself reports
-
-    def _killed_in(self, run: str) -> bool:
-        """In the newest job: the batch that is under way."""
-        jobs = self._jobs.getJobIdsForGroup(run)
-        info = self._jobs.getJobInfo(max(jobs)) if jobs else None
-        return info is not None and any(self._stages.lastStageAttempt(n).numKilledTasks() for n in info.stageIds)
+            return False  # a stage that is not known yet, or Spark is gone, which the look at the query itself reports

@@ -22,6 +22,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from penstock.contract import topics
 from penstock.router.filing import RouteTable
+from penstock.router.killed import KilledTasks
 from penstock.router.positions import Start
 from penstock.router.routing import SESSION, route
 from penstock.settings import Settings
@@ -45,20 +46,23 @@ FOLDER_PREFIX = "generation-"
 class Query:
     """A running query and its folder."""
 
-    def __init__(self, spark: SparkSession, query: StreamingQuery, folder: Path) -> None:
+    def __init__(self, spark: SparkSession, query: StreamingQuery, folder: Path, killed: KilledTasks | None) -> None:
         self._jobs: StatusTracker = spark.sparkContext.statusTracker()
-        self._query, self._folder = query, folder
+        self._query, self._folder, self._killed = query, folder, killed
 
     def alive(self) -> bool:
         """Whether it still runs, with every task at its first attempt.
 
-        Spark would run a task that failed again from the beginning of the long batch, so that new events wait behind
-        all the old ones. A new query goes on where the failed task was.
+        Spark would run a task that failed or was killed again from the beginning of the long batch, so that new events
+        wait behind all the old ones. A new query goes on where that task was.
         """
         try:
-            return bool(self._query.isActive) and not self._failed_tasks()
+            return bool(self._query.isActive) and not self._failed_tasks() and not self._was_killed()
         except (Py4JError, OSError):
             return False
+
+    def _was_killed(self) -> bool:
+        return self._killed is not None and self._killed.found()
 
     def _failed_tasks(self) -> int:
         failed = 0
@@ -77,7 +81,9 @@ class Query:
             return f"Spark is gone: {gone}"
         if error is not None:
             return str(error).splitlines()[0]
-        return "a task failed; Spark's log says why" if self._query.isActive else "it was stopped"
+        if not self._query.isActive:
+            return "it was stopped"
+        return "a task was killed" if self._was_killed() else "a task failed; Spark's log says why"
 
     def stop(self) -> None:
         """Ends the query and removes its folder. What it had read and not written is read again by its successor."""
@@ -100,7 +106,8 @@ def launch(spark: SparkSession, settings: Settings, table: RouteTable, generatio
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    return Query(spark, query, folder)
+    killed = KilledTasks(spark, str(query.runId)) if settings.router_mode == "realtime" else None
+    return Query(spark, query, folder, killed)
 
 
 def _prepare(spark: SparkSession) -> None:

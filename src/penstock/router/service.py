@@ -25,7 +25,6 @@ from penstock.observability import metrics
 from penstock.router.filing import RouteTable
 from penstock.router.fitness import Fitness
 from penstock.router.generations import Generation, GenerationFailed, Generations, Stopping
-from penstock.router.killed import KilledTasks
 from penstock.router.markers import MarkerSender, MarkerWatch
 from penstock.router.positions import Gap, Start
 from penstock.router.query import Query, launch, sweep
@@ -68,7 +67,6 @@ class RouterService:
         self._live_since = 0.0
         self._mourned = 0
         self._refused: frozenset[str] = frozenset()
-        self._killed = KilledTasks(spark) if settings.router_mode == "realtime" else None
         self._thread = threading.Thread(target=self._run, name="router", daemon=True)
 
     def start(self) -> None:
@@ -243,7 +241,7 @@ class RouterService:
             self._live_since = time.monotonic()
 
     def _observe(self, generations: Generations) -> None:
-        """Keeps the status current and replaces a query that stands still or begins its batch again."""
+        """Keeps the status current and replaces a query that stands still."""
         now, watch = time.monotonic(), generations.watch
         alive = generations.live is not None and generations.live.number != self._mourned
         if self._deaths and alive and now - self._live_since > STEADY_SECONDS:
@@ -253,8 +251,5 @@ class RouterService:
             log.error("routing stands still: a marker does not come out", partitions=sorted(watch.pending.missing))
         metrics.ROUTER_MARKERS_OVERDUE.bind().set(len(watch.pending.missing) if watch.pending and stalled else 0)
         self._status.update(marker_transit_ms=watch.transit_ms, stalled_seconds=round(stalled, 1), lag=watch.lag)
-        killed = self._killed is not None and self._killed.found(now)
-        if killed:
-            log.error("a task of the query was killed; the query is replaced")
-        if killed or stalled > STALL_RESTART_SECONDS:
+        if stalled > STALL_RESTART_SECONDS:
             generations.replace()

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -123,3 +126,25 @@ def wait_for_version(service: RouterService, version: int, seconds: float = 30) 
         assert time.monotonic() < deadline, f"version {version} is not in force: {service.status()}"
         assert service.failure() is None
         time.sleep(0.02)
+
+
+@contextmanager
+def steady_load(stage: Stage, kind: str, pause: float) -> Iterator[list[str]]:
+    """Events of a type are accepted one after the other meanwhile; gives the ids of all that were, as they come."""
+    sent: list[str] = []
+    done = threading.Event()
+
+    def load() -> None:
+        while not done.wait(pause):
+            ident = f"{kind}-{len(sent)}"
+            stage.send(ident, kind)
+            sent.append(ident)
+
+    thread = threading.Thread(target=load)
+    thread.start()
+    try:
+        yield sent
+    finally:
+        done.set()
+        thread.join()
+    stage.producer.flush(10)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import SparkSession
-from router_stage import Stage, trigger, wait_for_version
+from router_stage import Stage, steady_load, trigger, wait_for_version
 
 from penstock.contract import reports, topics
 from penstock.contract.routes import Endpoint, Route
@@ -75,18 +75,7 @@ def test_switching_under_load_loses_nothing(stage: Stage, start_router: StartRou
     first = trigger("load-a", stage.ends(), type="load")
     stage.publish(first)
     router = start_router(stage.settings)
-    sent: list[str] = []
-    done = threading.Event()
-
-    def load() -> None:
-        while not done.wait(0.004):
-            ident = f"load-{len(sent)}"
-            stage.send(ident, "load")
-            sent.append(ident)
-
-    thread = threading.Thread(target=load)
-    thread.start()
-    try:
+    with steady_load(stage, "load", pause=0.004) as sent:
         accepted_when_ready = {}
         routes = [first]
         for name in ("load-b", "load-c"):
@@ -95,10 +84,6 @@ def test_switching_under_load_loses_nothing(stage: Stage, start_router: StartRou
             wait_for_version(router, version)
             accepted_when_ready[name] = len(sent)
             time.sleep(0.3)
-    finally:
-        done.set()
-        thread.join()
-    stage.producer.flush(10)
     eventually(lambda: set(sent) <= set(stage.ids("load-a")))
     for name, accepted in accepted_when_ready.items():
         assert set(sent[accepted:]) <= set(stage.ids(name))

@@ -5,11 +5,10 @@ How much Spark has written again before it is noticed is a matter of luck, and o
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from router_stage import Stage, trigger
+from router_stage import Stage, steady_load, trigger
 
 from penstock.router.service import RouterService
 from penstock.settings import Settings
@@ -35,18 +34,7 @@ def test_the_router_goes_on_with_a_new_generation_after_a_task_was_killed(
     stage.publish(trigger("victim", stage.ends(), type="victim"))
     router = start_router(stage.settings)
     generation = router.status()["generation"]
-    sent: list[str] = []
-    done = threading.Event()
-
-    def load() -> None:
-        while not done.wait(0.005):
-            ident = f"victim-{len(sent)}"
-            stage.send(ident, "victim")
-            sent.append(ident)
-
-    thread = threading.Thread(target=load)
-    thread.start()
-    try:
+    with steady_load(stage, "victim", pause=0.005) as sent:
         eventually(lambda: len(sent) > 300)
         tasks = running_tasks(spark)
         assert len(tasks) == stage.settings.partitions
@@ -54,10 +42,6 @@ def test_the_router_goes_on_with_a_new_generation_after_a_task_was_killed(
         eventually(lambda: router.status()["generation"] > generation, 20)
         reached = len(sent)
         eventually(lambda: len(sent) > reached + 100)
-    finally:
-        done.set()
-        thread.join()
-    stage.producer.flush(10)
     eventually(lambda: set(sent) <= set(stage.ids("victim")), 20)
     assert router.failure() is None
     print(f"{len(sent)} accepted, all routed, {len(stage.ids('victim')) - len(sent)} written again")
