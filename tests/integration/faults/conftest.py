@@ -6,21 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 from producer import Subscriber
-from victims import WARNING_SECONDS, Ground
+from victims import TRIGGER, WARNING_SECONDS, Ground
 
 from running import start_stack, stop_process
 
-ROUTE = """
+BROKER = """
 apiVersion: eventing.knative.dev/v1
 kind: Broker
-metadata: {{name: faults}}
----
-apiVersion: eventing.knative.dev/v1
-kind: Trigger
-metadata: {{name: faults}}
-spec:
-  broker: faults
-  subscriber: {{uri: "{url}"}}
+metadata: {name: faults}
 """
 
 
@@ -31,7 +24,7 @@ def shared_ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
     stack = start_stack(tmp_path_factory.mktemp("faults") / "data", *flags)
     ground = Ground(stack, subscriber, flags)
     try:
-        stack.apply(ROUTE.format(url=subscriber.url))
+        stack.apply(f"{BROKER}---{TRIGGER.format(name='faults', url=subscriber.url)}")
         stack.kubectl("wait", "--for=condition=Ready", "trigger/faults", "--timeout=60s", timeout=70)
         yield ground
     finally:

@@ -14,20 +14,11 @@ import pytest
 from confluent_kafka import OFFSET_END, TopicPartition
 from confluent_kafka.admin import AdminClient
 from producer import Producer, Subscriber
-from victims import WARNING_SECONDS, Ground, component
+from victims import TRIGGER, WARNING_SECONDS, Ground, component
 
 from penstock.contract import topics
 from penstock.contract.follow import SnapshotFollower
 from running import Stack, eventually
-
-LATE = """
-apiVersion: eventing.knative.dev/v1
-kind: Trigger
-metadata: {{name: late}}
-spec:
-  broker: faults
-  subscriber: {{uri: "{url}"}}
-"""
 
 
 def test_a_trigger_tells_of_events_that_were_gone_before_it_got_them(
@@ -36,7 +27,7 @@ def test_a_trigger_tells_of_events_that_were_gone_before_it_got_them(
     stack, own = ground.stack, Subscriber()
     request.addfinalizer(own.close)
     with router_held(stack):
-        stack.apply(LATE.format(url=own.url))
+        stack.apply(TRIGGER.format(name="late", url=own.url))
         starts = published_start(stack)
         deliver_some(ground)
         kept = remove_all_events(stack)

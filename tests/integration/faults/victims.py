@@ -13,6 +13,15 @@ RECOVERY_SECONDS = 60
 WARNING_SECONDS = 12
 """How long this stack warns of lost events: long enough to be seen, short enough to see it end."""
 
+TRIGGER = """
+apiVersion: eventing.knative.dev/v1
+kind: Trigger
+metadata: {{name: {name}}}
+spec:
+  broker: faults
+  subscriber: {{uri: "{url}"}}
+"""
+
 
 @dataclass
 class Ground:
