@@ -71,7 +71,9 @@ class Dispatcher:
         self._workers: set[asyncio.Task[None]] = set()
         self._parked: list[asyncio.Future[Job | None]] = []
         """Workers that wait for a job; the one that came last is the first to get one."""
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        """No TimerHandle: uvloop makes a plain one of a call that is due at once."""
+        self._timer_at = 0.0
         self._loop = asyncio.get_running_loop()
 
     # --- what comes in -------------------------------------------------------------------------------------------
@@ -237,11 +239,11 @@ class Dispatcher:
         if due is None or self.draining:
             return
         when = self._loop.time() + max(0.0, due - time.time())
-        if self._timer is not None and not self._timer.cancelled():
-            if self._timer.when() <= when and self._timer.when() > self._loop.time():
+        if self._timer is not None:
+            if self._timer_at <= when:
                 return
             self._timer.cancel()
-        self._timer = self._loop.call_at(when, self._come_due)
+        self._timer, self._timer_at = self._loop.call_at(when, self._come_due), when
 
     def _come_due(self) -> None:
         self._timer = None
