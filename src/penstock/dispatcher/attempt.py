@@ -16,7 +16,7 @@ from penstock.dispatcher.broker_store import BrokerStore, NotStored
 from penstock.dispatcher.carried import Carried
 from penstock.dispatcher.classify import Outcome, classify
 from penstock.dispatcher.client import Clients, Unsendable
-from penstock.dispatcher.connection import Answer, NoAnswer
+from penstock.dispatcher.connection import Answer, NoAnswer, NoConnection
 from penstock.dispatcher.cursor import STAGE_NAMES, Stage
 from penstock.dispatcher.deadletter import NO_ANSWER, error_data, no_answer_data
 from penstock.dispatcher.decision import Verdict, destination, expects_reply
@@ -52,6 +52,8 @@ class Report(msgspec.Struct, frozen=True):
     """Whether a reply was stored in the Broker."""
     discarded: bool = False
     """Whether there was a body that is no event, or a reply that nobody takes."""
+    unreached: bool = False
+    """Whether there was nobody to send it to."""
 
 
 class _Exchange(msgspec.Struct, frozen=True):
@@ -114,7 +116,7 @@ class Sender:
         try:
             answer = await self._clients.post(endpoint, self.names, lines, body, seconds=seconds, reply_counts=counts)
         except NoAnswer as problem:
-            report = _no_answer(str(problem), endpoint, begun)
+            report = _no_answer(problem, endpoint, begun)
         except Unsendable as problem:
             report = _refused(str(problem), endpoint, begun)
         else:
@@ -198,10 +200,11 @@ def _delivered(status: int) -> Verdict:
     return Verdict(Outcome.DELIVERED, status)
 
 
-def _no_answer(reason: str, endpoint: Endpoint, begun: float) -> Report:
-    latency = time.perf_counter() - begun
+def _no_answer(problem: NoAnswer, endpoint: Endpoint, begun: float) -> Report:
+    latency, reason = time.perf_counter() - begun, str(problem)
     verdict = Verdict(Outcome.RETRYABLE, reason=reason)
-    return Report(verdict, endpoint.url, latency, NO_ANSWER, no_answer_data(reason))
+    unreached = isinstance(problem, NoConnection)
+    return Report(verdict, endpoint.url, latency, NO_ANSWER, no_answer_data(reason), unreached=unreached)
 
 
 def _refused(reason: str, endpoint: Endpoint, begun: float) -> Report:

@@ -11,7 +11,7 @@ import asyncio
 from penstock.contract.names import Location, NameTable, NothingThere
 from penstock.contract.routes import Endpoint
 from penstock.dispatcher.address import Address, address
-from penstock.dispatcher.connection import IGNORED_BODY_BYTES, Answer, NoAnswer
+from penstock.dispatcher.connection import IGNORED_BODY_BYTES, Answer, NoConnection
 from penstock.dispatcher.pool import Pool
 
 
@@ -61,7 +61,7 @@ class Clients:
             location = self._locate(endpoint.url, names)
             return address(location.url, location.host, endpoint.ca_certs)
         except NothingThere as error:
-            raise NoAnswer(str(error)) from error
+            raise NoConnection(str(error)) from error
         except ValueError as error:
             raise Unsendable(f"{endpoint.url} is no valid address: {error}") from error
 

@@ -26,6 +26,10 @@ class NoAnswer(Exception):
     """No answer came; the request may or may not have arrived."""
 
 
+class NoConnection(NoAnswer):
+    """Nobody is there: the request has certainly not arrived."""
+
+
 class Answer:
     """What came back."""
 

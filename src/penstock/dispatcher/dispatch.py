@@ -102,7 +102,7 @@ class Dispatcher:
             self.lanes[route.uid] = Lane(route, limit)
             return
         lane.route, lane.limit = route, limit
-        self.schedule.refresh(lane)
+        self.schedule.reached(lane)  # perhaps: it may lead elsewhere now
 
     def _remove(self, uid: str) -> None:
         """Cancels what waits; a request under way ends, and nothing follows it."""
@@ -297,6 +297,11 @@ class Dispatcher:
             self._write_fact(job, record, report, begun, result="cancelled")
             self.memory.release(job.record)
             return
+        if report.unreached:
+            self.schedule.unreached(job.lane, report.url, time.time())
+        elif job.lane.unreachable == report.url:
+            self.schedule.reached(job.lane)
+            self.pump()
         delivery.attempt += 1
         step = next_step(route, delivery.stage, delivery.attempt, report.verdict, time.time())
         self._count(job, report, step)

@@ -2,8 +2,8 @@
 
 Requests under way are bounded per lane and in all; a few are granted to every lane whatever the others do, so that
 subscribers which hang can not use up the task. A lane whose route is paused holds what it has; one whose route is
-gone lets go of it. With `ordering: key` a delivery of a key becomes ready when the one before it has ended. Time is
-given by the caller.
+gone lets go of it; one that cannot reach its subscriber rests between its attempts. With `ordering: key` a delivery of
+a key becomes ready when the one before it has ended. Time is given by the caller.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass
 
 from penstock.contract.routes import Route
+from penstock.dispatcher import breaker
 from penstock.dispatcher.carried import Carried
 from penstock.dispatcher.cursor import Cursor, Delivery
 from penstock.dispatcher.matched import Matched
@@ -25,7 +26,18 @@ GRANTED = 8
 class Lane:
     """The deliveries of one route in this task, over all its partitions."""
 
-    __slots__ = ("blocked", "carried_bytes", "gone", "in_flight", "limit", "ready", "route")
+    __slots__ = (
+        "blocked",
+        "carried_bytes",
+        "gone",
+        "in_flight",
+        "limit",
+        "ready",
+        "resting",
+        "round",
+        "route",
+        "unreachable",
+    )
 
     def __init__(self, route: Route, limit: int) -> None:
         self.route = route
@@ -36,11 +48,22 @@ class Lane:
         self.blocked: dict[tuple[int, int], deque[Job]] = {}
         """By partition and key: who waits for the delivery before it. Present, if empty, while that one lives."""
         self.carried_bytes = 0
+        self.unreachable: str | None = None
+        """The address where nobody was, until somebody is there again."""
+        self.round = 0
+        """Requests that may be under way while it is unreachable."""
+        self.resting = False
 
     @property
     def open(self) -> bool:
         """Whether a request may start now."""
-        return bool(self.ready) and self.in_flight < self.limit and not self.route.paused and not self.gone
+        return (
+            bool(self.ready)
+            and self.in_flight < (self.limit if self.unreachable is None else self.round)
+            and not self.resting
+            and not self.route.paused
+            and not self.gone
+        )
 
 
 @dataclass(slots=True, eq=False)
@@ -66,6 +89,8 @@ class Schedule:
         self._held: OrderedDict[str, Lane] = OrderedDict()
         """Lanes that could send if the task as a whole had less under way."""
         self._waiting: list[tuple[float, int, Job]] = []
+        self._resting: list[tuple[float, int, Lane]] = []
+        self._unreachable: set[str] = set()
         self._sequence = itertools.count()
 
     def add(self, job: Job, now: float) -> None:
@@ -133,8 +158,28 @@ class Schedule:
         else:
             job.lane.blocked.pop(slot, None)
 
+    def unreached(self, lane: Lane, address: str, now: float) -> None:
+        """Nobody is there: the lane rests, and goes on with a few at a time until somebody is."""
+        if lane.gone or lane.resting:
+            return
+        self._unreachable.add(lane.route.uid)
+        lane.unreachable, lane.resting = address, True
+        size, rest = breaker.rounds(len(self._unreachable))
+        lane.round = min(size, lane.limit)
+        heapq.heappush(self._resting, (now + rest, next(self._sequence), lane))
+
+    def reached(self, lane: Lane) -> None:
+        """Somebody is there again."""
+        self._unreachable.discard(lane.route.uid)
+        lane.unreachable = None
+        self.refresh(lane)
+
     def due(self, now: float) -> int:
-        """Makes ready what has come due; returns how many."""
+        """Makes ready what has come due, and wakes lanes that have rested; returns how many deliveries came due."""
+        while self._resting and self._resting[0][0] <= now:
+            lane = heapq.heappop(self._resting)[2]
+            lane.resting = False
+            self.refresh(lane)
         count = 0
         while self._waiting and self._waiting[0][0] <= now:
             job = heapq.heappop(self._waiting)[2]
@@ -147,11 +192,13 @@ class Schedule:
     @property
     def next_due(self) -> float | None:
         """When something comes due next."""
-        return self._waiting[0][0] if self._waiting else None
+        heads = [queue[0][0] for queue in (self._waiting, self._resting) if queue]
+        return min(heads) if heads else None
 
     def close(self, lane: Lane) -> list[Job]:
         """The route is gone: its lane lets go of everything that is not under way."""
         lane.gone = True
+        self._unreachable.discard(lane.route.uid)
         self._open.pop(lane.route.uid, None)
         self._held.pop(lane.route.uid, None)
         kept = [item for item in self._waiting if item[2].lane is not lane]

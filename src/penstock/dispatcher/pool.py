@@ -8,7 +8,8 @@ from collections import deque
 from functools import lru_cache
 
 from penstock.dispatcher.address import Origin
-from penstock.dispatcher.connection import Connection, NoAnswer
+from penstock.dispatcher.connection import Connection, NoAnswer, NoConnection
+from penstock.dispatcher.lookout import Lookout
 from penstock.dispatcher.resolver import Resolver
 
 IDLE_SECONDS = 1.5
@@ -28,6 +29,7 @@ class Pool:
         """Of each origin the one used last is used first, so that those not needed grow old."""
         self._sweeping: asyncio.TimerHandle | None = None
         self._resolver = Resolver()
+        self._lookout = Lookout(self._open)
 
     def idle(self, origin: Origin) -> Connection | None:
         """A connection that waits for a request."""
@@ -42,8 +44,10 @@ class Pool:
 
     async def connect(self, origin: Origin, seconds: float) -> Connection:
         """A new connection. Raises NoAnswer, or ValueError where the certificates to trust are none."""
+        return await self._lookout.connect(origin, min(seconds, CONNECT_SECONDS))
+
+    async def _open(self, origin: Origin, seconds: float) -> Connection:
         tls = None if origin.tls_name is None else trust(origin.ca_certs)
-        seconds = min(seconds, CONNECT_SECONDS)
         deadline = self._loop.time() + seconds
         problem: Exception = TimeoutError(f"none within {seconds:g} s")
         try:
@@ -52,7 +56,7 @@ class Pool:
         except TimeoutError as error:
             raise NoAnswer(f"no address of {origin} within {seconds:g} s") from error
         except (OSError, UnicodeError) as error:
-            raise NoAnswer(f"no connection to {origin}: {error}") from error
+            raise NoConnection(f"no connection to {origin}: {error}") from error
         for position, address in enumerate(addresses):
             # Each gets its share of the time that is left: the first may be one that nobody can reach from here.
             now = self._loop.time()
@@ -64,7 +68,8 @@ class Pool:
                 continue
             except OSError as error:
                 problem = error
-        raise NoAnswer(f"no connection to {origin}: {problem}") from problem
+        unsure = isinstance(problem, TimeoutError)
+        raise (NoAnswer if unsure else NoConnection)(f"no connection to {origin}: {problem}") from problem
 
     async def _connect(self, origin: Origin, address: str, tls: ssl.SSLContext | None) -> Connection:
         _, connection = await self._loop.create_connection(

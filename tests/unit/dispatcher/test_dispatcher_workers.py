@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import cast
 
+import msgspec
+import uvloop
+
 from penstock.contract.reporter import Reporter
-from penstock.contract.routes import Endpoint, Route
+from penstock.contract.routes import Delivery, Endpoint, Route
 from penstock.contract.snapshot import Snapshot
 from penstock.dispatcher.attempt import Report, Sender
+from penstock.dispatcher.breaker import rounds
 from penstock.dispatcher.classify import Outcome
 from penstock.dispatcher.decision import Verdict
 from penstock.dispatcher.dispatch import Dispatcher
@@ -37,10 +41,10 @@ class Asked:
         self.answers.append(answer)
         return await answer
 
-    async def answer(self) -> None:
-        for answer in self.answers:
-            answer.set_result(Report(Verdict(Outcome.DELIVERED, 202), "http://s/", 0.0))
-        self.answers = []
+    async def answer(self, outcome: Outcome = Outcome.DELIVERED, *, unreached: bool = False) -> None:
+        answers, self.answers = self.answers, []
+        for answer in answers:
+            answer.set_result(Report(Verdict(outcome, 202), "http://s/", 0.0, unreached=unreached))
         for _ in range(5):
             await asyncio.sleep(0)
 
@@ -121,3 +125,48 @@ async def test_draining_ends_what_does_not_end_by_itself() -> None:
     await asyncio.sleep(0)
     await made.drain(0.001)
     assert (made.outstanding, tasks()) == (2, 0)
+
+
+def test_a_retry_that_is_due_at_once_is_made() -> None:
+    """uvloop makes a plain handle of a call that is due within its millisecond; it has no time to ask for."""
+    policy = Delivery(retry=1000, backoff_policy="exponential", backoff_delay=1e-7)
+    eager = msgspec.structs.replace(ROUTE, delivery=policy)
+
+    problems: list[str] = []
+
+    async def retry_often() -> tuple[int, int]:
+        asyncio.get_running_loop().set_exception_handler(lambda _, told: problems.append(str(told)))
+        asked = Asked()
+        made = dispatcher(asked)
+        made.apply(Snapshot(version=2, routes={ROUTE.uid: eager}))
+        made.take(records(0, 50))
+        for _ in range(10):
+            await asked.answer(Outcome.RETRYABLE)
+            await asyncio.sleep(0.001)
+            made.pump()
+        await asked.answer()
+        return len(asked.origins), made.outstanding
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        attempts, left = runner.run(retry_often())
+    assert (problems, left) == ([], 0)
+    assert attempts >= 300
+
+
+async def test_a_route_nobody_answers_for_is_tried_in_rounds_until_somebody_does() -> None:
+    asked = Asked()
+    made = dispatcher(asked)
+    made.apply(Snapshot(version=2, routes={ROUTE.uid: msgspec.structs.replace(ROUTE, delivery=Delivery(retry=1000))}))
+    made.take(records(0, 200))
+    await asyncio.sleep(0)
+    assert len(asked.answers) == 100
+    await asked.answer(Outcome.RETRYABLE, unreached=True)
+    assert asked.answers == [], "it rests"
+    size, rest = rounds(1)
+    await asyncio.sleep(rest * 2)
+    assert len(asked.answers) == size
+    await asked.answer()
+    assert len(asked.answers) == 100
+    while made.outstanding:
+        await asked.answer()
+    assert set(asked.origins) == set(range(200))
