@@ -21,6 +21,8 @@ log = structlog.get_logger()
 BATCH = 256
 PENDING_BATCHES = 4
 PREFETCH_KIB = 8192
+PREFETCH_RECORDS = 2000
+"""Per partition. In memory a small record takes several times its size, so that a limit of bytes alone says little."""
 
 Batch = list[Matched]
 
@@ -35,6 +37,7 @@ def consumer_settings(bootstrap: str) -> dict[str, object]:
         "fetch.wait.max.ms": 500,
         "fetch.queue.backoff.ms": 2,
         "fetch.error.backoff.ms": 100,
+        "queued.min.messages": PREFETCH_RECORDS,
         "queued.max.messages.kbytes": PREFETCH_KIB,
         "fetch.max.bytes": PREFETCH_KIB * 1024,
         "reconnect.backoff.max.ms": 1000,
