@@ -108,7 +108,7 @@ SCENARIOS = [
         "channel-10",
         "Channel with 10 Subscriptions",
         all_of(10),
-        {**BRIEF, "subscribers": 10, "fanout": 10},
+        {**FIXED, "subscribers": 10, "fanout": 10},
         channel=True,
     ),
     Scenario("triggers-1000", "1,000 Triggers, one matches", one_of(1000), {**BRIEF}, peer=False),

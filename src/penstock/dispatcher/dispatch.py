@@ -8,8 +8,6 @@ from __future__ import annotations
 import asyncio
 import time
 
-import structlog
-
 from penstock.contract.reporter import Reporter
 from penstock.contract.routes import Route
 from penstock.contract.snapshot import Snapshot
@@ -17,21 +15,18 @@ from penstock.dispatcher import carried as carried_values
 from penstock.dispatcher.attempt import Report, Sender
 from penstock.dispatcher.carried import Carried
 from penstock.dispatcher.changes import Changes
-from penstock.dispatcher.classify import Outcome
-from penstock.dispatcher.cursor import STAGE_NAMES, Cursor, Stage
+from penstock.dispatcher.chronicle import Chronicle
+from penstock.dispatcher.crew import Crew
+from penstock.dispatcher.cursor import Cursor, Stage
 from penstock.dispatcher.deadletter import Failure
 from penstock.dispatcher.decision import DeadLetter, Done, Dropped, Reply, Retry, Step, next_step
-from penstock.dispatcher.facts import Fact, Result
 from penstock.dispatcher.journal import Entry, Restored
 from penstock.dispatcher.lanes import Job, Lane, Schedule
 from penstock.dispatcher.ledger import Ledger, Lost, Start
 from penstock.dispatcher.matched import Matched
 from penstock.dispatcher.memory import Memory
 from penstock.dispatcher.reread import RereadReader
-from penstock.observability.metrics import RouteMetrics
 from penstock.settings import Settings
-
-log = structlog.get_logger()
 
 CARRIED_LIMIT_BYTES = 16 * 1024 * 1024
 """Replies that a route may have waiting; beyond that it has no room."""
@@ -40,10 +35,6 @@ UNKNOWN_SECONDS = 60.0
 SHARE = 16
 """Deliveries every route may have even when the task as a whole has more than its limit."""
 LONG_WAIT_SECONDS = 0.5
-BROKEN_OFF_SECONDS = 1.0
-OUTCOMES = {Outcome.DELIVERED: "success", Outcome.RETRYABLE: "retryable", Outcome.REFUSED: "final"}
-FACTS_LIMIT = 50_000
-"""Facts not yet written at which no further attempt starts: Kafka is away."""
 
 
 class Dispatcher:
@@ -58,23 +49,17 @@ class Dispatcher:
         self.schedule = Schedule(settings.max_in_flight_total)
         self.memory = Memory(settings.delivery_memory_mib * 1024 * 1024)
         self.lanes: dict[str, Lane] = {}
-        self.metrics: dict[str, RouteMetrics] = {}
         self.snapshot = Snapshot()
         self.hungry = asyncio.Event()
         """Set when a detached route may have room again."""
-        self.draining = False
         self.outstanding = 0
         self._gone: dict[str, None] = {}
         self._unknown: dict[str, float] = {}
-        self._shown: set[str] = set()
-        self._facts = 0
-        self._workers: set[asyncio.Task[None]] = set()
-        self._parked: list[asyncio.Future[Job | None]] = []
-        """Workers that wait for a job; the one that came last is the first to get one."""
-        self._timer: asyncio.Handle | None = None
-        """No TimerHandle: uvloop makes a plain one of a call that is due at once."""
-        self._timer_at = 0.0
-        self._loop = asyncio.get_running_loop()
+        self._chronicle = Chronicle(self.changes, reporter)
+        self._crew = Crew(self.schedule, self._run, self._chronicle.has_room)
+        self.pump = self._crew.pump
+        """Starts whatever may start."""
+        self.drain = self._crew.drain
 
     # --- what comes in -------------------------------------------------------------------------------------------
 
@@ -110,9 +95,7 @@ class Dispatcher:
         for job in self.schedule.close(lane):
             self.memory.release(job.record)
         self._forget(uid)
-        metrics = self.metrics.pop(uid, None)
-        if metrics is not None:
-            metrics.forget()
+        self._chronicle.forget(uid)
 
     def _forget(self, uid: str) -> None:
         self._gone[uid] = None
@@ -172,7 +155,7 @@ class Dispatcher:
             self.hungry.clear()
             idle = True
             for ledger in self.ledgers.values():
-                begin = None if self.draining else ledger.next_chunk(self.snapshot.routes, self._hungry)
+                begin = None if self._crew.draining else ledger.next_chunk(self.snapshot.routes, self._hungry)
                 if begin is None or ledger.tail is None:
                     continue
                 idle = False
@@ -207,76 +190,11 @@ class Dispatcher:
     def _start(self, start: Start, now: float) -> None:
         lane = self.lanes[start.cursor.route]
         self.outstanding += 1
-        self._metrics(lane.route).matched.inc()
+        self._chronicle.metrics(lane.route).matched.inc()
         record = self.memory.hold(start.record)
         self.schedule.add(Job(lane, start.record.partition, start.cursor, start.delivery, record), now)
 
-    def _metrics(self, route: Route) -> RouteMetrics:
-        """Bound when the route has its first delivery: most of ten thousand routes never have one."""
-        metrics = self.metrics.get(route.uid)
-        if metrics is None:
-            metrics = self.metrics[route.uid] = RouteMetrics(route.kind, route.namespace, route.name)
-        return metrics
-
     # --- running deliveries --------------------------------------------------------------------------------------
-
-    def pump(self) -> None:
-        """Starts whatever may start."""
-        while (job := self._next()) is not None:
-            if self._parked:
-                self._parked.pop().set_result(job)
-            else:
-                self._workers.add(self._loop.create_task(self._work(job)))
-        self._set_timer()
-
-    def _next(self) -> Job | None:
-        if self.draining or self._facts >= FACTS_LIMIT:
-            return None
-        return self.schedule.pop()
-
-    def _set_timer(self) -> None:
-        due = self.schedule.next_due
-        if due is None or self.draining:
-            return
-        when = self._loop.time() + max(0.0, due - time.time())
-        if self._timer is not None:
-            if self._timer_at <= when:
-                return
-            self._timer.cancel()
-        self._timer, self._timer_at = self._loop.call_at(when, self._come_due), when
-
-    def _come_due(self) -> None:
-        self._timer = None
-        self.schedule.due(time.time())
-        self.pump()
-
-    async def _work(self, first: Job) -> None:
-        """Runs one job after another, and waits a while for more: waking a task costs less than making one."""
-        worker = asyncio.current_task()
-        job: Job | None = first
-        try:
-            while job is not None:
-                try:
-                    await self._run(job)
-                except Exception:
-                    # A defect of ours must not eat the delivery: it stays outstanding and is tried again.
-                    log.exception("an attempt broke off", route=job.lane.route.uid, origin=job.delivery.origin)
-                    job.delivery.due = time.time() + BROKEN_OFF_SECONDS
-                    self.schedule.retry(job, time.time())
-                job = self._next()
-                if job is None and not self.draining:
-                    self._set_timer()
-                    parked: asyncio.Future[Job | None] = self._loop.create_future()
-                    self._parked.append(parked)
-                    job = await parked
-        finally:
-            if worker is not None:
-                self._workers.discard(worker)
-
-    def _dismiss(self) -> None:
-        """Ends workers that wait for a job."""
-        while self._parked:
-            self._parked.pop().set_result(None)
 
     async def _run(self, job: Job) -> None:
         route, delivery, record = job.lane.route, job.delivery, job.record
@@ -286,7 +204,7 @@ class Dispatcher:
             begun = time.time()
             if record is not None:
                 if delivery.attempt == 0 and delivery.stage is Stage.SUBSCRIBER:
-                    self._metrics(route).processed.observe(max(0.0, begun - delivery.at / 1000))
+                    self._chronicle.metrics(route).processed.observe(max(0.0, begun - delivery.at / 1000))
                 report = await self._sender.attempt(route, delivery.stage, record, job.carried)
         finally:
             self.schedule.landed(job)
@@ -294,39 +212,44 @@ class Dispatcher:
             self._lost(job)
             return
         if job.lane.gone:
-            self._write_fact(job, record, report, begun, result="cancelled")
+            self._chronicle.write(job, record, report, begun, result="cancelled")
             self.memory.release(job.record)
             return
-        if report.unreached:
-            self.schedule.unreached(job.lane, report.url, time.time())
-        elif job.lane.unreachable == report.url:
-            self.schedule.reached(job.lane)
-            self.pump()
+        if delivery.stage is Stage.SUBSCRIBER:
+            self._mind(job.lane, report)
         delivery.attempt += 1
         step = next_step(route, delivery.stage, delivery.attempt, report.verdict, time.time())
-        self._count(job, report, step)
+        self._chronicle.count(job, report, step)
         self._follow(job, record, report, step, begun)
+
+    def _mind(self, lane: Lane, report: Report) -> None:
+        """A subscriber that nobody answers for must not take much from the others."""
+        if report.unreached:
+            self.schedule.unreached(lane, time.time())
+        elif lane.unreachable:
+            self.schedule.reached(lane)
+            self.pump()
 
     def _follow(self, job: Job, record: Matched, report: Report, step: Step, begun: float) -> None:
         stage = job.delivery.stage
         match step:
             case Done():
-                self._write_fact(job, record, report, begun, result="delivered")
+                self._chronicle.write(job, record, report, begun, result="delivered")
                 self._end(job)
             case Retry(at):
-                self._write_fact(job, record, report, begun, result="retry", due=at)
+                self._chronicle.write(job, record, report, begun, result="retry", due=at)
                 self._wait(job, stage, job.delivery.attempt, at)
             case Reply():
-                self._write_fact(job, record, report, begun, result="replied")
+                self._chronicle.write(job, record, report, begun, result="replied")
                 self._carry(job, report.carried)
                 self._wait(job, Stage.REPLY, 0, 0.0)
             case DeadLetter(reason):
-                self._write_fact(job, record, report, begun, result="deadletter")
+                self._chronicle.write(job, record, report, begun, result="deadletter")
                 self._carry(job, Carried(failure=self._failure(job, report, reason)))
                 self._wait(job, Stage.DEAD_LETTER, 0, 0.0)
             case Dropped(reason):
-                self._write_fact(job, record, report, begun, result="dropped")
-                self._tell_dropped(job, record, reason)
+                self._chronicle.write(job, record, report, begun, result="dropped")
+                self._chronicle.dropped(job, record, reason)
                 self._end(job)
 
     def _failure(self, job: Job, report: Report, reason: str) -> Failure:
@@ -372,58 +295,6 @@ class Dispatcher:
         if not job.cursor.attached:
             self.hungry.set()
 
-    # --- telling -------------------------------------------------------------------------------------------------
-
-    def _count(self, job: Job, report: Report, step: Step) -> None:
-        metrics = self._metrics(job.lane.route)
-        stage, verdict = job.delivery.stage, report.verdict
-        metrics.attempt(STAGE_NAMES[stage], OUTCOMES[verdict.outcome], verdict.status or 0, report.latency)
-        if job.delivery.attempt > 1:
-            metrics.retries.inc()
-        if verdict.outcome is Outcome.DELIVERED:
-            if stage is Stage.SUBSCRIBER:
-                metrics.delivered.inc()
-            elif stage is Stage.DEAD_LETTER:
-                metrics.dead_lettered.inc()
-            if report.stored or stage is Stage.REPLY:
-                metrics.replies.inc()
-            if report.discarded:
-                metrics.discarded_bodies.inc()
-                log.warning("an answer's body was not used", **_names(job.lane.route), status=verdict.status)
-        if isinstance(step, Dropped):
-            metrics.dropped.inc()
-
-    def _write_fact(
-        self, job: Job, record: Matched, report: Report, begun: float, *, result: Result, due: float | None = None
-    ) -> None:
-        delivery = job.delivery
-        self._facts += 1
-        self.changes[job.partition].facts.append(
-            Fact(
-                begun,
-                job.lane.route.uid,
-                job.partition,
-                delivery.origin,
-                *record.identity,
-                STAGE_NAMES[delivery.stage],
-                delivery.attempt,
-                report.url,
-                result,
-                report.latency,
-                report.verdict.status,
-                due,
-                report.verdict.reason or None,
-            )
-        )
-
-    def _tell_dropped(self, job: Job, record: Matched, reason: str) -> None:
-        log.error(
-            "an event was dropped: no attempt succeeded and no dead letter sink took it",
-            **_names(job.lane.route),
-            event_id=record.identity[0],
-            reason=reason,
-        )
-
     def _lost(self, job: Job) -> None:
         """Retention has removed the event while it waited."""
         if job.lane.gone:
@@ -433,21 +304,13 @@ class Dispatcher:
         self._end(job)
 
     def _report_lost(self, losses: list[Lost], ledger: Ledger) -> None:
-        for lost in losses:
-            self._reporter.loss(lost.route, ledger.partition, lost.first, lost.last)
-            if (lane := self.lanes.get(lost.route)) is not None:
-                self._metrics(lane.route).lost.inc(lost.last - lost.first + 1)
-            log.error(
-                "events were removed by retention before a route got them",
-                route=lost.route,
-                partition=ledger.partition,
-                first=lost.first,
-                last=lost.last,
-            )
+        self._chronicle.lost(losses, ledger.partition, self.lanes)
+
+    # --- from time to time ---------------------------------------------------------------------------------------
 
     def collect(self, final: bool = False) -> dict[int, list[Entry]]:
         """What has to be written down, by partition."""
-        self._facts = 0
+        self._chronicle.collected()
         return {partition: changes.entries(final) for partition, changes in self.changes.items()}
 
     def keep_house(self) -> None:
@@ -457,44 +320,7 @@ class Dispatcher:
             del self._unknown[uid]
             if uid not in self.lanes:
                 self._forget(uid)
-        self._set_gauges(now)
-        self._dismiss()
+        self._chronicle.set_gauges(self.ledgers.values(), self.lanes, now)
+        self._crew.dismiss()
         self.hungry.set()
         self.pump()
-
-    def _set_gauges(self, now: float) -> None:
-        """For routes that have something to show, and once more for those that no longer have."""
-        busy: dict[str, list[tuple[Ledger, Cursor]]] = {uid: [] for uid in self._shown}
-        for ledger in self.ledgers.values():
-            for uid, cursor in ledger.cursors.items():
-                if uid in self.lanes and (cursor.outstanding or not cursor.attached):
-                    busy.setdefault(uid, []).append((ledger, cursor))
-        self._shown = {uid for uid, standing in busy.items() if standing}
-        for uid, standing in busy.items():
-            if uid not in self.lanes:
-                continue
-            metrics = self._metrics(self.lanes[uid].route)
-            behind = [(ledger.tail or 0) - cursor.resume for ledger, cursor in standing if cursor.resume is not None]
-            oldest = [next(iter(cursor.outstanding.values())).at for _, cursor in standing if cursor.outstanding]
-            count = sum(len(cursor.outstanding) for _, cursor in standing)
-            metrics.outstanding.set(count)
-            metrics.lag.set(count + sum(behind))
-            metrics.oldest.set(max(0.0, now - min(oldest) / 1000) if oldest else 0.0)
-            metrics.detached.set(len(behind))
-
-    async def drain(self, seconds: float) -> None:
-        """Starts nothing more and waits for what is under way; what is not over then will be repeated."""
-        self.draining = True
-        self._dismiss()
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._workers:
-            await asyncio.wait(self._workers, timeout=seconds)
-        workers = list(self._workers)
-        for worker in workers:
-            worker.cancel()
-        await asyncio.gather(*workers, return_exceptions=True)
-
-
-def _names(route: Route) -> dict[str, str]:
-    return {"kind": route.kind, "namespace": route.namespace, "name": route.name}

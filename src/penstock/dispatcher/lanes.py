@@ -48,8 +48,8 @@ class Lane:
         self.blocked: dict[tuple[int, int], deque[Job]] = {}
         """By partition and key: who waits for the delivery before it. Present, if empty, while that one lives."""
         self.carried_bytes = 0
-        self.unreachable: str | None = None
-        """The address where nobody was, until somebody is there again."""
+        self.unreachable = False
+        """Whether nobody is there to deliver to, as far as is known."""
         self.round = 0
         """Requests that may be under way while it is unreachable."""
         self.resting = False
@@ -59,7 +59,7 @@ class Lane:
         """Whether a request may start now."""
         return (
             bool(self.ready)
-            and self.in_flight < (self.limit if self.unreachable is None else self.round)
+            and self.in_flight < (self.round if self.unreachable else self.limit)
             and not self.resting
             and not self.route.paused
             and not self.gone
@@ -158,12 +158,12 @@ class Schedule:
         else:
             job.lane.blocked.pop(slot, None)
 
-    def unreached(self, lane: Lane, address: str, now: float) -> None:
+    def unreached(self, lane: Lane, now: float) -> None:
         """Nobody is there: the lane rests, and goes on with a few at a time until somebody is."""
         if lane.gone or lane.resting:
             return
         self._unreachable.add(lane.route.uid)
-        lane.unreachable, lane.resting = address, True
+        lane.unreachable = lane.resting = True
         size, rest = breaker.rounds(len(self._unreachable))
         lane.round = min(size, lane.limit)
         heapq.heappush(self._resting, (now + rest, next(self._sequence), lane))
@@ -171,7 +171,7 @@ class Schedule:
     def reached(self, lane: Lane) -> None:
         """Somebody is there again."""
         self._unreachable.discard(lane.route.uid)
-        lane.unreachable = None
+        lane.unreachable = False
         self.refresh(lane)
 
     def due(self, now: float) -> int:

@@ -79,6 +79,12 @@ DETACHED = gauge(
     *OBJECT,
     merge="livesum",
 )
+UNREACHABLE = gauge(
+    "penstock_route_unreachable",
+    "1 while nobody answers at the address that the route delivers to; it is tried in rounds until somebody does.",
+    *OBJECT,
+    merge="livemax",
+)
 ROUTER_TRANSIT = histogram(
     "penstock_router_transit_seconds",
     "Seconds that a position marker took through the router: the latency that routing adds.",
@@ -168,6 +174,7 @@ class RouteMetrics:
     outstanding = _OnFirstUse(OUTSTANDING)
     oldest = _OnFirstUse(OLDEST)
     detached = _OnFirstUse(DETACHED)
+    unreachable = _OnFirstUse(UNREACHABLE)
 
     def __init__(self, kind: str, namespace: str, name: str) -> None:
         self.labels = (kind, namespace, name)

@@ -1,0 +1,62 @@
+"""Subscribers that nobody answers for, on real sockets: every event has its attempts, and coming back is noticed."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections import Counter
+
+from dispatcher_stage import Stage, Subscriber, until
+
+from conftest import Subscribe
+from penstock.contract.routes import Delivery, Endpoint
+from penstock.dispatcher.breaker import rounds
+
+
+def closed_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+async def test_every_event_has_its_attempts_and_reaches_the_dead_letter_sink(
+    stage: Stage, subscribe: Subscribe
+) -> None:
+    sink = await subscribe()
+    policy = Delivery(retry=2, backoff_policy="linear", backoff_delay=0.05, dead_letter=sink.endpoint)
+    route = stage.trigger(Endpoint(f"http://127.0.0.1:{closed_port()}/"), delivery=policy)
+    stage.publish(route)
+    async with stage.task(max_outstanding=100):
+        ids = stage.match(route, count=400) + stage.match(route, count=400, partition=1)
+        await until(lambda: len(sink.requests) >= len(ids), "all of them at the dead letter sink", 30)
+        await asyncio.sleep(0.3)
+    assert sorted(sink.ids) == sorted(ids)
+    made = Counter((fact["partition"], fact["origin"], fact["stage"]) for fact in stage.facts(route))
+    assert Counter((stage_name, count) for (_, _, stage_name), count in made.items()) == {
+        ("subscriber", 3): len(ids),
+        ("deadletter", 1): len(ids),
+    }
+
+
+async def test_a_subscriber_that_comes_back_gets_everything_at_once(stage: Stage, subscribe: Subscribe) -> None:
+    late = Subscriber(port=closed_port())
+    other = await subscribe()
+    policy = Delivery(retry=10_000, backoff_policy="linear", backoff_delay=0.0001)
+    route, well = stage.trigger(late.endpoint, delivery=policy), stage.trigger(other.endpoint)
+    stage.publish(route, well)
+    async with stage.task():
+        ids = stage.match(route, well, count=3000) + stage.match(route, well, count=3000, partition=1)
+        await until(lambda: len(other.requests) == len(ids), "everything at the one that is there", 10)
+        await asyncio.sleep(1)
+        server = await late.serve()
+        back = time.monotonic()
+        await until(lambda: len(late.requests) >= len(ids), "everything at the one that came back", 10)
+        took = time.monotonic() - back
+        server.close()
+    assert sorted(late.ids) == sorted(ids)
+    size, rest = rounds(1)
+    assert took < len(ids) / size * rest, "it was still served in rounds"
+    failed = sum("status" not in fact for fact in stage.facts(route))
+    print(f"{failed} attempts while it was away, {len(ids)} events within {took:.2f} s when it was back")
+    assert failed > 0
