@@ -160,13 +160,16 @@ def soak(stack: Penstock, api: Api, listen: str, minutes: float = 10) -> Figures
     samples = []
     for _ in range(int(minutes * 4)):
         time.sleep(15)
-        samples.append(round(stack.usage().rss_mib))
+        samples.append(stack.usage())
     report = load.report()
     _remove(api, "soak", routes)
+    first, middle_one, last = samples[min(3, len(samples) - 1)], samples[len(samples) // 2], samples[-1]
     return {
-        "rss_after_first_minute_mib": samples[3] if len(samples) > 3 else samples[0],
-        "rss_at_the_end_mib": samples[-1],
-        "rss_samples_mib": samples,
+        "rss_after_first_minute_mib": first.rss_mib,
+        "rss_half_way_mib": middle_one.rss_mib,
+        "rss_at_the_end_mib": last.rss_mib,
+        "rss_samples_mib": [round(sample.rss_mib) for sample in samples],
+        "grown_mib": {name: round(mib - first.by_process.get(name, 0.0), 1) for name, mib in last.by_process.items()},
         "p99_ms": report["send_to_receive"]["p99_ms"],
         "lost": report["lost"],
     }

@@ -41,3 +41,28 @@ def test_producers_see_503_while_kafka_is_away_and_nothing_accepted_is_lost(grou
     assert producer.without_retry_after == 0
     report = ground.settle(producer)
     print(f"Kafka away for {away:.0f} s, accepting {back:.1f} s after its return: {report}")
+
+
+def test_a_kafka_that_hangs_loses_nothing(ground: Ground) -> None:
+    """Its process is stopped and goes on later: connections stay open, nothing is answered."""
+    producer = Producer(ground.url)
+    try:
+        time.sleep(UNDER_LOAD_SECONDS)
+        kafka = component(ground.stack, "kafka")
+        kafka.suspend()
+        try:
+            time.sleep(1)
+            accepted = len(producer.accepted)
+            time.sleep(AWAY_SECONDS - 1)
+            assert len(producer.accepted) == accepted, "nothing can have been durable while Kafka was away"
+        finally:
+            kafka.resume()
+        resumed = time.monotonic()
+        eventually(lambda: len(producer.accepted) > accepted + 100, RECOVERY_SECONDS)
+        back = time.monotonic() - resumed
+    finally:
+        producer.stop()
+    assert component(ground.stack, "kafka").pid == kafka.pid, "it was not replaced"
+    assert producer.without_retry_after == 0
+    report = ground.settle(producer)
+    print(f"Kafka hung for {AWAY_SECONDS} s, accepting {back:.1f} s after it went on: {report}")
