@@ -18,6 +18,9 @@ HOW_TO_GET_IT = (
     "java-21-openjdk-headless; macOS: brew install openjdk@21) or point JAVA_HOME at one."
 )
 
+SPARK_MODULE = "jdk.incubator.vector"
+"""Spark does not start without it, and runtimes that were cut down for another program lack it."""
+
 _VERSION = re.compile(r'version "(?P<version>[^"]+)"')
 _PLACES = ("/usr/lib/jvm/*", "/opt/homebrew/opt/openjdk*", "/usr/local/opt/openjdk*")
 _PLACES_MAC = ("/Library/Java/JavaVirtualMachines/*/Contents/Home",)
@@ -31,6 +34,8 @@ class Java:
     program: Path
     version: str
     major: int
+    complete: bool = True
+    """Whether it has what Spark asks for."""
 
     @property
     def home(self) -> Path:
@@ -56,12 +61,12 @@ def find(environ: dict[str, str] | None = None) -> Java:
         java = probe(program)
         if java is None:
             continue
-        if java.major in SUPPORTED:
+        if java.major in SUPPORTED and java.complete:
             return java
         seen.append(java)
     if not seen:
         raise Problem("penstock needs Java 17 or 21 and found no Java.", HOW_TO_GET_IT)
-    listed = ", ".join(f"Java {java.version} ({java.program})" for java in seen)
+    listed = ", ".join(_told(java) for java in seen)
     raise Problem(f"penstock needs Java 17 or 21 and found {listed}.", HOW_TO_GET_IT)
 
 
@@ -72,7 +77,21 @@ def probe(program: Path) -> Java | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     parsed = parse_version(ran.stderr + ran.stdout)
-    return None if parsed is None else Java(program, *parsed)
+    if parsed is None:
+        return None
+    version, major = parsed
+    complete = major not in SUPPORTED or _has(program, SPARK_MODULE)
+    return Java(program, version, major, complete)
+
+
+def _has(program: Path, module: str) -> bool:
+    command = [program, "--add-modules", module, "-version"]
+    return subprocess.run(command, capture_output=True, timeout=20, check=False).returncode == 0
+
+
+def _told(java: Java) -> str:
+    lacking = "" if java.complete else f" without the module {SPARK_MODULE} that Spark needs"
+    return f"Java {java.version} ({java.program}){lacking}"
 
 
 def _candidates(environ: dict[str, str]) -> Iterator[Path]:

@@ -48,16 +48,26 @@ def test_the_problem_names_what_was_found_what_is_needed_and_how_to_get_it(
     assert "apt install" in raised.value.remedy
 
 
+def test_a_runtime_that_lacks_what_spark_needs_is_passed_over_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _only_in(monkeypatch)
+    small, whole = _install(tmp_path / "small", "21.0.8", "exit $#"), _install(tmp_path / "whole", "17.0.1")
+    assert java.find({"JAVA_HOME": str(small), "PATH": str(whole / "bin")}).home == whole
+    with pytest.raises(Problem, match=r"Java 21\.0\.8 .* without the module jdk\.incubator\.vector"):
+        java.find({"JAVA_HOME": str(small), "PATH": "", "HOME": str(tmp_path)})
+
+
 def test_no_java_at_all_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _only_in(monkeypatch)
     with pytest.raises(Problem, match="found no Java"):
         java.find({"PATH": str(tmp_path), "HOME": str(tmp_path)})
 
 
-def _install(home: Path, version: str) -> Path:
+def _install(home: Path, version: str, end: str = "") -> Path:
     program = home / "bin" / "java"
     program.parent.mkdir(parents=True)
-    program.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+    program.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n{end}\n")
     program.chmod(0o755)
     return home
 
