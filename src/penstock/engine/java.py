@@ -85,7 +85,7 @@ def probe(program: Path) -> Java | None:
 
 
 def _has(program: Path, module: str) -> bool:
-    command = [program, "--add-modules", module, "-version"]
+    command = [str(program), "--add-modules", module, "-version"]
     return subprocess.run(command, capture_output=True, timeout=20, check=False).returncode == 0
 
 
