@@ -34,7 +34,7 @@ def consumer_settings(bootstrap: str) -> dict[str, object]:
         "group.id": "penstock-dispatcher",
         "enable.auto.commit": False,
         "auto.offset.reset": "earliest",
-        "fetch.wait.max.ms": 500,
+        "fetch.wait.max.ms": 2000,
         "fetch.queue.backoff.ms": 2,
         "fetch.error.backoff.ms": 100,
         "queued.min.messages": PREFETCH_RECORDS,
