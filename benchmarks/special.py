@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
+from statistics import median
 from typing import Any
 
 from benchmarks import loadgen, objects
-from benchmarks.loadgen import middle
 from benchmarks.objects import Api
 from benchmarks.scenarios import FIXED, all_of, one_of
 from benchmarks.stack import Penstock
@@ -15,23 +15,24 @@ from benchmarks.stack import Penstock
 Figures = dict[str, Any]
 
 
-def dead_subscriber(stack: Penstock, api: Api, listen: str) -> Figures:
-    """Nine healthy subscribers alone, then with a tenth that refuses connections, flat out."""
+def dead_subscriber(stack: Penstock, api: Api, listen: str, pairs: int = 3) -> Figures:
+    """Nine healthy subscribers alone, then with a tenth that refuses connections, flat out; several times in turn."""
     healthy = all_of(9)(f"http://{listen}/s/")
+    dead = {"name": "dead", "attributes": {"type": "bench"}, "subscriber": "http://127.0.0.1:9/"}
     load = {**FIXED, "subscribers": 9, "fanout": 9}
-    rates = {}
-    for name, routes in (
-        ("nine", healthy),
-        (
-            "nine-and-dead",
-            [*healthy, {"name": "dead", "attributes": {"type": "bench"}, "subscriber": "http://127.0.0.1:9/"}],
-        ),
-    ):
-        _prepare(api, name, routes)
-        rates[name] = middle([loadgen.run(stack.url(f"/bench/{name}"), listen, **load) for _ in range(3)])
-        _remove(api, name, routes)
-    alone, beside = (rates[name]["delivered_per_second"] for name in ("nine", "nine-and-dead"))
-    return {"alone": alone, "beside_dead": beside, "ratio": beside / alone, "lost": rates["nine-and-dead"]["lost"]}
+    reports: dict[str, list[Figures]] = {"nine": [], "nine-and-dead": []}
+    for _ in range(pairs):
+        for name, routes in (("nine", healthy), ("nine-and-dead", [*healthy, dead])):
+            _prepare(api, name, routes)
+            reports[name].append(loadgen.run(stack.url(f"/bench/{name}"), listen, **load))
+            _remove(api, name, routes)
+    alone, beside = ([report["delivered_per_second"] for report in reports[name]] for name in reports)
+    return {
+        "alone": median(alone),
+        "beside_dead": median(beside),
+        "ratio": median(with_it / without for with_it, without in zip(beside, alone, strict=True)),
+        "lost": sum(report["lost"] for report in reports["nine-and-dead"]),
+    }
 
 
 def backlog(stack: Penstock, api: Api, listen: str, count: int = 500_000) -> Figures:
