@@ -73,20 +73,23 @@ def find(environ: dict[str, str] | None = None) -> Java:
 def probe(program: Path) -> Java | None:
     """The Java behind a program; None if it is none or does not run."""
     try:
-        ran = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=20, check=False)
+        # Nearly every Java has the module: then one run tells everything.
+        ran = _version(program, "--add-modules", SPARK_MODULE)
+        with_module = ran.returncode == 0
+        if not with_module:
+            ran = _version(program)
     except (OSError, subprocess.TimeoutExpired):
         return None
     parsed = parse_version(ran.stderr + ran.stdout)
     if parsed is None:
         return None
     version, major = parsed
-    complete = major not in SUPPORTED or _has(program, SPARK_MODULE)
-    return Java(program, version, major, complete)
+    return Java(program, version, major, complete=with_module or major not in SUPPORTED)
 
 
-def _has(program: Path, module: str) -> bool:
-    command = [str(program), "--add-modules", module, "-version"]
-    return subprocess.run(command, capture_output=True, timeout=20, check=False).returncode == 0
+def _version(program: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [str(program), *options, "-version"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
 
 
 def _told(java: Java) -> str:
