@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import time
 from collections import Counter
 
@@ -11,20 +10,16 @@ from dispatcher_stage import Stage, Subscriber, until
 
 from conftest import Subscribe
 from penstock.contract.routes import Delivery, Endpoint
-
-
-def closed_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+from penstock.engine.ports import free_ports
 
 
 async def test_every_event_has_its_attempts_and_reaches_the_dead_letter_sink(
     stage: Stage, subscribe: Subscribe
 ) -> None:
     sink = await subscribe()
+    [closed] = free_ports(1)
     policy = Delivery(retry=2, backoff_policy="linear", backoff_delay=0.05, dead_letter=sink.endpoint)
-    route = stage.trigger(Endpoint(f"http://127.0.0.1:{closed_port()}/"), delivery=policy)
+    route = stage.trigger(Endpoint(f"http://127.0.0.1:{closed}/"), delivery=policy)
     stage.publish(route)
     async with stage.task(max_outstanding=100):
         ids = stage.match(route, count=400) + stage.match(route, count=400, partition=1)
@@ -39,7 +34,8 @@ async def test_every_event_has_its_attempts_and_reaches_the_dead_letter_sink(
 
 
 async def test_a_subscriber_that_comes_back_gets_everything_at_once(stage: Stage, subscribe: Subscribe) -> None:
-    late = Subscriber(port=closed_port())
+    [closed] = free_ports(1)
+    late = Subscriber(port=closed)
     other = await subscribe()
     policy = Delivery(retry=10_000, backoff_policy="linear", backoff_delay=0.0001)
     route, well = stage.trigger(late.endpoint, delivery=policy), stage.trigger(other.endpoint)
