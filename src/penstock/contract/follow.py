@@ -1,6 +1,7 @@
 """Following a compacted topic: read it from its beginning, then every change as it comes.
 
-One thread per topic hands records to a callback. A Kafka that is away is waited for; what was read stays in force.
+One thread per topic hands records to a callback. A Kafka that is away is waited for; what was read stays in force. A
+client that has lost Kafka for good is replaced and goes on where it was.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import structlog
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
 from penstock.contract import topics
+from penstock.contract.sight import Sight
 from penstock.contract.snapshot import Snapshot, SnapshotBuilder
 
 log = structlog.get_logger()
@@ -26,6 +28,9 @@ class TableFollower:
     def __init__(self, bootstrap: str, topic: str, apply: Apply, caught_up: Callable[[], None]) -> None:
         self._bootstrap, self._topic, self._apply, self._caught_up = bootstrap, topic, apply, caught_up
         self._away = False
+        self._behind = True
+        self._next = OFFSET_BEGINNING
+        self._sight = Sight()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"follow {topic}", daemon=True)
 
@@ -39,41 +44,50 @@ class TableFollower:
         self._thread.join(timeout=10)
 
     def _run(self) -> None:
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self._bootstrap,
-                "group.id": "penstock-follower",
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "fetch.wait.max.ms": 500,
-                "isolation.level": "read_committed",
-                "topic.metadata.refresh.interval.ms": 30_000,
-                "error_cb": self._failed,
-            }
-        )
-        behind = True
-        try:
-            # An assignment to a topic that the client has not heard of yet starts half a second late.
-            with contextlib.suppress(KafkaException):
-                consumer.list_topics(self._topic, 2)
-            consumer.assign([TopicPartition(self._topic, 0, OFFSET_BEGINNING)])
-            while not self._stop.is_set():
-                message = consumer.poll(0.2)
-                if message is None:
-                    continue
-                error = message.error()
-                if error is None:
-                    self._away = False
-                    key = message.key()
-                    if key is not None:
-                        self._apply(key.decode() if isinstance(key, bytes) else str(key), message.value())
-                elif error.code() != KafkaError._PARTITION_EOF:
-                    self._failed(error)
-                elif behind:
-                    behind = self._away = False
-                    self._caught_up()
-        finally:
-            consumer.close()
+        while not self._stop.is_set():
+            self._sight = Sight()
+            consumer = Consumer(self._sight.of(self._settings()))
+            try:
+                # An assignment to a topic that the client has not heard of yet starts half a second late.
+                with contextlib.suppress(KafkaException):
+                    consumer.list_topics(self._topic, 2)
+                consumer.assign([TopicPartition(self._topic, 0, self._next)])
+                self._read(consumer)
+            finally:
+                consumer.close()
+
+    def _settings(self) -> dict[str, object]:
+        return {
+            "bootstrap.servers": self._bootstrap,
+            "group.id": "penstock-follower",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": 500,
+            "isolation.level": "read_committed",
+            "topic.metadata.refresh.interval.ms": 30_000,
+            "error_cb": self._failed,
+        }
+
+    def _read(self, consumer: Consumer) -> None:
+        """Until stopped, or until the consumer is of no use any more."""
+        while not self._stop.is_set() and not self._sight.gone:
+            message = consumer.poll(0.2)
+            if message is None:
+                continue
+            error = message.error()
+            if error is None:
+                self._away = False
+                self._next = int(message.offset() or 0) + 1
+                key = message.key()
+                if key is not None:
+                    self._apply(key.decode() if isinstance(key, bytes) else str(key), message.value())
+            elif error.code() != KafkaError._PARTITION_EOF:
+                self._failed(error)
+            elif self._behind:
+                self._behind = self._away = False
+                self._caught_up()
+        if self._sight.gone:
+            log.warning("a Kafka client knew no broker any more and is replaced", topic=self._topic)
 
     def _failed(self, error: KafkaError) -> None:
         """Says once that Kafka is away, not at every attempt to reach it."""

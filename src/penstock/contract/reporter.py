@@ -10,6 +10,7 @@ from confluent_kafka import Producer
 
 from penstock.contract import reports, topics
 from penstock.contract.reports import Ack, Component, Loss
+from penstock.contract.sight import watched
 
 
 class Reporter:
@@ -17,7 +18,7 @@ class Reporter:
 
     def __init__(self, bootstrap: str, component: Component, instance: str) -> None:
         self._component, self._instance = component, instance
-        self._producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 0})
+        self._producer = Producer(watched({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 0}))
         self._version: int | None = None
         self._refused: dict[str, str] = {}
         self._stop = threading.Event()
@@ -50,6 +51,7 @@ class Reporter:
             with self._lock:
                 if self._version is not None:
                     self._send_ack(self._version)
+            self._producer.poll(0)
 
     def _send_ack(self, version: int) -> None:
         ack = Ack(self._component, self._instance, version, time.time(), self._refused)

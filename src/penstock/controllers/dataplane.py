@@ -76,6 +76,7 @@ class DataPlane:
             await asyncio.sleep(1)
             self._evaluate(time.time())
             self.let_go(time.time())
+            self._publisher.look_after()
 
     def has_taken(self, key: str, *, before: bool) -> bool:
         """Whether every component acts by the record as it is. `before`: whether that was already found."""

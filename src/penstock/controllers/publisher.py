@@ -52,6 +52,10 @@ class Publisher:
         self._changed_at = dict.fromkeys(stored.records, stored.version)
         self._restored = set(stored.records)
 
+    def look_after(self) -> None:
+        """To be called now and then while nothing is published."""
+        self._topic.look_after()
+
     def claim(self, owner: Observer, records: Iterable[Record]) -> None:
         """These records, and no others, are the owner's."""
         claimed = {key_of(record): self._with_start(record) for record in records}

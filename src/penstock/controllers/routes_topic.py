@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from penstock.contract import topics
 from penstock.contract.follow import TableFollower
 from penstock.contract.routes import VERSION_KEY, Record, Version, decode
+from penstock.contract.sight import watched
 
 log = structlog.get_logger()
 
@@ -35,12 +36,14 @@ class RoutesTopic:
         self._bootstrap = bootstrap
         self._closing = threading.Event()
         self._producer = Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "enable.idempotence": True,
-                "linger.ms": 0,
-                "message.timeout.ms": int(TIMEOUT_SECONDS * 1000),
-            }
+            watched(
+                {
+                    "bootstrap.servers": bootstrap,
+                    "enable.idempotence": True,
+                    "linger.ms": 0,
+                    "message.timeout.ms": int(TIMEOUT_SECONDS * 1000),
+                }
+            )
         )
 
     def read(self) -> Stored:
@@ -92,6 +95,10 @@ class RoutesTopic:
         left = self._producer.flush(TIMEOUT_SECONDS)
         if failures or left:
             raise KafkaException(failures[0] if failures else f"{left} records were not acknowledged in time")
+
+    def look_after(self) -> None:
+        """To be called now and then: hears what the client has to say about itself."""
+        self._producer.poll(0)
 
     def event_ends(self) -> tuple[int, ...]:
         """The offset after the last event of each partition of `penstock.events`."""

@@ -9,6 +9,7 @@ import time
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from penstock.contract import headers, topics
+from penstock.contract.sight import watched
 from penstock.events import kafka
 from penstock.events.broker_attributes import TTL, enter_broker
 from penstock.events.event import CloudEvent
@@ -27,14 +28,16 @@ class BrokerStore:
         self._default_ttl, self._max_event_bytes = default_ttl, max_event_bytes
         self._loop = asyncio.get_running_loop()
         self._producer = Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "acks": "all",
-                "enable.idempotence": True,
-                "linger.ms": 1,
-                "delivery.timeout.ms": STORE_SECONDS * 1000,
-                "message.max.bytes": 16 * 1024 * 1024,
-            }
+            watched(
+                {
+                    "bootstrap.servers": bootstrap,
+                    "acks": "all",
+                    "enable.idempotence": True,
+                    "linger.ms": 1,
+                    "delivery.timeout.ms": STORE_SECONDS * 1000,
+                    "message.max.bytes": 16 * 1024 * 1024,
+                }
+            )
         )
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._poll, name="replies", daemon=True)

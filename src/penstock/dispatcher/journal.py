@@ -15,6 +15,7 @@ import structlog
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from penstock.contract import topics
+from penstock.contract.sight import watched
 from penstock.dispatcher import carried as carried_records
 from penstock.dispatcher import journal_keys
 from penstock.dispatcher.carried import Carried
@@ -67,19 +68,21 @@ class Journal:
         self._broken = False
         """Whether a transaction was left as it was: such a producer can only be dropped."""
         self._producer = Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "transactional.id": f"penstock-cursors-{partition}",
-                # As long as Kafka may be away without this task being taken for dead; a successor does not wait for it.
-                "transaction.timeout.ms": 600_000,
-                # Sent when the transaction is committed, which does not wait for it: in one request, not in many.
-                "linger.ms": 100,
-                "compression.type": "lz4",
-                # Cursors of full routes are long; they are compressed before the broker's limit counts.
-                "message.max.bytes": 16 * 1024 * 1024,
-                "queue.buffering.max.messages": 500_000,
-                "error_cb": self._away,
-            }
+            watched(
+                {
+                    "bootstrap.servers": bootstrap,
+                    "transactional.id": f"penstock-cursors-{partition}",
+                    # As long as Kafka may be away without this task counting as dead; a successor does not wait for it.
+                    "transaction.timeout.ms": 600_000,
+                    # Sent when the transaction is committed, which does not wait for it: in one request, not in many.
+                    "linger.ms": 100,
+                    "compression.type": "lz4",
+                    # Cursors of full routes are long; they are compressed before the broker's limit counts.
+                    "message.max.bytes": 16 * 1024 * 1024,
+                    "queue.buffering.max.messages": 500_000,
+                    "error_cb": self._away,
+                }
+            )
         )
 
     def _away(self, error: KafkaError) -> None:
@@ -98,14 +101,16 @@ class Journal:
     def load(self, changed: set[Cursor]) -> Restored:
         """What was last committed, as cursors that note changes in `changed`. Call after `open`: nobody else writes."""
         consumer = Consumer(
-            {
-                "bootstrap.servers": self._bootstrap,
-                "group.id": "penstock-dispatcher",
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "fetch.wait.max.ms": 20,
-                "isolation.level": "read_committed",
-            }
+            watched(
+                {
+                    "bootstrap.servers": self._bootstrap,
+                    "group.id": "penstock-dispatcher",
+                    "enable.auto.commit": False,
+                    "enable.partition.eof": True,
+                    "fetch.wait.max.ms": 20,
+                    "isolation.level": "read_committed",
+                }
+            )
         )
         values: dict[str, bytes] = {}
         try:
@@ -144,6 +149,10 @@ class Journal:
             except KafkaException as error:
                 self._judge(error.args[0])
                 self._abort()
+
+    def look_after(self) -> None:
+        """To be called now and then, from any thread: hears what the client has to say about itself."""
+        self._producer.poll(0)
 
     def close(self) -> None:
         """Lets go of the connection; nothing is written any more."""
@@ -189,6 +198,7 @@ class Journal:
             raise Fenced(f"partition {self.partition} belongs to another task: {problem.str()}")
         log.warning("cursors are not written yet", partition=self.partition, error=str(problem))
         self._check_given_up()
+        self.look_after()
         self.given_up.wait(BACK_OFF_SECONDS)
 
     def _check_given_up(self) -> None:

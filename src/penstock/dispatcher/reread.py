@@ -16,6 +16,7 @@ import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from penstock.contract import topics
+from penstock.contract.sight import LOOK_SECONDS, watched
 from penstock.dispatcher.matched import Matched
 from penstock.dispatcher.tail import consumer_settings, get_to_know, parse
 
@@ -101,15 +102,18 @@ class RereadReader:
             self._gathering = None
 
     def _run(self) -> None:
-        consumer = Consumer(self._settings)
+        consumer = Consumer(watched(self._settings))
         at: tuple[int, int] | None = None
         try:
             get_to_know(consumer, topics.MATCHED)
             while not self._stop.is_set():
                 try:
-                    request = self._requests.get(timeout=IDLE_SECONDS if at is not None else None)
+                    request = self._requests.get(timeout=LOOK_SECONDS if at is None else IDLE_SECONDS)
                 except queue.Empty:
-                    consumer.unassign()
+                    if at is None:
+                        consumer.poll(0)
+                    else:
+                        consumer.unassign()
                     at = None
                     continue
                 if request is None:

@@ -14,6 +14,7 @@ import structlog
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, TopicPartition
 
 from penstock.contract import topics
+from penstock.contract.sight import watched
 from penstock.dispatcher.matched import Matched, Unreadable, passed_over, read
 
 log = structlog.get_logger()
@@ -90,7 +91,7 @@ class TailReader:
         self._thread.join(timeout=5)
 
     def _run(self) -> None:
-        consumer = Consumer(self._settings)
+        consumer = Consumer(watched(self._settings))
         try:
             get_to_know(consumer, topics.MATCHED)
             consumer.assign(

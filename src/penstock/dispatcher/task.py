@@ -198,6 +198,8 @@ class _Task:
         while True:
             await asyncio.sleep(HOUSE_SECONDS)
             self._dispatcher.keep_house()
+            for journal in self._journals.values():
+                journal.look_after()
 
     async def _blocking(self, call: Callable[..., T], *arguments: object) -> T:
         return await self._loop.run_in_executor(self._threads, call, *arguments)

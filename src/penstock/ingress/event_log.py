@@ -19,6 +19,7 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from penstock.contract import topics
+from penstock.contract.sight import watched
 from penstock.ingress.record import Record
 from penstock.observability import metrics
 from penstock.settings import Settings
@@ -160,7 +161,7 @@ class EventLog:
         return self._pending
 
     def _new_producer(self) -> Producer:
-        return Producer(self._config, logger=logging.getLogger("librdkafka"))
+        return Producer(watched(self._config), logger=logging.getLogger("librdkafka"))
 
     def _poll(self) -> None:
         try:

@@ -115,15 +115,14 @@ class MarkerSender:
     """Writes markers into `penstock.events`."""
 
     def __init__(self, bootstrap: str) -> None:
-        self._producer = Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "acks": "all",
-                "linger.ms": 0,
-                "delivery.timeout.ms": int(KAFKA_SECONDS * 1000),
-                "error_cb": lambda error: None,  # a marker that is not written reports that itself
-            }
-        )
+        self._settings = {
+            "bootstrap.servers": bootstrap,
+            "acks": "all",
+            "linger.ms": 0,
+            "delivery.timeout.ms": int(KAFKA_SECONDS * 1000),
+            "error_cb": lambda error: None,  # a marker that is not written reports that itself
+        }
+        self._producer = Producer(self._settings)
         self._sequence = 0
 
     def send(self, generation: int, partitions: Iterable[int], warm_up: int = 0) -> tuple[Round, dict[int, int]]:
@@ -152,5 +151,6 @@ class MarkerSender:
         except (BufferError, KafkaException) as error:
             raise KafkaAway(str(error)) from error
         if offsets.keys() != wanted:
+            self._producer = Producer(self._settings)  # whose predecessor may have lost Kafka for good
             raise KafkaAway("the markers could not be written")
         return Round(marker, wanted), offsets

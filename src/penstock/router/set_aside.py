@@ -9,6 +9,7 @@ import structlog
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from penstock.contract import topics
+from penstock.contract.sight import Sight
 from penstock.observability.metrics import POISONED
 from penstock.router.positions import Retained
 from penstock.router.records import decode
@@ -25,29 +26,33 @@ class SetAside:
     def __init__(self, bootstrap: str) -> None:
         self.count = 0
         self._counter = POISONED.bind(topics.EVENTS)
-        self._started = False
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap,
-                "group.id": "penstock-router-set-aside",
-                "enable.auto.commit": False,
-                "fetch.wait.max.ms": 2000,
-                "error_cb": lambda error: None,  # the router's other questions report that Kafka is away
-            }
-        )
+        self._settings = {
+            "bootstrap.servers": bootstrap,
+            "group.id": "penstock-router-set-aside",
+            "enable.auto.commit": False,
+            "fetch.wait.max.ms": 2000,
+            "error_cb": lambda error: None,  # the router's other questions report that Kafka is away
+        }
+        self._next: dict[int, int] = {}
+        self._open()
 
     def start(self, ends: list[Retained]) -> None:
         """Counts from these ends on."""
-        if not self._started:
-            self._consumer.assign([TopicPartition(topics.SET_ASIDE, n, kept.end) for n, kept in enumerate(ends)])
-            self._started = True
+        if not self._next:
+            self._next = {number: kept.end for number, kept in enumerate(ends)}
+            self._assign()
 
     def look(self) -> None:
         """Takes note of what has come; does not wait."""
+        if self._sight.gone:
+            self._consumer.close()
+            self._open()
+            self._assign()
         logged = 0
-        while self._started and (message := self._consumer.poll(0)) is not None:
+        while (message := self._consumer.poll(0)) is not None:
             if message.error() is not None:
                 continue
+            self._next[int(message.partition() or 0)] = int(message.offset() or 0) + 1
             self.count += 1
             self._counter.inc()
             if logged < LOGGED_AT_ONCE:
@@ -57,6 +62,13 @@ class SetAside:
     def close(self) -> None:
         """Leaves Kafka."""
         self._consumer.close()
+
+    def _open(self) -> None:
+        self._sight = Sight()
+        self._consumer = Consumer(self._sight.of(self._settings))
+
+    def _assign(self) -> None:
+        self._consumer.assign([TopicPartition(topics.SET_ASIDE, *place) for place in self._next.items()])
 
 
 def _place(message: Message) -> dict[str, int | None]:

@@ -3,6 +3,9 @@
 Most of the time nothing is read. While markers are under way the end of `penstock.matched` is followed; at a start the
 newest record of each partition is looked up. `penstock.matched` is written without transactions, so offsets have no
 holes but those of records that are not the router's own.
+
+After a question without an answer the next one is put by another client: after a time without Kafka a client may know
+neither partitions nor brokers any more, and does not ask for them by itself.
 """
 
 from __future__ import annotations
@@ -35,30 +38,29 @@ class Tail:
     """The ends of both topics. Used by one thread only."""
 
     def __init__(self, bootstrap: str) -> None:
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap,
-                "group.id": "penstock-router",
-                "enable.auto.commit": False,
-                "enable.auto.offset.store": False,
-                "auto.offset.reset": "earliest",
-                "enable.partition.eof": True,
-                "fetch.wait.max.ms": 10,  # read in short bursts only, while nothing else should wait
-                "queued.max.messages.kbytes": 4096,
-                "error_cb": lambda error: None,  # every question below reports its own failure
-            }
-        )
-        self._following = False
-        self._lost_sight = False
+        self._settings = {
+            "bootstrap.servers": bootstrap,
+            "group.id": "penstock-router",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": 10,  # read in short bursts only, while nothing else should wait
+            "queued.max.messages.kbytes": 4096,
+            "error_cb": lambda error: None,  # every question below reports its own failure
+        }
+        self._consumer = Consumer(self._settings)
+        self._unanswered = False
+        self._following: dict[int, int] = {}
 
     def partitions(self) -> int:
         """How many partitions the events have."""
         try:
-            found = self._consumer.list_topics(topics.EVENTS, timeout=KAFKA_SECONDS).topics[topics.EVENTS]
+            found = self._client().list_topics(topics.EVENTS, timeout=KAFKA_SECONDS).topics[topics.EVENTS]
         except KafkaException as error:
-            raise KafkaAway(str(error)) from error
+            raise self._away(str(error)) from error
         if found.error is not None or not found.partitions:
-            raise KafkaAway(f"the topic {topics.EVENTS} cannot be seen yet")
+            raise self._away(f"the topic {topics.EVENTS} cannot be seen yet")
         return len(found.partitions)
 
     def retained(self, topic: str, partitions: int) -> list[Retained]:
@@ -81,22 +83,24 @@ class Tail:
 
     def follow(self, ends: list[Retained]) -> None:
         """Reads `penstock.matched` from these ends on, until `rest`."""
-        self._consumer.assign([TopicPartition(topics.MATCHED, number, kept.end) for number, kept in enumerate(ends)])
-        self._following = True
+        self._following = {number: kept.end for number, kept in enumerate(ends)}
+        self._assign()
 
     def poll(self, timeout: float) -> list[MatchedRecord]:
         """What has been written since; waits up to `timeout` seconds for the first record."""
         if not self._following:
             return []
-        first = self._consumer.poll(timeout)
+        first = self._client().poll(timeout)
         if first is None:
             return []
-        more = self._consumer.consume(AT_ONCE, 0)
-        return [record for message in (first, *more) if message.error() is None and (record := _decode(message))]
+        found = [message for message in (first, *self._consumer.consume(AT_ONCE, 0)) if message.error() is None]
+        for message in found:
+            self._following[int(message.partition() or 0)] = int(message.offset() or 0) + 1
+        return [record for message in found if (record := _decode(message))]
 
     def rest(self) -> None:
         """Stops reading."""
-        self._following = False
+        self._following = {}
         self._consumer.unassign()
 
     def close(self) -> None:
@@ -104,35 +108,48 @@ class Tail:
         self._consumer.close()
 
     def _retained(self, topic: str, partition: int) -> Retained:
+        place = TopicPartition(topic, partition)
         try:
-            if self._lost_sight:
-                # After a time without answers the client forgets the partitions and does not ask for them by itself.
-                self._consumer.list_topics(timeout=KAFKA_SECONDS)
-                self._lost_sight = False
-            first, end = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=KAFKA_SECONDS)
+            first, end = self._client().get_watermark_offsets(place, timeout=KAFKA_SECONDS)
         except KafkaException as error:
-            self._lost_sight = True
-            raise KafkaAway(str(error)) from error
+            raise self._away(str(error)) from error
         return Retained(int(first), int(end))
 
     def _between(self, partition: int, begin: int, end: int) -> Iterator[Message]:
-        self._consumer.assign([TopicPartition(topics.MATCHED, partition, begin)])
+        self._client().assign([TopicPartition(topics.MATCHED, partition, begin)])
         try:
             while True:
                 message = self._consumer.poll(KAFKA_SECONDS)
                 if message is None:
-                    raise KafkaAway(f"partition {partition} of {topics.MATCHED} cannot be read")
+                    raise self._away(f"partition {partition} of {topics.MATCHED} cannot be read")
                 error = message.error()
                 if error is not None:
                     if error.code() == KafkaError._PARTITION_EOF:
                         return
-                    raise KafkaAway(str(error))
+                    raise self._away(str(error))
                 if (message.offset() or 0) < end:
                     yield message
                 if (message.offset() or 0) >= end - 1:
                     return
         finally:
             self._consumer.unassign()
+
+    def _client(self) -> Consumer:
+        """Whom to ask."""
+        if self._unanswered:
+            self._consumer.close()
+            self._consumer = Consumer(self._settings)
+            self._unanswered = False
+            if self._following:
+                self._assign()
+        return self._consumer
+
+    def _away(self, problem: str) -> KafkaAway:
+        self._unanswered = True
+        return KafkaAway(problem)
+
+    def _assign(self) -> None:
+        self._consumer.assign([TopicPartition(topics.MATCHED, *place) for place in self._following.items()])
 
 
 def _decode(message: Message) -> MatchedRecord | None:

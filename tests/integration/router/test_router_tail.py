@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import pytest
 from router_stage import Stage
 
 from penstock.contract import headers, topics
@@ -35,5 +36,30 @@ def test_every_record_is_seen(stage: Stage) -> None:
         while len(seen) < count and time.monotonic() < deadline:
             seen += [record.origin for record in tail.poll(0.5)]
         assert seen == list(range(count))
+    finally:
+        tail.close()
+
+
+def test_another_client_goes_on_after_a_question_without_an_answer(stage: Stage) -> None:
+    tail = Tail(stage.settings.bootstrap)
+
+    def write(origin: int) -> None:
+        marks = {headers.ORIGIN: str(origin).encode(), headers.GENERATION: b"1"}
+        stage.producer.produce(topics.MATCHED, partition=0, headers=marks)
+        stage.producer.flush(10)
+
+    def read() -> list[int]:
+        return [record.origin for record in tail.poll(0.5)]
+
+    try:
+        tail.follow(eventually(lambda: _ends(tail), every=0.2))
+        write(1)
+        assert eventually(read) == [1]
+        unheard = "penstock.unheard-of"
+        with pytest.raises(KafkaAway):
+            tail.retained(unheard, 1)
+        write(2)
+        assert eventually(read) == [2]
+        assert tail.retained(topics.MATCHED, 1)[0].end > 0
     finally:
         tail.close()

@@ -1,0 +1,121 @@
+"""Kafka clients that lose sight of every broker: noticed by librdkafka's own statistics, and made up for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from nameless_kafka import NamelessKafka
+
+from penstock.contract import topics
+from penstock.contract.follow import TableFollower
+from penstock.contract.sight import EXIT_CODE, LOOKS, Sight
+from penstock.settings import Settings
+from running import eventually
+
+EVERY = 0.1
+BLIND = '{"name": "rdkafka#consumer-1", "brokers": {"GroupCoordinator": {"source": "logical"}}}'
+
+LOST_CLIENT = """
+import sys
+from confluent_kafka import Producer
+from penstock.contract.sight import watched
+config = {"bootstrap.servers": sys.argv[1], "metadata.recovery.strategy": "none"}
+producer = Producer(watched({**config, "topic.metadata.refresh.interval.ms": 50}, every=0.1))
+producer.list_topics("t", 5)
+print("knows a broker", flush=True)
+while True:
+    producer.poll(0.05)
+"""
+
+
+@pytest.fixture
+def nameless() -> Iterator[NamelessKafka]:
+    with NamelessKafka() as server:
+        yield server
+        server.shutdown()
+
+
+def client(nameless: NamelessKafka, sight: Sight) -> Consumer:
+    config = {
+        "bootstrap.servers": nameless.bootstrap,
+        "group.id": "sight",
+        "log_level": 0,
+        "error_cb": lambda error: None,
+        # Without this it comes back by itself, sometimes: that is a race inside the library.
+        "metadata.recovery.strategy": "none",
+    }
+    found = Consumer(sight.of(config, EVERY))
+    assert len(found.list_topics("t", 5).brokers) == 1
+    return found
+
+
+def test_a_client_that_was_told_of_no_broker_is_lost(nameless: NamelessKafka) -> None:
+    told: list[str] = []
+    sight = Sight(told.append)
+    consumer = client(nameless, sight)
+    try:
+        eventually(lambda: consumer.poll(EVERY) is None and consumer.list_topics("t", 5).brokers, 5)
+        assert not sight.gone
+        nameless.names_itself = False
+        assert len(consumer.list_topics("t", 5).brokers) == 0
+        nameless.names_itself = True
+        eventually(lambda: consumer.poll(EVERY) is None and sight.gone, 5)
+        assert len(told) == 1
+    finally:
+        consumer.close()
+
+
+def test_a_client_whose_kafka_is_away_is_not_lost(nameless: NamelessKafka) -> None:
+    sight = Sight()
+    consumer = client(nameless, sight)
+    try:
+        nameless.shutdown()
+        nameless.server_close()
+        until = time.monotonic() + EVERY * LOOKS * 5
+        while time.monotonic() < until:
+            consumer.poll(EVERY)
+        assert not sight.gone
+    finally:
+        consumer.close()
+
+
+def test_a_process_whose_client_is_lost_ends_and_says_why(nameless: NamelessKafka) -> None:
+    command = [sys.executable, "-c", LOST_CLIENT, nameless.bootstrap]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "knows a broker\n"
+        nameless.names_itself = False
+        said, _ = process.communicate(timeout=20)
+        assert process.returncode == EXIT_CODE
+        assert "knows no broker any more" in said
+
+
+def test_a_follower_whose_client_is_lost_goes_on_where_it_was(kafka: Settings) -> None:
+    seen: list[str] = []
+    reached = threading.Event()
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    follower = TableFollower(kafka.bootstrap, topics.REPORTS, lambda key, value: seen.append(key), reached.set)
+    follower.start()
+    try:
+        assert reached.wait(10)
+        before = len(seen)
+        for key in ("sight/1", "sight/2"):
+            producer.produce(topics.REPORTS, key=key, value=b"{}")
+        producer.flush(10)
+        eventually(lambda: seen[before:] == ["sight/1", "sight/2"])
+        lost = follower._sight
+        for _ in range(LOOKS):
+            lost.look(BLIND)
+        eventually(lambda: follower._sight is not lost)
+        producer.produce(topics.REPORTS, key="sight/3", value=b"{}")
+        producer.flush(10)
+        eventually(lambda: len(seen) > before + 2)
+        assert seen[before:] == ["sight/1", "sight/2", "sight/3"]
+    finally:
+        follower.stop()
