@@ -15,6 +15,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from penstock.engine import complaints
+from penstock.engine.complaints import Complaints
+
 FILE_BYTES = 8 * 1024 * 1024
 FILES_KEPT = 3
 LINES_REMEMBERED = 200
@@ -27,10 +30,15 @@ class ComponentLog:
         self.path = folder / f"{component}.log"
         self.last: collections.deque[str] = collections.deque(maxlen=LINES_REMEMBERED)
         self._component, self._echo = component, echo
+        self._complaints = Complaints()
         self._file = _Rotating(self.path)
 
     def write(self, line: str) -> None:
         """Keeps a line; one that is not JSON (a traceback, a JVM's) is put into JSON."""
+        kept = self._complaints.admit(line, time.monotonic())
+        if kept is None:
+            return
+        line = kept
         self.last.append(line)
         if self._echo is not None:
             self._echo(self._component, line)
@@ -43,7 +51,9 @@ class ComponentLog:
 
 def wrap(line: str, component: str, now: float) -> dict[str, Any]:
     """A record for a line that some program printed as text."""
-    level = next((name for name in ("error", "fatal", "warn") if f"[{name.upper()}]" in line[:80]), "info")
+    level = complaints.level(line) or next(
+        (name for name in ("error", "fatal", "warn") if f"[{name.upper()}]" in line[:80]), "info"
+    )
     stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now % 1 * 1000):03d}Z"
     return {"timestamp": stamp, "level": {"warn": "warning"}.get(level, level), "component": component, "event": line}
 

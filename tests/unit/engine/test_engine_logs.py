@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.engine import diagnosis, logs
+from penstock.engine.complaints import Complaints
 from penstock.engine.logs import ComponentLog
 
 
@@ -52,3 +53,42 @@ def test_a_record_is_shown_as_a_sentence() -> None:
 def test_last_words_become_advice() -> None:
     assert "disk is full" in str(diagnosis.remedy(["ok", "java.io.IOException: No space left on device"]))
     assert diagnosis.remedy(["nothing of note"]) is None
+
+
+def refused(client: str, at: float) -> str:
+    return f"%3|{at:.3f}|FAIL|rdkafka#{client}| [thrd:kafka:9092/bootstrap]: Connect failed: refused (after {at:.0f}ms)"
+
+
+def test_the_same_complaint_is_kept_once_in_a_while() -> None:
+    complaints = Complaints()
+    lines = [(tick / 10, refused(f"consumer-{tick % 7}", tick / 10)) for tick in range(250)]
+    kept = [found for at, line in lines if (found := complaints.admit(line, at)) is not None]
+    assert kept == [
+        refused("consumer-0", 0),
+        refused("consumer-2", 10) + " (and 99 more like it since the last)",
+        refused("consumer-4", 20) + " (and 99 more like it since the last)",
+    ]
+
+
+def test_other_lines_and_other_complaints_are_all_kept() -> None:
+    complaints = Complaints()
+    lines = [
+        "Traceback (most recent call last):",
+        "  line 1",
+        "  line 1",
+        refused("consumer-1", 1),
+        refused("consumer-1", 1).replace("refused", "timed out"),
+        '{"event": "the same"}',
+        '{"event": "the same"}',
+    ]
+    assert [complaints.admit(line, 1.0) for line in lines] == lines
+
+
+def test_a_complaint_says_how_bad_it_is(tmp_path: Path) -> None:
+    lines = [
+        refused("producer-1", 1),
+        "%4|1.0|REQTMOUT|x#consumer-1| late",
+        "%6|1.0|FAIL|x#consumer-1| closed",
+        "%5 off",
+    ]
+    assert [logs.wrap(line, "c", 0)["level"] for line in lines] == ["error", "warning", "info", "info"]
