@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_asyncio
-from dispatcher_stage import Stage, Subscriber
+from dispatcher_stage import Stage, Subscribe, Subscriber
 
 from penstock.engine import ports
 from penstock.settings import Settings
@@ -15,8 +15,6 @@ from running import running_kafka
 
 if TYPE_CHECKING:
     from penstock.engine.jars import Jars
-
-Subscribe = Callable[..., Awaitable[Subscriber]]
 
 
 @pytest.fixture(scope="package")

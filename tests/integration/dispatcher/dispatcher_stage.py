@@ -90,6 +90,10 @@ class Subscriber:
         writer.close()
 
 
+Subscribe = Callable[..., Awaitable[Subscriber]]
+"""Starts a subscriber that ends with its test."""
+
+
 class Stage:
     """Publishes routes, writes matched records, and reads what the dispatcher wrote."""
 

@@ -9,9 +9,8 @@ from typing import Any
 from urllib.parse import unquote
 
 import msgspec
-from dispatcher_stage import OK, TRACE, Stage, until
+from dispatcher_stage import OK, TRACE, Stage, Subscribe, until
 
-from conftest import Subscribe
 from penstock.contract import topics
 from penstock.contract.reports import Ack, decode
 from penstock.contract.routes import Delivery, Endpoint, ServiceName

@@ -22,9 +22,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from dispatcher_stage import OK, Stage, until
+from dispatcher_stage import OK, Stage, Subscribe, until
 
-from conftest import Subscribe
 from penstock.contract import topics
 from penstock.contract.reports import Loss, decode
 from penstock.contract.routes import Delivery, Endpoint, Route, ServiceName

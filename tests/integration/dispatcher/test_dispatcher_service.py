@@ -9,9 +9,8 @@ import signal
 from typing import TYPE_CHECKING
 
 import psutil
-from dispatcher_stage import Stage, until
+from dispatcher_stage import Stage, Subscribe, until
 
-from conftest import Subscribe
 from penstock.dispatcher.service import DispatcherService
 
 if TYPE_CHECKING:

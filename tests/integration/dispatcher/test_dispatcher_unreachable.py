@@ -6,9 +6,8 @@ import asyncio
 import time
 from collections import Counter
 
-from dispatcher_stage import Stage, Subscriber, until
+from dispatcher_stage import Stage, Subscribe, Subscriber, until
 
-from conftest import Subscribe
 from penstock.contract.routes import Delivery, Endpoint
 from penstock.engine.ports import free_ports
 
