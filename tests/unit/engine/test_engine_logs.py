@@ -84,7 +84,7 @@ def test_other_lines_and_other_complaints_are_all_kept() -> None:
     assert [complaints.admit(line, 1.0) for line in lines] == lines
 
 
-def test_a_complaint_says_how_bad_it_is(tmp_path: Path) -> None:
+def test_a_complaint_says_how_bad_it_is() -> None:
     lines = [
         refused("producer-1", 1),
         "%4|1.0|REQTMOUT|x#consumer-1| late",
