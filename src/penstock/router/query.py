@@ -151,6 +151,7 @@ def _write_matched(matched: DataFrame, settings: Settings, folder: Path) -> Data
         # What is routed while a batch is under way becomes the next one: no waiting when there is little, few requests
         # when there is much.
         .option("kafka.linger.ms", "0")
+        .option("kafka.batch.size", "262144")
         .option("kafka.max.in.flight.requests.per.connection", "1")
         .option("kafka.max.request.size", str(settings.max_record_bytes))
         .option("kafka.reconnect.backoff.max.ms", "1000")
