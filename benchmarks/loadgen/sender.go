@@ -50,7 +50,7 @@ type sender struct {
 	o        options
 	address  string
 	host     string
-	path     string
+	opening  string // of every request, up to where they begin to differ
 	types    []string
 	data     []byte
 	next     atomic.Int64
@@ -68,7 +68,7 @@ func newSender(o options) (*sender, error) {
 	if err != nil || target.Host == "" {
 		return nil, fmt.Errorf("the address %q is no URL", o.url)
 	}
-	s := &sender{o: o, address: target.Host, host: target.Host, path: target.RequestURI(), types: strings.Split(o.types, ",")}
+	s := &sender{o: o, address: target.Host, host: target.Host, types: strings.Split(o.types, ",")}
 	if o.host != "" {
 		s.host = o.host
 	}
@@ -77,6 +77,13 @@ func newSender(o options) (*sender, error) {
 	}
 	s.accepted.words = make([]atomic.Uint32, maxEvents/32)
 	s.data = []byte(`{"pad":"` + strings.Repeat("x", max(o.payload-10, 0)) + `"}`)
+	s.opening = fmt.Sprintf("POST %s HTTP/1.1\r\nHost: %s\r\n", target.RequestURI(), s.host)
+	if o.batch == 1 {
+		s.opening += fmt.Sprintf("Content-Type: application/json\r\nContent-Length: %d\r\n", len(s.data))
+		s.opening += fmt.Sprintf("Ce-Specversion: 1.0\r\nCe-Source: %s\r\nCe-Id: ", source)
+	} else {
+		s.opening += "Content-Type: application/cloudevents-batch+json\r\nContent-Length: "
+	}
 	return s, nil
 }
 
@@ -173,10 +180,14 @@ func (s *sender) note(status int, first int64, at time.Time) {
 func (s *sender) compose(out *bytes.Buffer, first int64, at time.Time) {
 	out.Reset()
 	due := strconv.FormatInt(at.UnixNano(), 10)
-	fmt.Fprintf(out, "POST %s HTTP/1.1\r\nHost: %s\r\n", s.path, s.host)
+	out.WriteString(s.opening)
 	if s.o.batch == 1 {
-		fmt.Fprintf(out, "Ce-Specversion: 1.0\r\nCe-Id: %d\r\nCe-Source: %s\r\nCe-Type: %s\r\nCe-Due: %s\r\n", first, source, s.typeOf(first), due)
-		fmt.Fprintf(out, "Content-Type: application/json\r\nContent-Length: %d\r\n\r\n", len(s.data))
+		out.WriteString(strconv.FormatInt(first, 10))
+		out.WriteString("\r\nCe-Type: ")
+		out.WriteString(s.typeOf(first))
+		out.WriteString("\r\nCe-Due: ")
+		out.WriteString(due)
+		out.WriteString("\r\n\r\n")
 		out.Write(s.data)
 		return
 	}
@@ -192,15 +203,16 @@ func (s *sender) compose(out *bytes.Buffer, first int64, at time.Time) {
 		body.WriteByte('}')
 	}
 	body.WriteByte(']')
-	fmt.Fprintf(out, "Content-Type: application/cloudevents-batch+json\r\nContent-Length: %d\r\n\r\n", body.Len())
+	fmt.Fprintf(out, "%d\r\n\r\n", body.Len())
 	out.Write(body.Bytes())
 }
 
 func (s *sender) typeOf(id int64) string { return s.types[id%int64(len(s.types))] }
 
 type connection struct {
-	socket net.Conn
-	reader *bufio.Reader
+	socket   net.Conn
+	reader   *bufio.Reader
+	deadline time.Time
 }
 
 func (s *sender) dial() *connection {
@@ -208,7 +220,7 @@ func (s *sender) dial() *connection {
 	if err != nil {
 		return nil
 	}
-	return &connection{socket, bufio.NewReader(socket)}
+	return &connection{socket: socket, reader: bufio.NewReader(socket)}
 }
 
 // exchange sends a request and gives the status of the answer; 0 where there was none, and the connection is closed.
@@ -216,7 +228,10 @@ func (c *connection) exchange(request []byte, timeout time.Duration) int {
 	if c == nil {
 		return 0
 	}
-	_ = c.socket.SetDeadline(time.Now().Add(timeout))
+	if deadline := time.Now().Add(timeout); deadline.Sub(c.deadline) > time.Second { // to set it every time costs more than it tells
+		c.deadline = deadline
+		_ = c.socket.SetDeadline(deadline)
+	}
 	if _, err := c.socket.Write(request); err != nil {
 		_ = c.socket.Close()
 		return 0

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"net"
@@ -22,7 +23,7 @@ type inbox struct {
 	measureFrom atomic.Int64 // ids below this one are warm-up
 	latency     histogram
 	last        atomic.Int64 // when the newest delivery came, in Unix nanoseconds
-	behaviours  map[int]func(http.ResponseWriter) bool
+	behaviours  map[int]behaviour
 }
 
 func receive(o options) (*inbox, error) {
@@ -40,13 +41,16 @@ func receive(o options) (*inbox, error) {
 		return nil, err
 	}
 	in.address = listener.Addr().String()
-	go func() { _ = http.Serve(listener, in) }()
+	go in.accept(listener)
 	return in, nil
 }
 
+// behaviour is what a bad subscriber does before it answers; it gives the status, and whether the event counts.
+type behaviour func() (status int, counts bool)
+
 // parseBehaviours reads "3=fail,4=slow:50ms,5=hang".
-func parseBehaviours(text string) (map[int]func(http.ResponseWriter) bool, error) {
-	result := map[int]func(http.ResponseWriter) bool{}
+func parseBehaviours(text string) (map[int]behaviour, error) {
+	result := map[int]behaviour{}
 	for _, entry := range strings.Split(text, ",") {
 		if entry == "" {
 			continue
@@ -59,15 +63,15 @@ func parseBehaviours(text string) (map[int]func(http.ResponseWriter) bool, error
 		kind, argument, _ := strings.Cut(what, ":")
 		switch kind {
 		case "fail":
-			result[number] = func(w http.ResponseWriter) bool { w.WriteHeader(http.StatusServiceUnavailable); return false }
+			result[number] = func() (int, bool) { return http.StatusServiceUnavailable, false }
 		case "hang":
-			result[number] = func(http.ResponseWriter) bool { time.Sleep(time.Hour); return false }
+			result[number] = func() (int, bool) { time.Sleep(time.Hour); return http.StatusAccepted, false }
 		case "slow":
 			delay, err := time.ParseDuration(argument)
 			if err != nil {
 				return nil, fmt.Errorf("behaviour %q: %w", entry, err)
 			}
-			result[number] = func(http.ResponseWriter) bool { time.Sleep(delay); return true }
+			result[number] = func() (int, bool) { time.Sleep(delay); return http.StatusAccepted, true }
 		default:
 			return nil, fmt.Errorf("behaviour %q: fail, hang or slow:<time>", entry)
 		}
@@ -75,20 +79,58 @@ func parseBehaviours(text string) (map[int]func(http.ResponseWriter) bool, error
 	return result, nil
 }
 
-func (in *inbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	_, _ = io.Copy(io.Discard, r.Body)
+// accept serves connections. The standard library reads the requests, but its server is left out: a subscriber that
+// answers everything alike needs no goroutines beside the one that reads, and takes no time from what is measured.
+func (in *inbox) accept(listener net.Listener) {
+	for {
+		socket, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		go in.serve(socket)
+	}
+}
+
+func (in *inbox) serve(socket net.Conn) {
+	defer socket.Close()
+	reader := bufio.NewReader(socket)
+	for {
+		request, err := http.ReadRequest(reader)
+		if err != nil {
+			return
+		}
+		if _, err := io.Copy(io.Discard, request.Body); err != nil {
+			return
+		}
+		if _, err := socket.Write(answers[in.handle(request)]); err != nil || request.Close {
+			return
+		}
+	}
+}
+
+// answers holds what is sent back for each status.
+var answers = func() map[int][]byte {
+	result := map[int][]byte{}
+	for _, status := range []int{http.StatusAccepted, http.StatusNotFound, http.StatusServiceUnavailable} {
+		result[status] = fmt.Appendf(nil, "HTTP/1.1 %d %s\r\nContent-Length: 0\r\n\r\n", status, http.StatusText(status))
+	}
+	return result
+}()
+
+// handle notes the event and gives the status to answer with.
+func (in *inbox) handle(r *http.Request) int {
 	number, err := strconv.Atoi(strings.TrimPrefix(r.URL.Path, "/s/"))
 	if err != nil || number < 0 || number >= len(in.seen) {
-		w.WriteHeader(http.StatusNotFound)
-		return
+		return http.StatusNotFound
 	}
-	if behave := in.behaviours[number]; behave != nil && !behave(w) {
-		return
+	status, counts := http.StatusAccepted, true
+	if behave := in.behaviours[number]; behave != nil {
+		status, counts = behave()
 	}
-	if r.Header.Get("Ce-Source") == source {
+	if counts && r.Header.Get("Ce-Source") == source {
 		in.note(number, r.Header.Get("Ce-Id"), r.Header.Get("Ce-Due"))
 	}
-	w.WriteHeader(http.StatusAccepted)
+	return status
 }
 
 func (in *inbox) note(number int, id, due string) {
