@@ -7,25 +7,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from typing import NamedTuple
 
 from penstock.contract import headers
 from penstock.events import http, kafka
 from penstock.events.broker_attributes import TTL
 from penstock.events.event import REQUIRED, MalformedEvent
+from penstock.events.remembered import Remembered
 
 Fields = Mapping[str, bytes | None]
 
 _REQUIRED = tuple(kafka.PREFIX + name for name in REQUIRED)
 _TTL = kafka.PREFIX + TTL
-_CONTENT_TYPE = f"{http.CONTENT_TYPE}: ".encode()
-_PLAIN = re.compile(
-    rb"(?:ce-[!#$%&'*+.^_`|~0-9A-Za-z-]+: [!#$&-~]*\r\n|(?!ce-)[!#$%&'*+.^_`|~0-9A-Za-z-]+: [\t\x20-\x7e]*\r\n)*"
-)
-"""Lines with nothing in them that must be encoded, which is most: looked at once instead of value by value."""
 _LINES = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+: [\t\x20-\x7e\x80-\xff]*\r\n)*")
+_VISIBLE = bytes([9, *range(0x20, 0x7F)])
+_UNENCODED = bytes(code for code in range(0x21, 0x7F) if code not in b'"%')
+"""What stands for itself in the value of an attribute."""
 OF_THE_CONNECTION = frozenset({"connection", "content-length", "host", "transfer-encoding", "upgrade"})
 """Headers that belong to the connection, whoever stored them with an event."""
+
+
+class _Opening(NamedTuple):
+    """How the line of a stored header begins."""
+
+    text: bytes
+    plain: bytes
+    """Values of these bytes alone, which is most of them, are sent as they are; others are looked at."""
 
 
 def event_lines(fields: Fields, with_ttl: bool) -> bytes:
@@ -33,37 +40,45 @@ def event_lines(fields: Fields, with_ttl: bool) -> bytes:
     for name in _REQUIRED:
         if not fields.get(name):
             raise MalformedEvent(f"attribute {name[len(kafka.PREFIX) :]!r} is missing")
-    pairs = [
-        (opening, raw)
-        for name, raw in fields.items()
-        if raw is not None and (opening := _opening(name)) is not None and (with_ttl or name != _TTL)
-    ]
-    lines = b"".join([b"%b%b\r\n" % pair for pair in pairs])
-    if lines.count(b"\n") == len(pairs) and _PLAIN.fullmatch(lines) is not None:
-        return lines
-    return _checked(b"".join([b"%b%b\r\n" % (opening, _encoded(opening, raw)) for opening, raw in pairs]), len(pairs))
+    parts: list[bytes] = []
+    for name, raw in fields.items():
+        if raw is None or (opening := _OPENINGS[name]) is None or (name == _TTL and not with_ttl):
+            continue
+        if raw.translate(None, opening.plain):
+            parts.append(_line(name, opening.text, raw))
+        else:
+            parts += (opening.text, raw, b"\r\n")
+    return b"".join(parts)
 
 
-def _encoded(opening: bytes, value: bytes) -> bytes:
-    """The value as HTTP carries it. Raises ValueError where it is no text."""
-    if opening.startswith(b"ce-"):
-        return http.encoded(value.decode()).encode()
-    if opening == _CONTENT_TYPE:
-        value.decode()
-    return value
-
-
-@lru_cache(maxsize=4096)
-def _opening(name: str) -> bytes | None:
-    """What the header line of a stored header begins with; None where it is not for the subscriber."""
+def _line(name: str, opening: bytes, value: bytes) -> bytes:
+    """The line of a value that may have to be encoded. Raises ValueError where it cannot be sent."""
     if name.startswith(kafka.PREFIX):
-        return f"{http.PREFIX}{name[len(kafka.PREFIX) :]}: ".encode()
+        value = http.encoded(value.decode()).encode()
+    elif name == kafka.CONTENT_TYPE:
+        value.decode()
+    return _checked(b"%b%b\r\n" % (opening, value), 1)
+
+
+def _opening(name: str) -> _Opening | None:
+    """None where the header is not for the subscriber. Raises ValueError for a name that HTTP does not allow."""
+    if name.startswith(kafka.PREFIX):
+        return _opening_of(f"{http.PREFIX}{name[len(kafka.PREFIX) :]}", _UNENCODED)
     if name == kafka.CONTENT_TYPE:
-        return _CONTENT_TYPE
+        return _opening_of(http.CONTENT_TYPE, _VISIBLE)
     if name.startswith(headers.PASSED):
         passed = name[len(headers.PASSED) :]
-        return None if passed.lower() in OF_THE_CONNECTION else f"{passed}: ".encode()
+        return None if passed.lower() in OF_THE_CONNECTION else _opening_of(passed, _VISIBLE)
     return None
+
+
+def _opening_of(name: str, plain: bytes) -> _Opening:
+    text = f"{name}: ".encode()
+    _checked(text + b"\r\n", 1)
+    return _Opening(text, plain)
+
+
+_OPENINGS = Remembered(_opening)
 
 
 def header_lines(pairs: Iterable[tuple[str, str]]) -> bytes:

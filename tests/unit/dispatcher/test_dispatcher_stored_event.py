@@ -73,6 +73,7 @@ def test_an_event_without_a_required_attribute_is_not_sent(missing: str) -> None
         ("content-type", b"a/b\r\nx-forged: 1"),
         ("content-type", b"\xff"),
         ("ce_a b", b"1"),
+        ("ce_a b", b""),
         ("ce_x: y\r\nz", b"1"),
         ("ce_subject", b"\xff"),
         ("penstock_http_x-request-id", b"1\r\n\r\nPOST / HTTP/1.1"),
