@@ -25,7 +25,8 @@ from penstock.dispatcher.lanes import Job, Lane, Schedule
 from penstock.dispatcher.ledger import Ledger, Lost, Start
 from penstock.dispatcher.matched import Matched
 from penstock.dispatcher.memory import Memory
-from penstock.dispatcher.reread import RereadReader
+from penstock.dispatcher.recent import Recent
+from penstock.dispatcher.reread import Chunk, RereadReader
 from penstock.settings import Settings
 
 CARRIED_LIMIT_BYTES = 16 * 1024 * 1024
@@ -35,6 +36,8 @@ UNKNOWN_SECONDS = 60.0
 SHARE = 16
 """Deliveries every route may have even when the task as a whole has more than its limit."""
 LONG_WAIT_SECONDS = 0.5
+RECENT_SHARE = 4
+"""The part (a quarter) of the memory for events that is for routes which are a little behind."""
 
 
 class Dispatcher:
@@ -47,7 +50,9 @@ class Dispatcher:
         self.ledgers = {partition: Ledger(partition) for partition in partitions}
         self.changes = {partition: Changes(ledger) for partition, ledger in self.ledgers.items()}
         self.schedule = Schedule(settings.max_in_flight_total)
-        self.memory = Memory(settings.delivery_memory_mib * 1024 * 1024)
+        recent = settings.delivery_memory_mib * 1024 * 1024 // RECENT_SHARE
+        self.memory = Memory(settings.delivery_memory_mib * 1024 * 1024 - recent)
+        self.recent = {partition: Recent(recent // len(partitions)) for partition in partitions}
         self.lanes: dict[str, Lane] = {}
         self.snapshot = Snapshot()
         self.hungry = asyncio.Event()
@@ -146,7 +151,10 @@ class Dispatcher:
                 if uid not in self.lanes and uid not in self._gone:
                     self._unknown.setdefault(uid, now)
             if ledger.detached:
+                self.recent[record.partition].keep(record)
                 self.hungry.set()
+            else:
+                self.recent[record.partition].clear()
         self.pump()
 
     async def catch_up(self) -> None:
@@ -160,7 +168,7 @@ class Dispatcher:
                     continue
                 idle = False
                 end = min(ledger.tail, begin + self._settings.catch_up_records)
-                chunk = await self._reread.chunk(ledger.partition, begin, end)
+                chunk = await self._read_again(ledger.partition, begin, end)
                 if chunk.begin > begin:
                     begin = chunk.begin
                     if not chunk.records and begin < ledger.tail:
@@ -176,6 +184,13 @@ class Dispatcher:
                 self.pump()
             if idle:
                 await self.hungry.wait()
+
+    async def _read_again(self, partition: int, begin: int, end: int) -> Chunk:
+        chunk = self.recent[partition].chunk(begin, end)
+        if chunk is None:
+            return await self._reread.chunk(partition, begin, end)
+        await asyncio.sleep(0)  # what comes from memory must not keep everybody else waiting
+        return chunk
 
     def _room(self, cursor: Cursor) -> bool:
         count = len(cursor.outstanding)
@@ -321,6 +336,9 @@ class Dispatcher:
             if uid not in self.lanes:
                 self._forget(uid)
         self._chronicle.set_gauges(self.ledgers.values(), self.lanes, now)
+        for partition, ledger in self.ledgers.items():
+            if not ledger.detached:
+                self.recent[partition].clear()
         self._crew.dismiss()
         self.hungry.set()
         self.pump()

@@ -17,12 +17,14 @@ from penstock.contract.routes import Endpoint, Route
 from penstock.dispatcher.cursor import Cursor, Stage, encode, restore
 from penstock.dispatcher.lanes import Job, Lane, Schedule
 from penstock.dispatcher.ledger import Ledger, Start
-from penstock.dispatcher.matched import KEY_HEADER, Matched
+from penstock.dispatcher.matched import KEY_HEADER, OVERHEAD_BYTES, Matched
+from penstock.dispatcher.recent import Recent
 
 SUBSCRIBER = Endpoint("http://subscriber.example/")
 OLD, KEYED, NEW = "old", "keyed", "new"
 MAX_OUTSTANDING = 4
 CHUNK = 3
+RECENT = 5
 
 
 def route(uid: str, **fields: object) -> Route:
@@ -89,6 +91,7 @@ class Node:
 
     def boot(self) -> None:
         self.ledger = Ledger(0, self.saved_tail)
+        self.recent = Recent(RECENT * OVERHEAD_BYTES)
         self.schedule = Schedule(max_in_flight=8)
         self.lanes = {uid: Lane(ROUTES[uid], 3) for uid in ROUTES}
         self.flying: list[Job] = []
@@ -113,7 +116,12 @@ class Node:
     def read_tail(self) -> None:
         assert self.ledger.tail is not None
         if self.ledger.tail < len(self.world.log):
-            self.begin(list(self.ledger.take(self.world.log[self.ledger.tail], ROUTES, (), self.room)))
+            record = self.world.log[self.ledger.tail]
+            self.begin(list(self.ledger.take(record, ROUTES, (), self.room)))
+            if self.ledger.detached:
+                self.recent.keep(record)
+            else:
+                self.recent.clear()
 
     def catch_up(self) -> None:
         begin = self.ledger.next_chunk(ROUTES, self.hungry)
@@ -121,6 +129,8 @@ class Node:
             assert self.ledger.tail is not None
             end = min(self.ledger.tail, begin + CHUNK)
             chunk = self.world.log[begin:end]
+            kept = self.recent.chunk(begin, end)
+            assert kept is None or (kept.begin, kept.end, kept.records) == (begin, end, chunk)  # no gap, whatever came
             self.begin(list(self.ledger.catch_up(begin, end, chunk, ROUTES, room=self.room, hungry=self.hungry)))
 
     def send(self) -> None:

@@ -16,7 +16,7 @@ from penstock.dispatcher.breaker import rounds
 from penstock.dispatcher.classify import Outcome
 from penstock.dispatcher.decision import Verdict
 from penstock.dispatcher.dispatch import Dispatcher
-from penstock.dispatcher.matched import Matched
+from penstock.dispatcher.matched import OVERHEAD_BYTES, Matched
 from penstock.dispatcher.reread import RereadReader
 from penstock.settings import Settings
 
@@ -104,6 +104,35 @@ async def test_what_waits_for_room_is_taken_up_by_whoever_is_free() -> None:
     assert tasks() == 2
     await asked.answer()
     assert (made.outstanding, asked.origins[-2:]) == (0, [10, 11])
+
+
+async def test_a_route_that_is_a_little_behind_reads_nothing_again() -> None:
+    asked = Asked()
+    made = dispatcher(asked, max_outstanding=4, catch_up_records=2)  # without anything to read from
+    made.take(records(0, 20))
+    assert not made.ledgers[0].cursors[ROUTE.uid].attached
+    catching_up = asyncio.create_task(made.catch_up())
+    for _ in range(20):
+        await asyncio.sleep(0)
+        await asked.answer()
+        assert not catching_up.done()
+    assert (asked.origins, made.outstanding) == (list(range(20)), 0)
+    assert made.ledgers[0].cursors[ROUTE.uid].attached
+    catching_up.cancel()
+    await asyncio.gather(catching_up, return_exceptions=True)
+
+
+async def test_what_is_kept_for_routes_behind_is_bounded_and_let_go() -> None:
+    made = dispatcher(Asked(), max_outstanding=4, delivery_memory_mib=1)
+    made.take(records(0, 2000))
+    recent, limit = made.recent[0], 2**20 // 4
+    kept = recent.chunk(1999, 2000)
+    assert kept is not None
+    assert [record.offset for record in kept.records] == [1999]
+    assert recent.chunk(1999 - limit // OVERHEAD_BYTES, 2000) is None
+    made.apply(Snapshot(version=2))  # the route is gone, and nobody else is behind
+    made.keep_house()
+    assert recent.chunk(1999, 2000) is None
 
 
 async def test_draining_waits_for_requests_and_starts_nothing() -> None:
