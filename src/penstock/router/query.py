@@ -32,6 +32,8 @@ log = structlog.get_logger()
 BATCH_INTERVAL = "1 hour"
 FETCH_WAIT_MS = 2000
 """How long Kafka holds a fetch open when there is nothing to read: longer costs less when idle, and delays nothing."""
+BATCH_BYTES = 256 * 1024
+"""What may be written to a partition in one request: as much as comes in one go when there is much."""
 
 NOISY_LOGGERS = (
     "org.apache.spark.util.Utils",
@@ -151,7 +153,7 @@ def _write_matched(matched: DataFrame, settings: Settings, folder: Path) -> Data
         # What is routed while a batch is under way becomes the next one: no waiting when there is little, few requests
         # when there is much.
         .option("kafka.linger.ms", "0")
-        .option("kafka.batch.size", "262144")
+        .option("kafka.batch.size", str(BATCH_BYTES))
         .option("kafka.max.in.flight.requests.per.connection", "1")
         .option("kafka.max.request.size", str(settings.max_record_bytes))
         .option("kafka.reconnect.backoff.max.ms", "1000")
