@@ -191,14 +191,22 @@ func (s *sender) compose(out *bytes.Buffer, first int64, at time.Time) {
 		out.Write(s.data)
 		return
 	}
+	opening := `{"specversion":"1.0","source":"` + source + `","id":"`
 	var body bytes.Buffer
+	body.Grow(s.o.batch * (len(s.data) + 200))
 	for i := int64(0); i < int64(s.o.batch); i++ {
 		separator := byte(',')
 		if i == 0 {
 			separator = '['
 		}
 		body.WriteByte(separator)
-		fmt.Fprintf(&body, `{"specversion":"1.0","id":"%d","source":"%s","type":"%s","due":"%s","data":`, first+i, source, s.typeOf(first+i), due)
+		body.WriteString(opening)
+		body.WriteString(strconv.FormatInt(first+i, 10))
+		body.WriteString(`","type":"`)
+		body.WriteString(s.typeOf(first + i))
+		body.WriteString(`","due":"`)
+		body.WriteString(due)
+		body.WriteString(`","data":`)
 		body.Write(s.data)
 		body.WriteByte('}')
 	}
