@@ -334,20 +334,43 @@ async def test_certificates_are_verified_against_the_name(stage: Stage, subscrib
 async def test_what_retention_removed_is_reported(stage: Stage, subscribe: Subscribe) -> None:
     subscriber = await subscribe()
     route = stage.trigger(subscriber.endpoint)
-    paused = msgspec.structs.replace(route, paused=True)
-    stage.publish(paused)
     async with stage.task():
-        stage.match(route, count=20)
-        await until(lambda: resume_of(stage, route) is not None, "the route to be detached")
-        keep = end_of_matched(stage) - 5
-        admin = AdminClient({"bootstrap.servers": stage.settings.bootstrap})
-        for future in admin.delete_records([TopicPartition(topics.MATCHED, 0, keep)]).values():
-            await asyncio.to_thread(future.result, 10)
-        stage.publish(route)
+        await fall_behind(stage, route, count=20)
+    await remove_all_but(stage, 5)
+    stage.publish(route)
+    async with stage.task():
         await until(lambda: len(subscriber.requests) == 5, "what is left")
         await until(lambda: losses(stage, route), "the report")
     [loss] = losses(stage, route)
     assert (loss.partition, loss.last - loss.first + 1 >= 15) == (0, True)
+
+
+async def test_what_is_still_in_memory_is_not_lost_by_retention(stage: Stage, subscribe: Subscribe) -> None:
+    subscriber = await subscribe()
+    route = stage.trigger(subscriber.endpoint)
+    async with stage.task():
+        await fall_behind(stage, route, count=20)
+        await remove_all_but(stage, 5)
+        stage.publish(route)
+        await until(lambda: len(subscriber.requests) == 20, "all of them")
+    assert losses(stage, route) == []
+
+
+async def fall_behind(stage: Stage, route: Route, count: int) -> None:
+    """So many events for a route that is paused."""
+    stage.publish(msgspec.structs.replace(route, paused=True))
+    stage.match(route, count=count)
+    end = end_of_matched(stage)
+    await until(lambda: int(stage.table(topics.CURSORS).get("tail/0", b"0")) >= end, "the tail to have read them")
+    assert resume_of(stage, route) is not None
+
+
+async def remove_all_but(stage: Stage, newest: int) -> None:
+    """As retention does."""
+    admin = AdminClient({"bootstrap.servers": stage.settings.bootstrap})
+    keep = end_of_matched(stage) - newest
+    for future in admin.delete_records([TopicPartition(topics.MATCHED, 0, keep)]).values():
+        await asyncio.to_thread(future.result, 10)
 
 
 def resume_of(stage: Stage, route: Route) -> int | None:
