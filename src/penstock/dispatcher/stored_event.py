@@ -21,8 +21,7 @@ _REQUIRED = tuple(kafka.PREFIX + name for name in REQUIRED)
 _TTL = kafka.PREFIX + TTL
 _LINES = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+: [\t\x20-\x7e\x80-\xff]*\r\n)*")
 _VISIBLE = bytes([9, *range(0x20, 0x7F)])
-_UNENCODED = bytes(code for code in range(0x21, 0x7F) if code not in b'"%')
-"""What stands for itself in the value of an attribute."""
+_UNENCODED = http.UNENCODED.encode()
 OF_THE_CONNECTION = frozenset({"connection", "content-length", "host", "transfer-encoding", "upgrade"})
 """Headers that belong to the connection, whoever stored them with an event."""
 

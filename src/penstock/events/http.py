@@ -22,6 +22,9 @@ CONTENT_TYPE = "content-type"
 STRUCTURED_JSON = "application/cloudevents+json"
 BATCH_JSON = "application/cloudevents-batch+json"
 
+UNENCODED = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
+"""What stands for itself in the value of an attribute."""
+
 ContentMode = Literal["binary", "structured", "batch"]
 
 _CLAIM = "application/cloudevents"
@@ -30,7 +33,6 @@ _BATCH = (BATCH_JSON, "application/cloudevents-batch")
 _REQUIRED_HEADERS = tuple(PREFIX + name for name in REQUIRED)
 _REQUIRED_NAMES = tuple(zip(_REQUIRED_HEADERS, REQUIRED, strict=True))
 _ENCODED = re.compile(r'[^!#$&-~]|["%]')
-_SAFE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
 _BROKEN_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _ESCAPE = re.compile(r"\\(.)")
@@ -120,7 +122,7 @@ def to_binary(event: CloudEvent) -> tuple[list[tuple[str, str]], bytes]:
 
 def encoded(value: str) -> str:
     """An attribute's value as its header carries it: percent-encoded where it has to be."""
-    return value if _ENCODED.search(value) is None else quote(value, safe=_SAFE)
+    return value if _ENCODED.search(value) is None else quote(value, safe=UNENCODED)
 
 
 def to_structured(event: CloudEvent) -> tuple[list[tuple[str, str]], bytes]:
