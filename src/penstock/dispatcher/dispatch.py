@@ -150,11 +150,9 @@ class Dispatcher:
             for uid in record.routes:
                 if uid not in self.lanes and uid not in self._gone:
                     self._unknown.setdefault(uid, now)
+            self.recent[record.partition].follow(record, ledger.detached)
             if ledger.detached:
-                self.recent[record.partition].keep(record)
                 self.hungry.set()
-            else:
-                self.recent[record.partition].clear()
         self.pump()
 
     async def catch_up(self) -> None:

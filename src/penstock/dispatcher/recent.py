@@ -19,8 +19,11 @@ class Recent:
         self._limit, self._size = limit_bytes, 0
         self._records: list[Matched] = []
 
-    def keep(self, record: Matched) -> None:
-        """The next record of the tail. The older half goes when there is no room."""
+    def follow(self, record: Matched, behind: bool) -> None:
+        """The next record of the tail, kept if some route is behind it. The older half goes when there is no room."""
+        if not behind:
+            self.clear()
+            return
         self._records.append(record)
         self._size += record.size
         if self._size > self._limit:

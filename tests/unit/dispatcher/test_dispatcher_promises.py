@@ -118,10 +118,7 @@ class Node:
         if self.ledger.tail < len(self.world.log):
             record = self.world.log[self.ledger.tail]
             self.begin(list(self.ledger.take(record, ROUTES, (), self.room)))
-            if self.ledger.detached:
-                self.recent.keep(record)
-            else:
-                self.recent.clear()
+            self.recent.follow(record, self.ledger.detached)
 
     def catch_up(self) -> None:
         begin = self.ledger.next_chunk(ROUTES, self.hungry)
