@@ -19,8 +19,10 @@ from typing import Any
 
 import pytest
 
-from penstock.engine import components, jars, java, kafka, topics
-from penstock.engine.process import LEASH_SCRIPT
+from penstock.engine import components, jars, java
+from penstock.engine import embedded_kafka as kafka
+from penstock.engine import topic_setup as topics
+from penstock.engine.processes.process import LEASH_SCRIPT
 from penstock.settings import Settings
 
 STACK_READY_SECONDS = 200

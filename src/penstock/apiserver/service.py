@@ -18,21 +18,24 @@ from pathlib import Path
 import uvicorn
 from starlette.types import ASGIApp
 
-from penstock.apiserver import bootstrap, certificates, custom_kinds, identity, kubeconfig, machine
-from penstock.apiserver.app import VERSION, Api
-from penstock.apiserver.changes import History
-from penstock.apiserver.changing import Changer
-from penstock.apiserver.connections import BoundedConnection
-from penstock.apiserver.core_kinds import CORE_KINDS
+from penstock.apiserver.access import certificates, identity, kubeconfig
+from penstock.apiserver.cluster import bootstrap
+from penstock.apiserver.cluster import node as machine
+from penstock.apiserver.cluster.eventing_gate import EventingGate
 from penstock.apiserver.documents import Obj, decode
-from penstock.apiserver.emptying import Emptying
-from penstock.apiserver.eventing_gate import EventingGate
-from penstock.apiserver.expiry import expire_forever
-from penstock.apiserver.kinds import Registry
-from penstock.apiserver.reading import Reader
-from penstock.apiserver.storage import Change, Store
-from penstock.apiserver.watching import Watches
-from penstock.apiserver.writing import Verbs
+from penstock.apiserver.http.app import VERSION, Api
+from penstock.apiserver.http.changing import Changer
+from penstock.apiserver.http.connections import BoundedConnection
+from penstock.apiserver.http.reading import Reader
+from penstock.apiserver.http.watching import Watches
+from penstock.apiserver.kinds import custom_kinds
+from penstock.apiserver.kinds.core_kinds import CORE_KINDS
+from penstock.apiserver.kinds.registry import Registry
+from penstock.apiserver.store.expiry import expire_forever
+from penstock.apiserver.store.storage import Change, Store
+from penstock.apiserver.verbs.history import History
+from penstock.apiserver.verbs.namespace_finalizer import Emptying
+from penstock.apiserver.verbs.writing import Verbs
 from penstock.lifecycle import Lifecycle
 from penstock.resources import registry as project_kinds
 from penstock.settings import Settings

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
     from rich.status import Status
 
-    from penstock.engine.supervisor import Watch
+    from penstock.engine.processes.supervisor import Watch
     from penstock.settings import Settings
 
 SLOW_SECONDS = 20.0
@@ -169,6 +169,6 @@ def _address(watch: Watch) -> str:
 
 
 def _readable(line: str) -> str:
-    from penstock.engine.logs import readable
+    from penstock.engine.processes.child_logs import readable
 
     return readable(line)

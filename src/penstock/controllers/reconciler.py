@@ -16,10 +16,10 @@ import structlog
 
 from penstock.controllers.api import CONFLICT, NOT_FOUND, Api, Key, Kind, Obj, code_of
 from penstock.controllers.clock import timestamp
-from penstock.controllers.dataplane import DataPlane
-from penstock.controllers.publisher import Publisher
 from penstock.controllers.queue import WorkQueue
 from penstock.controllers.recorder import Recorder
+from penstock.controllers.routes.dataplane import DataPlane
+from penstock.controllers.routes.publisher import Publisher
 from penstock.controllers.tracker import NotYetKnown, Observer, Tracker
 from penstock.resources.conditions import READY, find
 from penstock.resources.resolution import EVENTS_RETAINED

@@ -8,20 +8,20 @@ from pathlib import Path
 import structlog
 
 from penstock.controllers.api import BROKER, IN_MEMORY_CHANNEL, SUBSCRIPTION, Api, Key
-from penstock.controllers.broker import BrokerReconciler
-from penstock.controllers.channel import ChannelReconciler
-from penstock.controllers.dataplane import DataPlane
-from penstock.controllers.inmemorychannel import InMemoryChannelReconciler
-from penstock.controllers.publisher import Publisher
 from penstock.controllers.reconciler import Reconciler, Workers, World
+from penstock.controllers.reconcilers.broker import BrokerReconciler
+from penstock.controllers.reconcilers.channel import ChannelReconciler
+from penstock.controllers.reconcilers.inmemorychannel import InMemoryChannelReconciler
+from penstock.controllers.reconcilers.services import ServiceReconciler
+from penstock.controllers.reconcilers.subscribers import Subscribers
+from penstock.controllers.reconcilers.subscription import SubscriptionReconciler
+from penstock.controllers.reconcilers.trigger import TriggerReconciler
 from penstock.controllers.recorder import Recorder
-from penstock.controllers.records import BROKER_INGRESS_HOST, ingress_name
-from penstock.controllers.routes_topic import RoutesTopic
-from penstock.controllers.services import ServiceReconciler
-from penstock.controllers.subscribers import Subscribers
-from penstock.controllers.subscription import SubscriptionReconciler
+from penstock.controllers.routes.dataplane import DataPlane
+from penstock.controllers.routes.publisher import Publisher
+from penstock.controllers.routes.route_records import BROKER_INGRESS_HOST, ingress_name
+from penstock.controllers.routes.routes_topic import RoutesTopic
 from penstock.controllers.tracker import Tracker
-from penstock.controllers.trigger import TriggerReconciler
 from penstock.lifecycle import Lifecycle
 from penstock.settings import Settings
 

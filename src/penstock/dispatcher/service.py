@@ -17,9 +17,9 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from penstock.contract import reports, topics
-from penstock.contract.follow import TableFollower
 from penstock.contract.reports import Ack
 from penstock.dispatcher.worker import serve, stop_key
+from penstock.log.table import TableFollower
 from penstock.settings import Settings
 
 log = structlog.get_logger()

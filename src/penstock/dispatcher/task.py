@@ -17,16 +17,16 @@ from typing import TypeVar
 import structlog
 
 from penstock.contract import topics
-from penstock.contract.follow import SnapshotFollower
-from penstock.contract.reporter import Reporter
 from penstock.contract.snapshot import Snapshot
-from penstock.dispatcher.attempt import Sender
-from penstock.dispatcher.broker_store import BrokerStore
-from penstock.dispatcher.client import Clients
-from penstock.dispatcher.dispatch import Dispatcher
-from penstock.dispatcher.journal import GivenUp, Journal
-from penstock.dispatcher.reread import RereadReader
-from penstock.dispatcher.tail import TailReader
+from penstock.dispatcher.cursors.cursor_store import GivenUp, Journal
+from penstock.dispatcher.delivery.attempt import Sender
+from penstock.dispatcher.delivery.replies import BrokerStore
+from penstock.dispatcher.dispatcher import Dispatcher
+from penstock.dispatcher.http.client import Clients
+from penstock.dispatcher.matched.random_reader import RereadReader
+from penstock.dispatcher.matched.tail import TailReader
+from penstock.log.reporter import Reporter
+from penstock.log.table import SnapshotFollower
 from penstock.observability import trace
 from penstock.observability.metrics import POISONED
 from penstock.settings import Settings

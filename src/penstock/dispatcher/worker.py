@@ -14,9 +14,9 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from penstock.contract import topics
-from penstock.contract.follow import TableFollower
 from penstock.dispatcher.task import run_task
 from penstock.lifecycle import settle_garbage
+from penstock.log.table import TableFollower
 from penstock.observability.instruments import record_metrics
 from penstock.observability.logs import configure_logging
 from penstock.settings import Settings

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import structlog
 
-from penstock.engine import components, leash
+from penstock.engine import components
+from penstock.engine.processes import parent_death as leash
 from penstock.lifecycle import Lifecycle
 from penstock.observability.logs import configure_logging
 from penstock.settings import Settings

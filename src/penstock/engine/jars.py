@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 from penstock.engine.datadir import write_atomically
 from penstock.engine.java import Java
 from penstock.engine.problem import Problem
-from penstock.engine.process import LEASH_SCRIPT
+from penstock.engine.processes.process import LEASH_SCRIPT
 from penstock.settings import Settings
 
 MANIFEST = "manifest.json"

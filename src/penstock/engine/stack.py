@@ -19,11 +19,13 @@ from typing import Any, Protocol
 
 import psutil
 
+from penstock.engine import embedded_kafka as kafka
 from penstock.engine import jars as jar_cache
 from penstock.engine import java as java_search
-from penstock.engine import kafka, ports, topics
+from penstock.engine import ports
+from penstock.engine import topic_setup as topics
 from penstock.engine.datadir import DataDir
-from penstock.engine.supervisor import Component, Observer, Supervisor, Watch
+from penstock.engine.processes.supervisor import Component, Observer, Supervisor, Watch
 from penstock.observability import exposition
 from penstock.settings import Settings
 

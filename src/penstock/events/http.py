@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote_to_bytes
 from penstock.events import json_format, media_type
 from penstock.events.attributes import check_event, check_name, check_text, shown
 from penstock.events.event import REQUIRED, CloudEvent, MalformedEvent
-from penstock.events.remembered import Remembered
+from penstock.events.memo import Remembered
 
 PREFIX = "ce-"
 CONTENT_TYPE = "content-type"

@@ -17,7 +17,7 @@ import msgspec
 from penstock.events import media_type
 from penstock.events.attributes import check_event, check_name, check_text
 from penstock.events.event import CloudEvent, MalformedEvent
-from penstock.events.remembered import Remembered
+from penstock.events.memo import Remembered
 
 JSON = "application/json"
 

@@ -13,12 +13,12 @@ from functools import partial
 from penstock.events import http
 from penstock.events.broker_attributes import enter_broker
 from penstock.events.event import CloudEvent, MalformedEvent
-from penstock.ingress import answers
-from penstock.ingress.answers import Answer
+from penstock.ingress import responses as answers
+from penstock.ingress.disk import DiskWatch
 from penstock.ingress.event_log import EventLog, NoRoom, NotStored, RecordTooLarge
 from penstock.ingress.record import record_of, travelling
 from penstock.ingress.request import Request
-from penstock.ingress.room import DiskWatch
+from penstock.ingress.responses import Answer
 from penstock.ingress.targets import Addressee, TargetTable
 from penstock.observability import trace
 from penstock.observability.metrics import Rejections

@@ -20,9 +20,9 @@ from typing import Protocol, cast
 import httptools
 import structlog
 
-from penstock.ingress import answers
-from penstock.ingress.answers import Answer
+from penstock.ingress import responses as answers
 from penstock.ingress.request import Request
+from penstock.ingress.responses import Answer
 
 HEAD_BYTES = 64 * 1024
 """All headers of a request together."""

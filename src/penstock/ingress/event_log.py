@@ -19,8 +19,8 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from penstock.contract import topics
-from penstock.contract.sight import watched
 from penstock.ingress.record import Record
+from penstock.log.watchdog import watched
 from penstock.observability import metrics
 from penstock.settings import Settings
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from penstock.contract import headers as stored
-from penstock.events import kafka
+from penstock.events import kafka_binding as kafka
 from penstock.events.event import CloudEvent
-from penstock.events.remembered import Remembered
+from penstock.events.memo import Remembered
 
 _PASSED = ("x-request-id",)
 _PASSED_PREFIXES = ("knative-", "x-b3-")

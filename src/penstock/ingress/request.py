@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 
 from penstock.events.event import MalformedEvent
 from penstock.events.http import fold_headers
-from penstock.ingress import answers
-from penstock.ingress.answers import Answer
+from penstock.ingress import responses as answers
+from penstock.ingress.responses import Answer
 from penstock.ingress.targets import Addressee, path_of
 
 

@@ -8,15 +8,15 @@ import os
 
 import structlog
 
-from penstock.contract.follow import SnapshotFollower
-from penstock.contract.reporter import Reporter
 from penstock.contract.snapshot import Snapshot
 from penstock.ingress.app import Ingress
+from penstock.ingress.disk import DiskWatch
 from penstock.ingress.event_log import EventLog
-from penstock.ingress.room import DiskWatch
 from penstock.ingress.server import Server, shared_socket
 from penstock.ingress.targets import TargetTable
 from penstock.lifecycle import Lifecycle, settle_garbage
+from penstock.log.reporter import Reporter
+from penstock.log.table import SnapshotFollower
 from penstock.observability import metrics, trace
 from penstock.observability.instruments import record_metrics
 from penstock.settings import Settings

@@ -18,7 +18,7 @@ from prometheus_client.multiprocess import MultiProcessCollector, mark_process_d
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
-from penstock.observability.forgotten import ObjectKey, gone_objects
+from penstock.observability.tombstones import ObjectKey, gone_objects
 
 
 class SharedMetrics(Collector):

@@ -13,8 +13,8 @@ from typing import Any, Literal, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from penstock.observability.forgotten import Notes, ObjectKey
-from penstock.observability.tally import Distribution, Tallies, Tally
+from penstock.observability.buffered_metrics import Distribution, Tallies, Tally
+from penstock.observability.tombstones import Notes, ObjectKey
 
 REGISTRY = CollectorRegistry()
 

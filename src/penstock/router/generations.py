@@ -33,11 +33,11 @@ from penstock.contract import topics
 from penstock.contract.routes import Route
 from penstock.contract.snapshot import Snapshot
 from penstock.router import positions
-from penstock.router.filing import RouteTable, file_routes
-from penstock.router.fitness import Fitness
 from penstock.router.markers import MarkerSender, MarkerWatch
 from penstock.router.positions import Gap, Retained, Start
-from penstock.router.tail import Tail
+from penstock.router.route_index import RouteTable, file_routes
+from penstock.router.topic_ends import Tail
+from penstock.router.unplannable import Fitness
 
 log = structlog.get_logger()
 

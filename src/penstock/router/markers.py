@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from penstock.contract import headers, topics
+from penstock.router.matched_record import Marker, MatchedRecord
 from penstock.router.positions import Retained
-from penstock.router.records import Marker, MatchedRecord
-from penstock.router.tail import KAFKA_SECONDS, KafkaAway
+from penstock.router.topic_ends import KAFKA_SECONDS, KafkaAway
 
 
 @dataclass

@@ -21,10 +21,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from penstock.contract import topics
-from penstock.router.filing import RouteTable
-from penstock.router.killed import KilledTasks
 from penstock.router.positions import Start
+from penstock.router.route_index import RouteTable
 from penstock.router.routing import SESSION, route
+from penstock.router.task_watch import KilledTasks
 from penstock.settings import Settings
 
 log = structlog.get_logger()

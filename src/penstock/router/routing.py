@@ -21,7 +21,7 @@ from penstock.contract import headers, topics
 from penstock.events.event import REQUIRED
 from penstock.filters.columns import column
 from penstock.filters.predicate import Predicate
-from penstock.router.filing import OPS, Bucket, RouteTable, header_of
+from penstock.router.route_index import OPS, Bucket, RouteTable, header_of
 
 ATOM = "struct<op:int,header:string,value:string,negated:boolean>"
 ROUTE = f"struct<uid:string,start:array<bigint>,clauses:array<array<{ATOM}>>,predicate:int>"

@@ -17,20 +17,20 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from penstock.contract import topics
-from penstock.contract.follow import SnapshotFollower
-from penstock.contract.reporter import Reporter
 from penstock.contract.routes import Route
 from penstock.contract.snapshot import Snapshot
+from penstock.log.reporter import Reporter
+from penstock.log.table import SnapshotFollower
 from penstock.observability import metrics
-from penstock.router.filing import RouteTable
-from penstock.router.fitness import Fitness
 from penstock.router.generations import Generation, GenerationFailed, Generations, Stopping
 from penstock.router.markers import MarkerSender, MarkerWatch
+from penstock.router.plan_probe import attempt
 from penstock.router.positions import Gap, Start
 from penstock.router.query import Query, launch, sweep
+from penstock.router.route_index import RouteTable
 from penstock.router.set_aside import SetAside
-from penstock.router.tail import KafkaAway, Tail
-from penstock.router.trial import attempt
+from penstock.router.topic_ends import KafkaAway, Tail
+from penstock.router.unplannable import Fitness
 from penstock.settings import Settings
 
 log = structlog.get_logger()

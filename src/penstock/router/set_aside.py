@@ -9,10 +9,10 @@ import structlog
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from penstock.contract import topics
-from penstock.contract.sight import Sight
+from penstock.log.watchdog import Sight
 from penstock.observability.metrics import POISONED
+from penstock.router.matched_record import decode
 from penstock.router.positions import Retained
-from penstock.router.records import decode
 
 log = structlog.get_logger()
 

@@ -24,11 +24,14 @@ import structlog
 from pyreqwest.client import Client
 
 from penstock.workloads import addresses, restarts
+from penstock.workloads.actors.options import BrokenEnvironment, read_options
+from penstock.workloads.actors.program import PORT, Exit, Program, Surroundings
+from penstock.workloads.actors.reporting import REASON, PodLog, Reports
+from penstock.workloads.actors.sender import Locate
 from penstock.workloads.clock import rfc3339
 from penstock.workloads.environment import ConfigError, environment, references
 from penstock.workloads.images import Image, known_image, refusal
 from penstock.workloads.kubernetes import Manifest, PodApi
-from penstock.workloads.options import BrokenEnvironment, read_options
 from penstock.workloads.podstatus import (
     NODE_NAME,
     Container,
@@ -39,9 +42,6 @@ from penstock.workloads.podstatus import (
     refused_status,
     running_status,
 )
-from penstock.workloads.program import PORT, Exit, Program, Surroundings
-from penstock.workloads.reporting import REASON, PodLog, Reports
-from penstock.workloads.sender import Locate
 
 log = structlog.get_logger()
 

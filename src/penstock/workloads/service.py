@@ -9,9 +9,9 @@ import structlog
 from lightkube import AsyncClient, KubeConfig
 from pyreqwest.client import ClientBuilder
 
-from penstock.contract.follow import SnapshotFollower
 from penstock.contract.names import Location
 from penstock.lifecycle import Lifecycle
+from penstock.log.table import SnapshotFollower
 from penstock.settings import Settings
 from penstock.workloads.kubernetes import PodApi
 from penstock.workloads.node import Pods

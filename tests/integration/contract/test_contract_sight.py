@@ -13,8 +13,8 @@ from confluent_kafka import Consumer, Producer
 from nameless_kafka import NamelessKafka
 
 from penstock.contract import topics
-from penstock.contract.follow import TableFollower
-from penstock.contract.sight import EXIT_CODE, LOOKS, Sight
+from penstock.log.table import TableFollower
+from penstock.log.watchdog import EXIT_CODE, LOOKS, Sight
 from penstock.settings import Settings
 from running import eventually
 

@@ -11,13 +11,13 @@ from typing import Any
 from lightkube import ApiError, Client, KubeConfig
 
 from penstock.apiserver import service as apiserver_service
-from penstock.contract.follow import SnapshotFollower
-from penstock.contract.reporter import Reporter
 from penstock.contract.reports import COMPONENTS, Component
 from penstock.contract.snapshot import Snapshot
 from penstock.controllers import service as controllers_service
 from penstock.controllers.api import Kind, _resource
 from penstock.lifecycle import Lifecycle
+from penstock.log.reporter import Reporter
+from penstock.log.table import SnapshotFollower
 from penstock.settings import Settings
 
 Obj = dict[str, Any]

@@ -11,9 +11,9 @@ import pytest
 
 from penstock.contract.names import NameTable
 from penstock.contract.routes import Endpoint, ServiceName
-from penstock.dispatcher.client import Clients, Unsendable
-from penstock.dispatcher.connection import Answer, NoAnswer
-from penstock.dispatcher.pool import IDLE_SECONDS, SWEEP_SECONDS
+from penstock.dispatcher.http.client import Clients, Unsendable
+from penstock.dispatcher.http.connection import Answer, NoAnswer
+from penstock.dispatcher.http.pool import IDLE_SECONDS, SWEEP_SECONDS
 
 ACCEPTED = b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n"
 

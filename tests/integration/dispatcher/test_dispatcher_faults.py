@@ -27,7 +27,7 @@ from dispatcher_stage import OK, Stage, Subscribe, until
 from penstock.contract import topics
 from penstock.contract.reports import Loss, decode
 from penstock.contract.routes import Delivery, Endpoint, Route, ServiceName
-from penstock.dispatcher.journal import Fenced
+from penstock.dispatcher.cursors.cursor_store import Fenced
 
 HUGE = 100 * 1024 * 1024
 COMMIT_SECONDS = 0.15

@@ -9,8 +9,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import ConfigResource, ResourceType
 
 from penstock.contract import topics as contract
-from penstock.engine import kafka as engine_kafka
-from penstock.engine import ports, topics
+from penstock.engine import embedded_kafka as engine_kafka
+from penstock.engine import ports
+from penstock.engine import topic_setup as topics
 from penstock.engine.jars import Jars
 from penstock.engine.problem import Problem
 from penstock.settings import Settings

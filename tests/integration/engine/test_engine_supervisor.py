@@ -17,8 +17,8 @@ import psutil
 import pytest
 
 from penstock.engine.problem import Problem
-from penstock.engine.restarts import Patience
-from penstock.engine.supervisor import Component, Supervisor, Watch
+from penstock.engine.processes.restarts import Patience
+from penstock.engine.processes.supervisor import Component, Supervisor, Watch
 from running import eventually
 
 ACTOR = Path(__file__).with_name("actor.py")

@@ -17,7 +17,7 @@ from producer import Producer, Subscriber
 from victims import TRIGGER, WARNING_SECONDS, Ground, component
 
 from penstock.contract import topics
-from penstock.contract.follow import SnapshotFollower
+from penstock.log.table import SnapshotFollower
 from running import Stack, eventually
 
 

@@ -17,7 +17,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
 from penstock.contract import routes, topics
 from penstock.contract.routes import Record, Target, Version
-from penstock.events import kafka
+from penstock.events import kafka_binding as kafka
 from penstock.events.event import CloudEvent
 from penstock.settings import Settings
 from running import eventually

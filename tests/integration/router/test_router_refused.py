@@ -16,7 +16,7 @@ from penstock.contract.routes import Route
 from penstock.filters.columns import column
 from penstock.filters.predicate import Cesql, Predicate
 from penstock.router import routing
-from penstock.router.filing import MAX_TERMS
+from penstock.router.route_index import MAX_TERMS
 from penstock.settings import Settings
 from running import eventually
 

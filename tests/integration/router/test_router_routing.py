@@ -10,7 +10,7 @@ from pyspark.sql import Row, SparkSession
 from penstock.contract.routes import Route
 from penstock.filters.evaluate import matches
 from penstock.filters.parse import parse
-from penstock.router.filing import file_routes
+from penstock.router.route_index import file_routes
 from penstock.router.routing import SESSION, route
 
 RECORDS = "partition int, offset long, key binary, value binary, headers array<struct<key:string,value:binary>>"

@@ -9,7 +9,7 @@ from router_stage import Stage
 
 from penstock.contract import headers, topics
 from penstock.router.positions import Retained
-from penstock.router.tail import AT_ONCE, KafkaAway, Tail
+from penstock.router.topic_ends import AT_ONCE, KafkaAway, Tail
 from running import eventually
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from penstock.apiserver.access import Request, Rules, allowed
-from penstock.apiserver.identity import User, acting_as
+from penstock.apiserver.access.identity import User, acting_as
+from penstock.apiserver.access.rbac import Request, Rules, allowed
 
 ACCOUNT = acting_as("system:serviceaccount:ns:sa", [])
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.apiserver import watching
-from penstock.apiserver.changes import History, Ring
 from penstock.apiserver.errors import ApiError
-from penstock.apiserver.expiry import is_old
-from penstock.apiserver.storage import Change
-from penstock.apiserver.watching import Watched
+from penstock.apiserver.http import watching
+from penstock.apiserver.http.watching import Watched
+from penstock.apiserver.store.expiry import is_old
+from penstock.apiserver.store.storage import Change
+from penstock.apiserver.verbs.history import History, Ring
 
 
 def change(version: int, name: str = "n", *, size: int = 1, before: bytes | None = None, kind: str = "ADDED") -> Change:

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from penstock.apiserver import custom_kinds, discovery, jsonpath, openapi, tables
-from penstock.apiserver.core_kinds import CORE_KINDS
-from penstock.apiserver.durations import human_age, human_duration
 from penstock.apiserver.errors import ApiError
-from penstock.apiserver.kinds import Registry
-from penstock.apiserver.rendering import Renderer
-from penstock.apiserver.requests import Form
+from penstock.apiserver.http.rendering import Renderer
+from penstock.apiserver.http.requests import Form
+from penstock.apiserver.kinds import custom_kinds, discovery, jsonpath, openapi, tables
+from penstock.apiserver.kinds.ages import human_age, human_duration
+from penstock.apiserver.kinds.core_kinds import CORE_KINDS
+from penstock.apiserver.kinds.registry import Registry
 
 DEFINITION = {
     "metadata": {"name": "widgets.tests.example"},

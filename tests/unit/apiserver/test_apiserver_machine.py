@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from penstock.apiserver import machine, tables
-from penstock.apiserver.core_kinds import CORE_KINDS
-from penstock.apiserver.walkers import walker_of
+from penstock.apiserver.cluster import node as machine
+from penstock.apiserver.kinds import tables
+from penstock.apiserver.kinds.core_kinds import CORE_KINDS
+from penstock.apiserver.kinds.schema_walkers import walker_of
 from penstock.workloads.podstatus import NODE_NAME
 
 NODES = next(kind for kind in CORE_KINDS if kind.plural == "nodes")

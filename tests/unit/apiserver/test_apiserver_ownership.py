@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.apiserver.core_kinds import CORE_KINDS
 from penstock.apiserver.errors import ApiError
-from penstock.apiserver.fields import from_fields_v1, leaves, shown, to_fields_v1
-from penstock.apiserver.ownership import LAST_APPLIED, Manager, after_update, apply, shares_of
-from penstock.apiserver.walkers import walker_of
+from penstock.apiserver.kinds.core_kinds import CORE_KINDS
+from penstock.apiserver.kinds.schema_walkers import walker_of
+from penstock.apiserver.verbs.apply import LAST_APPLIED, Manager, after_update, apply, shares_of
+from penstock.apiserver.verbs.fields import from_fields_v1, leaves, shown, to_fields_v1
 
 POD = walker_of(next(kind for kind in CORE_KINDS if kind.kind == "Pod"))
 CONFIG = walker_of(next(kind for kind in CORE_KINDS if kind.kind == "ConfigMap"))

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonpatch import make_patch
 
-from penstock.apiserver import patches
-from penstock.apiserver.core_kinds import CORE_KINDS
 from penstock.apiserver.errors import ApiError
-from penstock.apiserver.walkers import walker_of
+from penstock.apiserver.kinds.core_kinds import CORE_KINDS
+from penstock.apiserver.kinds.schema_walkers import walker_of
+from penstock.apiserver.verbs import patches
 
 KEYS = st.text("abc/~", min_size=1, max_size=3)
 SCALARS = st.booleans() | st.integers(-5, 5) | st.text("xyz", max_size=3)

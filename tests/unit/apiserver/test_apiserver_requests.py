@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.apiserver import protobuf
-from penstock.apiserver.core_kinds import CORE_KINDS
-from penstock.apiserver.deletion import DeleteOptions
+from penstock.apiserver.access.identity import CONTROLLER, acting_as, load_tokens
 from penstock.apiserver.errors import ApiError
-from penstock.apiserver.identity import CONTROLLER, acting_as, load_tokens
-from penstock.apiserver.kinds import Registry
-from penstock.apiserver.requests import Form, accepted_form, delete_options, locate, parse_document, parse_object
+from penstock.apiserver.http import protobuf
+from penstock.apiserver.http.requests import Form, accepted_form, delete_options, locate, parse_document, parse_object
+from penstock.apiserver.kinds.core_kinds import CORE_KINDS
+from penstock.apiserver.kinds.registry import Registry
+from penstock.apiserver.verbs.deletion import DeleteOptions
 
 REGISTRY = Registry(CORE_KINDS)
 

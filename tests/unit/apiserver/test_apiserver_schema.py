@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.apiserver.schema import Walker
+from penstock.apiserver.kinds.schema import Walker
 
 SPEC = {
     "type": "object",

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.apiserver.errors import ApiError
-from penstock.apiserver.selectors import (
+from penstock.apiserver.http.selectors import (
     Requirement,
     exact_name,
     matches_fields,

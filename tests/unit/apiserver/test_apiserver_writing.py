@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.apiserver.admission import OpenGate
-from penstock.apiserver.core_kinds import CORE_KINDS
-from penstock.apiserver.deletion import DeleteOptions
 from penstock.apiserver.errors import ApiError
-from penstock.apiserver.kinds import Kind, Registry
-from penstock.apiserver.storage import Transaction
-from penstock.apiserver.writing import Target, Verbs
+from penstock.apiserver.kinds.core_kinds import CORE_KINDS
+from penstock.apiserver.kinds.registry import Kind, Registry
+from penstock.apiserver.store.storage import Transaction
+from penstock.apiserver.verbs.admission import OpenGate
+from penstock.apiserver.verbs.deletion import DeleteOptions
+from penstock.apiserver.verbs.writing import Target, Verbs
 
 KINDS = {kind.kind: kind for kind in CORE_KINDS}
 VERBS = Verbs(Registry(CORE_KINDS), OpenGate(), lambda: datetime(2026, 1, 1, tzinfo=UTC))
@@ -30,7 +30,7 @@ def target(kind: Kind, name: str = "", **more: Any) -> Target:
 
 def transaction() -> Transaction:
     connection = sqlite3.connect(":memory:", isolation_level=None)
-    connection.executescript(files("penstock.apiserver").joinpath("tables.sql").read_text())
+    connection.executescript(files("penstock.apiserver.store").joinpath("tables.sql").read_text())
     tx = Transaction(connection)
     VERBS.create(tx, target(KINDS["Namespace"]), {"metadata": {"name": "ns"}})
     return tx

@@ -189,7 +189,7 @@ class TopicDouble:
 
     def read(self) -> Any:
         from penstock.contract.routes import VERSION_KEY, Version, decode
-        from penstock.controllers.routes_topic import Stored
+        from penstock.controllers.routes.routes_topic import Stored
 
         stored = Stored(complete=VERSION_KEY in self.records)
         for key, value in self.records.items():

@@ -8,7 +8,7 @@ import pytest
 from api_double import ApiDouble, TopicDouble
 from memory_plane import ControlPlane, Starter
 
-from penstock.controllers import publisher as publisher_module
+from penstock.controllers.routes import publisher as publisher_module
 from penstock.settings import Settings
 
 

@@ -13,10 +13,10 @@ from penstock.contract import reports
 from penstock.contract.reports import COMPONENTS, Ack
 from penstock.contract.routes import Record, Version, decode
 from penstock.controllers.api import Kind
-from penstock.controllers.dataplane import DataPlane
-from penstock.controllers.publisher import Publisher
 from penstock.controllers.reconciler import Workers, World
 from penstock.controllers.recorder import Recorder
+from penstock.controllers.routes.dataplane import DataPlane
+from penstock.controllers.routes.publisher import Publisher
 from penstock.controllers.service import work_on
 from penstock.controllers.tracker import Tracker
 from penstock.lifecycle import Lifecycle

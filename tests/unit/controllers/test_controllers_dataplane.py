@@ -11,11 +11,11 @@ from api_double import TopicDouble
 from penstock.contract import reports
 from penstock.contract.reports import COMPONENTS, Ack, Component, Loss
 from penstock.contract.routes import Route, Target
-from penstock.controllers import dataplane as module
-from penstock.controllers import publisher as publisher_module
 from penstock.controllers.api import Key
-from penstock.controllers.dataplane import DataPlane
-from penstock.controllers.publisher import Publisher
+from penstock.controllers.routes import dataplane as module
+from penstock.controllers.routes import publisher as publisher_module
+from penstock.controllers.routes.dataplane import DataPlane
+from penstock.controllers.routes.publisher import Publisher
 from penstock.controllers.tracker import Observer
 
 ROUTE = Route("t", "Trigger", "ns", "t", "b")

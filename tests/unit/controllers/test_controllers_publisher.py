@@ -9,9 +9,9 @@ import pytest
 from api_double import TopicDouble
 
 from penstock.contract.routes import Route, ServiceName, Target, Version, decode
-from penstock.controllers import publisher as module
 from penstock.controllers.api import Key
-from penstock.controllers.publisher import Publisher
+from penstock.controllers.routes import publisher as module
+from penstock.controllers.routes.publisher import Publisher
 
 ME, OTHER = ("Trigger", Key("ns", "a")), ("Trigger", Key("ns", "b"))
 

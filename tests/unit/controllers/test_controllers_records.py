@@ -3,7 +3,7 @@
 from typing import Any
 
 from penstock.contract.routes import Delivery, Endpoint
-from penstock.controllers.records import (
+from penstock.controllers.routes.route_records import (
     broker_target,
     channel_target,
     ingress_name,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from penstock.controllers.resolver import resolve, resolve_optional
+from penstock.controllers.reconcilers.destinations import resolve, resolve_optional
 from penstock.resources.kreference import KReference
 from penstock.resources.resolution import Address, Unresolved
 

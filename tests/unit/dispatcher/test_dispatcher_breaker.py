@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from penstock.contract.routes import Endpoint, Route
-from penstock.dispatcher.address import Origin
-from penstock.dispatcher.breaker import ATTEMPTS_PER_SECOND, SHORT_REST_SECONDS, rounds
-from penstock.dispatcher.connection import Connection, NoAnswer, NoConnection
-from penstock.dispatcher.cursor import Cursor, Delivery
-from penstock.dispatcher.lanes import Job, Lane, Schedule
-from penstock.dispatcher.lookout import REMEMBERED, Lookout
+from penstock.dispatcher.cursors.cursor import Cursor, Delivery
+from penstock.dispatcher.http.address import Origin
+from penstock.dispatcher.http.connection import Connection, NoAnswer, NoConnection
+from penstock.dispatcher.http.single_flight import REMEMBERED, Lookout
+from penstock.dispatcher.schedule.breaker import ATTEMPTS_PER_SECOND, SHORT_REST_SECONDS, rounds
+from penstock.dispatcher.schedule.lanes import Job, Lane, Schedule
 
 ORIGIN = Origin("127.0.0.1", 9, None, None)
 URL = "http://127.0.0.1:9/"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.dispatcher.connection import HEAD_BYTES, IGNORED_BODY_BYTES, Answer, Connection, NoAnswer
+from penstock.dispatcher.http.connection import HEAD_BYTES, IGNORED_BODY_BYTES, Answer, Connection, NoAnswer
 
 EVENT_LIMIT = 200_000
 EVENT = b"ce-specversion: 1.0\r\nce-id: 1\r\nce-type: t\r\nce-source: /s\r\n"

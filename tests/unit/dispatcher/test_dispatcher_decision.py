@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.contract.routes import Delivery, Endpoint, Route
-from penstock.dispatcher.backoff import LONGEST_SECONDS, backoff, retry_after, wait_before
-from penstock.dispatcher.classify import Outcome, classify, may_carry_reply
-from penstock.dispatcher.cursor import Stage
-from penstock.dispatcher.decision import (
+from penstock.dispatcher.cursors.cursor import Stage
+from penstock.dispatcher.delivery.backoff import LONGEST_SECONDS, backoff, retry_after, wait_before
+from penstock.dispatcher.delivery.decision import (
     DeadLetter,
     Done,
     Dropped,
@@ -23,6 +22,7 @@ from penstock.dispatcher.decision import (
     expects_reply,
     next_step,
 )
+from penstock.dispatcher.http.outcome import Outcome, classify, may_carry_reply
 
 NOW = 1_000.0
 SUBSCRIBER, REPLY_TO, SINK = Endpoint("http://s/"), Endpoint("http://r/"), Endpoint("http://d/")

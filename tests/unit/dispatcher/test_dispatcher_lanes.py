@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from penstock.contract.routes import Endpoint, Route
-from penstock.dispatcher.cursor import Cursor, Delivery
-from penstock.dispatcher.lanes import GRANTED, Job, Lane, Schedule
-from penstock.dispatcher.ledger import Ledger, Lost
-from penstock.dispatcher.matched import Matched
+from penstock.dispatcher.cursors.cursor import Cursor, Delivery
+from penstock.dispatcher.cursors.partition import Ledger, Lost
+from penstock.dispatcher.matched.record import Matched
+from penstock.dispatcher.schedule.lanes import GRANTED, Job, Lane, Schedule
 
 
 def route(uid: str, **fields: object) -> Route:

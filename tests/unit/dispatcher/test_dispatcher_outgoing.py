@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.contract.routes import Delivery, Endpoint, Route
-from penstock.dispatcher import carried as carried_values
-from penstock.dispatcher.carried import Carried
-from penstock.dispatcher.cursor import Stage
-from penstock.dispatcher.deadletter import ERROR_DATA_LIMIT, Failure, dead_letter, error_data, no_answer_data
-from penstock.dispatcher.outgoing import compose, passed_along, passed_from_answer
+from penstock.dispatcher.cursors import stage_payload as carried_values
+from penstock.dispatcher.cursors.cursor import Stage
+from penstock.dispatcher.cursors.stage_payload import Carried
+from penstock.dispatcher.delivery.dead_letter import ERROR_DATA_LIMIT, Failure, dead_letter, error_data, no_answer_data
+from penstock.dispatcher.delivery.request import compose, passed_along, passed_from_answer
 from penstock.events.event import CloudEvent
 
 SPAN = "00-" + "1" * 32 + "-" + "2" * 16 + "-01"

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.contract.routes import Endpoint, Route
-from penstock.dispatcher.cursor import Cursor, Stage, encode, restore
-from penstock.dispatcher.lanes import Job, Lane, Schedule
-from penstock.dispatcher.ledger import Ledger, Start
-from penstock.dispatcher.matched import KEY_HEADER, OVERHEAD_BYTES, Matched
-from penstock.dispatcher.recent import Recent
+from penstock.dispatcher.cursors.cursor import Cursor, Stage, encode, restore
+from penstock.dispatcher.cursors.partition import Ledger, Start
+from penstock.dispatcher.matched.recent import Recent
+from penstock.dispatcher.matched.record import KEY_HEADER, OVERHEAD_BYTES, Matched
+from penstock.dispatcher.schedule.lanes import Job, Lane, Schedule
 
 SUBSCRIBER = Endpoint("http://subscriber.example/")
 OLD, KEYED, NEW = "old", "keyed", "new"

@@ -8,15 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.contract import topics
-from penstock.dispatcher import journal_keys
-from penstock.dispatcher.changes import Changes
-from penstock.dispatcher.cursor import Cursor, Delivery, Stage, Taken, encode, restore
-from penstock.dispatcher.facts import Fact
-from penstock.dispatcher.journal import understand
-from penstock.dispatcher.ledger import Ledger
-from penstock.dispatcher.matched import Matched, Unreadable, read
-from penstock.dispatcher.memory import Memory
-from penstock.dispatcher.reread import NEAR, runs
+from penstock.dispatcher.cursors import keys as journal_keys
+from penstock.dispatcher.cursors.attempt_record import Fact
+from penstock.dispatcher.cursors.cursor import Cursor, Delivery, Stage, Taken, encode, restore
+from penstock.dispatcher.cursors.cursor_store import understand
+from penstock.dispatcher.cursors.partition import Ledger
+from penstock.dispatcher.cursors.unflushed import Changes
+from penstock.dispatcher.matched.random_reader import NEAR, runs
+from penstock.dispatcher.matched.record import Matched, Unreadable, read
+from penstock.dispatcher.schedule.memory import Memory
 
 offsets = st.integers(0, 2**53)
 

@@ -9,7 +9,7 @@ from typing import Any
 from confluent_kafka import KafkaError
 
 from penstock.contract import headers
-from penstock.dispatcher.reread import RereadReader, _Request
+from penstock.dispatcher.matched.random_reader import RereadReader, _Request
 
 RAW = [("ce_specversion", b"1.0"), ("ce_id", b"1"), ("ce_source", b"/s"), ("ce_type", b"t"), (headers.ROUTES, b"r")]
 

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from penstock.dispatcher.resolver import Resolver
+from penstock.dispatcher.http.dns import Resolver
 
 
 class Names:

@@ -6,8 +6,8 @@ from typing import Any
 
 from penstock.contract import headers
 from penstock.contract.routes import Target
-from penstock.dispatcher.matched import Matched
-from penstock.dispatcher.route_span import record_route_span
+from penstock.dispatcher.delivery.route_span import record_route_span
+from penstock.dispatcher.matched.record import Matched
 from penstock.observability.trace import Tracer
 
 PARENT = "00-" + "a" * 32 + "-" + "b" * 16 + "-01"

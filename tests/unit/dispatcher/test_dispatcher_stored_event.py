@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from penstock.contract import headers
 from penstock.contract.routes import Delivery, Endpoint, Route
-from penstock.dispatcher.address import address
-from penstock.dispatcher.cursor import Stage
-from penstock.dispatcher.matched import Matched
-from penstock.dispatcher.outgoing import compose, passed_along, request
-from penstock.dispatcher.stored_event import event_lines, header_lines
-from penstock.events import kafka
+from penstock.dispatcher.cursors.cursor import Stage
+from penstock.dispatcher.delivery.request import compose, passed_along, request
+from penstock.dispatcher.http.address import address
+from penstock.dispatcher.matched.record import Matched
+from penstock.dispatcher.matched.stored_headers import event_lines, header_lines
+from penstock.events import kafka_binding as kafka
 from penstock.events.event import CloudEvent, MalformedEvent
 
 SPAN = "00-" + "1" * 32 + "-" + "2" * 16 + "-01"

@@ -8,16 +8,16 @@ from typing import cast
 import msgspec
 import uvloop
 
-from penstock.contract.reporter import Reporter
 from penstock.contract.routes import Delivery, Endpoint, Route
 from penstock.contract.snapshot import Snapshot
-from penstock.dispatcher.attempt import Report, Sender
-from penstock.dispatcher.breaker import rounds
-from penstock.dispatcher.classify import Outcome
-from penstock.dispatcher.decision import Verdict
-from penstock.dispatcher.dispatch import Dispatcher
-from penstock.dispatcher.matched import OVERHEAD_BYTES, Matched
-from penstock.dispatcher.reread import RereadReader
+from penstock.dispatcher.delivery.attempt import Report, Sender
+from penstock.dispatcher.delivery.decision import Verdict
+from penstock.dispatcher.dispatcher import Dispatcher
+from penstock.dispatcher.http.outcome import Outcome
+from penstock.dispatcher.matched.random_reader import RereadReader
+from penstock.dispatcher.matched.record import OVERHEAD_BYTES, Matched
+from penstock.dispatcher.schedule.breaker import rounds
+from penstock.log.reporter import Reporter
 from penstock.settings import Settings
 
 ROUTE = Route("r", "Trigger", "team", "t", "b", subscriber=Endpoint("http://s/"))

@@ -11,7 +11,7 @@ from penstock.engine import stack
 from penstock.engine.datadir import DataDir
 from penstock.engine.jars import Jars
 from penstock.engine.java import Java
-from penstock.engine.supervisor import Component
+from penstock.engine.processes.supervisor import Component
 from penstock.settings import Settings
 
 JAVA = Java(Path("/opt/java/bin/java"), "17.0.1", 17)

@@ -8,9 +8,10 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine import diagnosis, logs
-from penstock.engine.complaints import Complaints
-from penstock.engine.logs import ComponentLog
+from penstock.engine.processes import child_logs as logs
+from penstock.engine.processes import diagnosis
+from penstock.engine.processes.child_logs import ComponentLog
+from penstock.engine.processes.log_throttle import Complaints
 
 
 def test_text_is_put_into_json_and_json_is_left_alone(tmp_path: Path) -> None:

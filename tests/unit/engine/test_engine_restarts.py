@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.restarts import Deaths, GiveUp, Patience, Restart
+from penstock.engine.processes.restarts import Deaths, GiveUp, Patience, Restart
 
 
 def test_delays_double_up_to_the_longest() -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.contract.topics import EVENTS, TOPICS
-from penstock.engine import topics
+from penstock.engine import topic_setup as topics
 from penstock.settings import Settings
 
 _EVENTS = next(topic for topic in TOPICS if topic.name == EVENTS)

@@ -8,7 +8,8 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.events import http, kafka
+from penstock.events import http
+from penstock.events import kafka_binding as kafka
 from penstock.events.attributes import check_event
 from penstock.events.event import MalformedEvent
 

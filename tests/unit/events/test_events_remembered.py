@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.events.http import fold_headers
-from penstock.events.remembered import CAPACITY, LENGTH, Remembered
+from penstock.events.memo import CAPACITY, LENGTH, Remembered
 
 
 def test_a_text_is_worked_out_once() -> None:

@@ -7,7 +7,8 @@ import base64
 from event_strategies import events
 from hypothesis import given
 
-from penstock.events import http, kafka
+from penstock.events import http
+from penstock.events import kafka_binding as kafka
 from penstock.events.event import CloudEvent
 
 

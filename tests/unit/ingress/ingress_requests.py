@@ -11,8 +11,8 @@ from typing import Any
 from penstock.contract.routes import Target
 from penstock.ingress.app import Ingress
 from penstock.ingress.connection import Connection
+from penstock.ingress.disk import DiskWatch
 from penstock.ingress.record import Record
-from penstock.ingress.room import DiskWatch
 from penstock.ingress.targets import TargetTable
 from penstock.observability.trace import Tracer
 from penstock.settings import Settings

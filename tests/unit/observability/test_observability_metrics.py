@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.observability import exposition, forgotten, instruments
+from penstock.observability import exposition, instruments
+from penstock.observability import tombstones as forgotten
 from penstock.observability.metrics import RouteMetrics, TargetMetrics
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from penstock.observability.tally import Distribution, Tallies, Tally
+from penstock.observability.buffered_metrics import Distribution, Tallies, Tally
 
 BOUNDS = (0.1, 1.0, 5.0)
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from penstock.contract import topics
 from penstock.contract.routes import Route
 from penstock.contract.snapshot import Snapshot
-from penstock.router.filing import RouteTable
-from penstock.router.fitness import Fitness
 from penstock.router.generations import Generation, Generations
 from penstock.router.markers import MarkerWatch, Round
+from penstock.router.matched_record import Marker, MatchedRecord
 from penstock.router.positions import Gap, Retained, Start
-from penstock.router.records import Marker, MatchedRecord
+from penstock.router.route_index import RouteTable
+from penstock.router.unplannable import Fitness
 
 
 @dataclass

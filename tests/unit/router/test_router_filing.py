@@ -9,7 +9,7 @@ from penstock.contract.routes import Route
 from penstock.filters.evaluate import matches
 from penstock.filters.normal import Atom
 from penstock.filters.parse import parse
-from penstock.router.filing import MAX_FILED, MAX_TERMS, Candidate, RouteTable, count_terms, file_routes
+from penstock.router.route_index import MAX_FILED, MAX_TERMS, Candidate, RouteTable, count_terms, file_routes
 
 
 def route(uid: str, filters: list[dict[str, Any]] | None = None, target: str = "t", **attributes: str) -> Route:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.contract.routes import Route
-from penstock.router.fitness import Fitness, part
+from penstock.router.unplannable import Fitness, part
 
 
 def route(uid: str, sql: str = "LENGTH(type) > 3") -> Route:

@@ -6,9 +6,9 @@ from generations_double import Scene
 
 from penstock.contract.routes import Delivery, Endpoint, Route
 from penstock.contract.snapshot import Snapshot
-from penstock.router.filing import MAX_TERMS
 from penstock.router.generations import same_routing
 from penstock.router.positions import Gap, Retained
+from penstock.router.route_index import MAX_TERMS
 
 ROUTE = Route(
     uid="r", kind="Trigger", namespace="default", name="r", target="t", attributes={"type": "x"}, start=(1, 2)

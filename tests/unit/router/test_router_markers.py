@@ -1,8 +1,8 @@
 """Markers: when they are sent, when they are out, and what they say."""
 
 from penstock.router.markers import MarkerWatch, Round
+from penstock.router.matched_record import Marker, MatchedRecord, decode, decode_marker
 from penstock.router.positions import Retained
-from penstock.router.records import Marker, MatchedRecord, decode, decode_marker
 
 MARKER = Marker(generation=7, sequence=3, sent_ms=1_000)
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.workloads.durations import seconds
+from penstock.workloads.actors.durations import seconds
+from penstock.workloads.actors.options import BrokenEnvironment, read_options
 from penstock.workloads.environment import ConfigError, environment, references
 from penstock.workloads.images import known_image, refusal
-from penstock.workloads.options import BrokenEnvironment, read_options
 
 RECEIVER = {
     "POD_NAME": "sink-1",

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from penstock.events.event import CloudEvent
-from penstock.workloads.eventinfo import EventInfo, canonical_name, event_json
-from penstock.workloads.options import Options, read_options
-from penstock.workloads.receiver import Receiver
-from penstock.workloads.reporting import PodLog, Reports
+from penstock.workloads.actors.eventinfo import EventInfo, canonical_name, event_json
+from penstock.workloads.actors.options import Options, read_options
+from penstock.workloads.actors.receiver import Receiver
+from penstock.workloads.actors.reporting import PodLog, Reports
 
 ENV = {
     "POD_NAME": "sink-abc",

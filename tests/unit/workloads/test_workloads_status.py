@@ -10,10 +10,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.workloads import event_files
+from penstock.workloads.actors import event_files
+from penstock.workloads.actors.options import BrokenEnvironment, Sender, read_options
+from penstock.workloads.actors.sender import next_message
 from penstock.workloads.addresses import candidates
 from penstock.workloads.clock import rfc3339, rfc3339_nano
-from penstock.workloads.options import BrokenEnvironment, Sender, read_options
 from penstock.workloads.podstatus import (
     Container,
     Running,
@@ -26,7 +27,6 @@ from penstock.workloads.podstatus import (
     running_status,
 )
 from penstock.workloads.restarts import LONGEST_SECONDS, back_off, restarts, waiting_message
-from penstock.workloads.sender import next_message
 
 NOW, THEN = "2026-01-01T00:00:10Z", "2026-01-01T00:00:00Z"
 POD: dict[str, Any] = {"metadata": {"name": "p", "namespace": "ns", "uid": "u1"}}

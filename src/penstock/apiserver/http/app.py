@@ -1,0 +1,227 @@
+"""The routes of the API and the way of a request: who asks, what for, may they, and the verb that does it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import lru_cache
+from pathlib import Path
+
+import structlog
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from penstock.apiserver import errors
+from penstock.apiserver.access import rbac as access
+from penstock.apiserver.access import reviews
+from penstock.apiserver.access.identity import Tokens, User, acting_as
+from penstock.apiserver.documents import decode, encode
+from penstock.apiserver.errors import ApiError
+from penstock.apiserver.http import pod_logs, requests
+from penstock.apiserver.http.changing import Changer
+from penstock.apiserver.http.reading import Reader
+from penstock.apiserver.http.requests import Place
+from penstock.apiserver.http.responses import json_response, object_response, refusal
+from penstock.apiserver.http.watching import WatchResponse
+from penstock.apiserver.kinds import discovery, openapi
+from penstock.apiserver.kinds.registry import Registry
+from penstock.apiserver.store.storage import Store
+
+log = structlog.get_logger(__name__)
+
+VERSION = {
+    "major": "1",
+    "minor": "32",
+    "gitVersion": "v1.32.0+penstock",
+    "gitCommit": "",
+    "gitTreeState": "clean",
+    "buildDate": "1970-01-01T00:00:00Z",
+    "goVersion": "",
+    "compiler": "",
+    "platform": "linux/amd64",
+}
+OPEN_PATHS = ("/livez", "/readyz", "/healthz")
+_METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
+
+
+class Authentication:
+    """Lets requests in that carry a valid token; all others get 401."""
+
+    def __init__(self, app: ASGIApp, tokens: Tokens) -> None:
+        self._app, self._tokens = app, tokens
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Puts the user into the request's state."""
+        if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
+            headers = Headers(scope=scope)
+            user = self._tokens.user(headers.get("authorization"))
+            if user is None:
+                await refusal(errors.unauthorized())(scope, receive, send)
+                return
+            wanted = headers.get("impersonate-user")
+            if wanted:
+                if not user.is_master:
+                    error = errors.forbidden("", "users", wanted, f'User "{user.name}" cannot impersonate')
+                    await refusal(error)(scope, receive, send)
+                    return
+                user = acting_as(wanted, headers.getlist("impersonate-group"))
+            scope.setdefault("state", {})["user"] = user
+        await self._app(scope, receive, send)
+
+
+class Api:
+    """Everything that is served."""
+
+    def __init__(
+        self, registry: Registry, store: Store, reader: Reader, changer: Changer, *, address: str, logs: Path
+    ) -> None:
+        self._registry, self._store, self._reader, self._changer = registry, store, reader, changer
+        self._address, self._logs = address, logs
+        self._document = lru_cache(64)(self._make_document)
+
+    def application(self, tokens: Tokens) -> ASGIApp:
+        """The ASGI application."""
+        routes = [
+            Route("/livez", _healthy),
+            Route("/readyz", _healthy),
+            Route("/healthz", _healthy),
+            Route("/version", lambda _: object_response(dict(VERSION))),
+            Route("/api", self._groups),
+            Route("/apis", self._groups),
+            Route("/apis/{group}", self._group),
+            Route("/api/{version}", self._resources),
+            Route("/apis/{group}/{version}", self._resources),
+            Route("/openapi/v2", self._openapi),
+            Route("/openapi/v3", self._openapi),
+            Route("/openapi/v3/{path:path}", self._openapi),
+            Route("/{path:path}", self._resource, methods=_METHODS),
+        ]
+        app = Starlette(routes=routes, exception_handlers={ApiError: _refused, Exception: _failed})
+        # Kubernetes has no redirects from paths with a slash at the end to those without.
+        app.router.redirect_slashes = False
+        return Authentication(app, tokens)
+
+    def _groups(self, request: Request) -> Response:
+        form = requests.accepted_form(request.headers.get("accept"))
+        core, kinds = request.url.path == "/api", self._registry.all()
+        if form.discovery:
+            listed = discovery.aggregated(kinds, core=core, version=form.discovery)
+            response = object_response(listed)
+            response.headers["content-type"] = (
+                f"application/json;g={discovery.AGGREGATED};v={form.discovery};as=APIGroupDiscoveryList"
+            )
+            return response
+        return object_response(discovery.api_versions(self._address) if core else discovery.api_groups(kinds))
+
+    def _group(self, request: Request) -> Response:
+        group = request.path_params["group"]
+        versions = discovery.groups(self._registry.all()).get(group)
+        if not versions:
+            raise errors.no_such_path()
+        return object_response(discovery.api_group(group, versions))
+
+    def _resources(self, request: Request) -> Response:
+        group, version = request.path_params.get("group", ""), request.path_params["version"]
+        listed = discovery.resources(self._registry.all(), group, version)
+        if listed is None:
+            raise errors.no_such_path()
+        return object_response(listed)
+
+    def _openapi(self, request: Request) -> Response:
+        # Kinds are compared by identity, so a changed definition is a new key.
+        return json_response(self._document(self._registry.all(), request.url.path.rstrip("/")))
+
+    def _make_document(self, kinds: tuple[object, ...], path: str) -> bytes:
+        served = self._registry.all()
+        if path == "/openapi/v2":
+            return encode(openapi.document_v2(served))
+        if path == "/openapi/v3":
+            return encode(openapi.index(served))
+        parts = path.removeprefix("/openapi/v3/").split("/")
+        group, version = ("", parts[1]) if parts[0] == "api" and len(parts) == 2 else ("", "")
+        if parts[0] == "apis" and len(parts) == 3:
+            group, version = parts[1], parts[2]
+        document = openapi.document(served, group, version)
+        if document is None:
+            raise errors.no_such_path()
+        return encode(document)
+
+    async def _resource(self, request: Request) -> Response | WatchResponse:
+        place = requests.locate(request.url.path, self._registry)
+        verb = _verb(request, place)
+        await self._authorize(request.state.user, verb, place)
+        if place.subresource == "log":
+            return self._pod_log(request, place)
+        if verb not in place.kind.verbs:
+            raise errors.method_not_allowed()
+        if place.kind.verbs == ("create",):
+            return await self._review(request, place)
+        actions: dict[str, Callable[[Request, Place], Awaitable[Response | WatchResponse]]] = {
+            "list": self._reader.list,
+            "watch": self._reader.watch,
+            "create": self._changer.create,
+            "update": self._changer.update,
+            "patch": self._changer.patch,
+            "delete": self._changer.delete,
+            "deletecollection": self._changer.delete_collection,
+        }
+        return self._reader.get(request, place) if verb == "get" else await actions[verb](request, place)
+
+    async def _authorize(self, user: User, verb: str, place: Place) -> None:
+        if user.is_master or place.kind.plural.startswith("selfsubject"):
+            return
+        kind = place.kind
+        wanted = access.Request(verb, kind.group, kind.plural, place.subresource, place.namespace or "", place.name)
+        granted, _ = access.allowed(user, wanted, await reviews.load_rules(self._store))
+        if not granted:
+            raise errors.forbidden(kind.group, kind.plural, place.name, access.refusal(user, wanted))
+
+    async def _review(self, request: Request, place: Place) -> Response:
+        body = await requests.read_body(request)
+        review = requests.parse_object(body, requests.media_type(request))
+        answered = await reviews.answer(place.kind, review, request.state.user, self._store)
+        return object_response(answered, status=201)
+
+    def _pod_log(self, request: Request, place: Place) -> Response:
+        def phase() -> str | None:
+            body = self._store.get("pods", place.namespace or "", place.name)
+            return None if body is None else (decode(body).get("status") or {}).get("phase", "Pending")
+
+        if phase() is None:
+            raise errors.not_found("", "pods", place.name)
+        path = self._logs / (place.namespace or "") / f"{place.name}.log"
+        return pod_logs.respond(path, request.query_params, lambda: phase() in ("Pending", "Running"))
+
+
+def _verb(request: Request, place: Place) -> str:
+    method = request.method
+    if method in ("GET", "HEAD"):
+        if request.query_params.get("watch") in ("true", "1"):
+            return "watch"
+        return "get" if place.name else "list"
+    if method == "POST" and not place.name:
+        return "create"
+    if method == "DELETE" and not place.subresource:
+        return "delete" if place.name else "deletecollection"
+    if method in ("PUT", "PATCH") and place.name:
+        return {"PUT": "update", "PATCH": "patch"}[method]
+    raise errors.method_not_allowed()
+
+
+def _healthy(_: Request) -> Response:
+    return PlainTextResponse("ok")
+
+
+async def _refused(_: Request, error: Exception) -> Response:
+    assert isinstance(error, ApiError)  # noqa: S101  # registered for this type only
+    return refusal(error)
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    if isinstance(error, RecursionError):
+        return refusal(errors.bad_request("the object is nested too deeply"))
+    log.error("request failed", method=request.method, path=request.url.path, exc_info=error)
+    return refusal(ApiError(500, "InternalError", f"Internal error occurred: {type(error).__name__}"))

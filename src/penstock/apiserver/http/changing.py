@@ -1,0 +1,158 @@
+"""The changing verbs over HTTP: bodies and queries in, the stored object out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from penstock.apiserver import errors
+from penstock.apiserver.documents import Obj, encode, meta
+from penstock.apiserver.http import requests
+from penstock.apiserver.http.reading import selection
+from penstock.apiserver.http.rendering import Renderer
+from penstock.apiserver.http.requests import Place
+from penstock.apiserver.http.responses import json_response, object_response
+from penstock.apiserver.kinds.schema_walkers import walker_of
+from penstock.apiserver.store.storage import Store, Transaction
+from penstock.apiserver.verbs import patches
+from penstock.apiserver.verbs.deletion import DeleteOptions
+from penstock.apiserver.verbs.writing import Target, Verbs
+
+
+class Changer:
+    """Create, update, patch and delete."""
+
+    def __init__(self, store: Store, verbs: Verbs) -> None:
+        self._store, self._verbs = store, verbs
+
+    async def create(self, request: Request, place: Place) -> Response:
+        """POST to a collection."""
+        given = await _object(request)
+        _check_namespaced(place)
+        target = _target(request, place)
+        stored = await self._store.write(
+            lambda tx: self._verbs.create(tx, target, given), dry_run=requests.dry_run(request.query_params)
+        )
+        return _answer(request, target, stored, 201)
+
+    async def update(self, request: Request, place: Place) -> Response:
+        """PUT of an object or its status."""
+        given = await _object(request)
+        target = _target(request, place)
+        stored = await self._store.write(
+            lambda tx: self._verbs.update(tx, target, lambda _: given), dry_run=requests.dry_run(request.query_params)
+        )
+        return _answer(request, target, stored)
+
+    async def patch(self, request: Request, place: Place) -> Response:
+        """PATCH of an object or its status, in any of the four ways."""
+        media, query = requests.media_type(request), request.query_params
+        body = await requests.read_body(request)
+        target, dry = _target(request, place), requests.dry_run(query)
+        if media == patches.APPLY:
+            if not query.get("fieldManager"):
+                raise errors.bad_request("fieldManager is required for apply patch")
+            wanted, force = requests.parse_object(body, media), query.get("force") in ("true", "1")
+            stored, created = await self._store.write(
+                lambda tx: self._verbs.apply(tx, target, wanted, force=force), dry_run=dry
+            )
+            return _answer(request, target, stored, 201 if created else 200)
+        if media not in (patches.MERGE, patches.JSON) and (media != patches.STRATEGIC or place.kind.custom):
+            accepted = [patches.JSON, patches.MERGE, patches.APPLY] + [patches.STRATEGIC] * (not place.kind.custom)
+            raise errors.unsupported_media(", ".join(accepted))
+        patch = requests.parse_document(body, media)
+        stored = await self._store.write(
+            lambda tx: self._verbs.update(tx, target, lambda old: _patched(old, patch, media, target)), dry_run=dry
+        )
+        return _answer(request, target, stored)
+
+    async def delete(self, request: Request, place: Place) -> Response:
+        """DELETE of an object."""
+        options, dry = await _options(request)
+        target = _target(request, place)
+        obj, gone = await self._store.write(lambda tx: self._verbs.delete(tx, target, options), dry_run=dry)
+        if not gone:
+            return _answer(request, target, obj)
+        details = {"name": place.name, "kind": place.kind.plural, "uid": meta(obj)["uid"]}
+        if place.kind.group:
+            details["group"] = place.kind.group
+        return object_response(
+            {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
+        )
+
+    async def delete_collection(self, request: Request, place: Place) -> Response:
+        """DELETE of everything that the selectors leave."""
+        options, dry = await _options(request)
+        query = request.query_params
+        keep, _ = selection(query.get("labelSelector", ""), query.get("fieldSelector", ""), place)
+        namespace = place.namespace if place.kind.namespaced else ""
+        page = await self._store.page(place.kind.resource, namespace, keep=keep)
+        deleted = await self._store.write(
+            lambda tx: self._delete_all(tx, request, place, page.bodies, options), dry_run=dry
+        )
+        renderer = Renderer(place.kind, requests.accepted_form(request.headers.get("accept")))
+        bodies = [encode(obj) for obj in deleted]
+        return json_response(b"".join(renderer.many(bodies, {"resourceVersion": str(page.version)})))
+
+    def _delete_all(
+        self, tx: Transaction, request: Request, place: Place, bodies: list[bytes], options: DeleteOptions
+    ) -> list[Obj]:
+        deleted = []
+        for body in bodies:
+            details = meta(requests.parse_object(body, "application/json"))
+            one = Place(place.kind, details.get("namespace"), details["name"])
+            target = _target(request, one)
+            # An owner deleted before may have taken this one with it.
+            if tx.get(place.kind.resource, target.namespace, target.name) is not None:
+                deleted.append(self._verbs.delete(tx, target, options)[0])
+        return deleted
+
+
+async def _object(request: Request) -> Obj:
+    return requests.parse_object(await requests.read_body(request), requests.media_type(request))
+
+
+async def _options(request: Request) -> tuple[DeleteOptions, bool]:
+    body = await requests.read_body(request)
+    return requests.delete_options(body, requests.media_type(request), request.query_params)
+
+
+def _check_namespaced(place: Place) -> None:
+    if place.kind.namespaced and place.namespace is None:
+        raise errors.bad_request("an object of this kind is created in a namespace")
+
+
+def _target(request: Request, place: Place) -> Target:
+    query = request.query_params
+    agent = request.headers.get("user-agent", "unknown").partition("/")[0]
+    return Target(
+        place.kind,
+        (place.namespace or "") if place.kind.namespaced else "",
+        place.name,
+        request.state.user.name,
+        (query.get("fieldManager") or agent)[:128],
+        place.subresource,
+        requests.field_validation(query),
+    )
+
+
+def _patched(old: Obj, patch: Any, media: str, target: Target) -> Obj:
+    if media == patches.JSON:
+        result = patches.json(old, patch)
+    elif media == patches.MERGE:
+        result = patches.merge(old, patch)
+    else:
+        result = patches.strategic(old, patch, walker_of(target.kind))
+    if not isinstance(result, dict):
+        raise errors.bad_request("the patched object is not an object any more")
+    return result
+
+
+def _answer(request: Request, target: Target, stored: Obj, status: int = 200) -> Response:
+    form = requests.accepted_form(request.headers.get("accept"))
+    # The object carries the version that was asked for already.
+    renderer = Renderer(target.kind, form, request.query_params.get("includeObject", "Metadata"))
+    body = encode(stored) if form.shape == "Object" else renderer.one(encode(stored))
+    return json_response(body, status=status, as_yaml=form.yaml, warnings=target.warnings)

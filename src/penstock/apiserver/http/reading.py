@@ -1,0 +1,132 @@
+"""Get, list and watch: answers from committed state."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from penstock.apiserver import errors
+from penstock.apiserver.documents import Obj, decode, encode, labels_of
+from penstock.apiserver.http import selectors
+from penstock.apiserver.http.rendering import Renderer
+from penstock.apiserver.http.requests import Place, accepted_form, whole_number
+from penstock.apiserver.http.responses import json_response, list_response
+from penstock.apiserver.http.watching import DEFAULT_TIMEOUT_SECONDS, Start, Watched, Watches, WatchResponse
+from penstock.apiserver.store.storage import Store
+from penstock.apiserver.verbs.history import History
+
+Keep = Callable[[bytes], bool]
+
+
+class Reader:
+    """The verbs that change nothing."""
+
+    def __init__(self, store: Store, history: History, watches: Watches) -> None:
+        self._store, self._history, self._watches = store, history, watches
+
+    def get(self, request: Request, place: Place) -> Response:
+        """One object."""
+        body = self._store.get(place.kind.resource, place.namespace or "", place.name)
+        if body is None:
+            raise errors.not_found(place.kind.group, place.kind.plural, place.name)
+        renderer = self._renderer(request, place)
+        return json_response(renderer.one(body), as_yaml=renderer.form.yaml)
+
+    async def list(self, request: Request, place: Place) -> Response:
+        """A collection, or a page of it."""
+        query = request.query_params
+        renderer = self._renderer(request, place)
+        keep, _ = selection(query.get("labelSelector", ""), query.get("fieldSelector", ""), place)
+        limit = whole_number(query, "limit") or 0
+        after, token_version = _parse_token(query.get("continue", ""))
+        self._check_version(query.get("resourceVersion", ""))
+        page = await self._store.page(place.kind.resource, self._namespace(place), keep=keep, limit=limit, after=after)
+        # All pages carry the version of the first, so that a watch from it misses nothing that came in between.
+        version = token_version or page.version
+        metadata: Obj = {"resourceVersion": str(version)}
+        if page.next_key:
+            metadata["continue"] = _token(page.next_key, version)
+            if not keep:
+                metadata["remainingItemCount"] = page.remaining
+        return list_response(renderer.many(page.bodies, metadata), as_yaml=renderer.form.yaml)
+
+    async def watch(self, request: Request, place: Place) -> Response | WatchResponse:
+        """Changes of a collection, or of one object."""
+        query = request.query_params
+        renderer = self._renderer(request, place)
+        keep, name = selection(query.get("labelSelector", ""), query.get("fieldSelector", ""), place)
+        name = place.name or name
+        seconds = whole_number(query, "timeoutSeconds")
+        version_text = query.get("resourceVersion", "")
+        initial = query.get("sendInitialEvents") == "true"
+        if initial or version_text in ("", "0"):
+            page = await self._store.page(place.kind.resource, self._namespace(place), keep=_named(name, keep))
+            start = Start(page.version, page.bodies, announce_end=initial)
+        else:
+            start = Start(self._check_version(version_text) or 0, [])
+        return WatchResponse(
+            self._watches,
+            self._history,
+            renderer,
+            Watched(place.namespace if place.kind.namespaced else None, name, keep),
+            start,
+            timeout=float(seconds) if seconds else DEFAULT_TIMEOUT_SECONDS,
+            bookmarks=query.get("allowWatchBookmarks") in ("true", "1"),
+        )
+
+    def _namespace(self, place: Place) -> str | None:
+        return place.namespace if place.kind.namespaced else ""
+
+    def _renderer(self, request: Request, place: Place) -> Renderer:
+        include = request.query_params.get("includeObject", "Metadata")
+        return Renderer(place.kind, accepted_form(request.headers.get("accept")), include)
+
+    def _check_version(self, text: str) -> int | None:
+        """The version asked for, which must be a number and must have been reached."""
+        if not text:
+            return None
+        version = whole_number({"resourceVersion": text}, "resourceVersion") or 0
+        current = self._store.version()
+        if version > current:
+            raise errors.from_the_future(version, current)
+        return version
+
+
+def selection(label_text: str, field_text: str, place: Place) -> tuple[Keep | None, str | None]:
+    """A test of encoded objects, None if all pass; and the only name that can pass, if there is one."""
+    labels = selectors.parse_labels(label_text)
+    fields = selectors.parse_fields(field_text, place.kind.field_selectors)
+    if not labels and not fields:
+        return None, None
+
+    def keep(body: bytes) -> bool:
+        if labels and not selectors.matches_labels(labels, labels_of(body)):
+            return False
+        return not fields or selectors.matches_fields(fields, decode(body))
+
+    return keep, selectors.exact_name(fields)
+
+
+def _named(name: str | None, keep: Keep | None) -> Keep | None:
+    if name is None:
+        return keep
+    return lambda body: decode(body)["metadata"]["name"] == name and (keep is None or keep(body))
+
+
+def _token(key: tuple[str, str], version: int) -> str:
+    return base64.urlsafe_b64encode(encode([*key, version])).decode()
+
+
+def _parse_token(text: str) -> tuple[tuple[str, str], int]:
+    if not text:
+        return ("", ""), 0
+    try:
+        namespace, name, version = msgspec.json.decode(base64.urlsafe_b64decode(text), type=tuple[str, str, int])
+    except (msgspec.MsgspecError, binascii.Error, ValueError):
+        raise errors.bad_request("continue key is not valid") from None
+    return (namespace, name), version

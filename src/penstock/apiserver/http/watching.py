@@ -1,0 +1,210 @@
+"""Watches: the initial state if asked for, then every change as it is committed, until the client has had enough.
+
+A watch reads from its kind's ring at its own pace and holds no queue. It ends when its time is up, the client leaves or
+is cut off for not reading, or the ring has moved on past it (410: the client lists anew).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from starlette.types import Receive, Scope, Send
+
+from penstock.apiserver import errors
+from penstock.apiserver.documents import encode
+from penstock.apiserver.http.rendering import Renderer
+from penstock.apiserver.store.storage import Change
+from penstock.apiserver.verbs.history import History, Ring
+
+BATCH = 128
+SEND_BYTES = 16 * 1024
+INITIAL_BATCH = 16
+BOOKMARK_SECONDS = 30.0
+DEFAULT_TIMEOUT_SECONDS = 1800.0
+MAX_WATCHES = 10_000
+
+
+class Watches:
+    """The watches under way, so that there are not too many and all end when the server stops."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[object]] = set()
+
+    def enter(self, task: asyncio.Task[object]) -> None:
+        """Counts a watch in; raises 429 if there are too many."""
+        if len(self._tasks) >= MAX_WATCHES:
+            raise errors.too_many(f"there are {MAX_WATCHES} watches already; try again later")
+        self._tasks.add(task)
+
+    def leave(self, task: asyncio.Task[object]) -> None:
+        """The watch has ended."""
+        self._tasks.discard(task)
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def end_all(self) -> None:
+        """Ends every watch; clients connect again when the server is back."""
+        for task in tuple(self._tasks):
+            task.cancel()
+
+
+@dataclass(frozen=True)
+class Watched:
+    """Which objects are watched."""
+
+    namespace: str | None
+    name: str | None
+    keep: Callable[[bytes], bool] | None
+
+    def sees(self, change: Change) -> str | None:
+        """What the change means to the watcher: a type of event, or nothing."""
+        if self.namespace is not None and change.namespace != self.namespace:
+            return None
+        if self.name is not None and change.name != self.name:
+            return None
+        if self.keep is None:
+            return change.type
+        before = change.before is not None and self.keep(change.before)
+        after = change.type != "DELETED" and self.keep(change.body)
+        if after:
+            return "MODIFIED" if before else "ADDED"
+        return "DELETED" if before else None
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a watch begins: objects to announce first, and the version after which changes follow."""
+
+    version: int
+    bodies: list[bytes]
+    announce_end: bool = False
+    """Whether a bookmark tells that the initial state is complete."""
+
+
+class WatchResponse:
+    """The ASGI response that streams a watch."""
+
+    def __init__(
+        self,
+        watches: Watches,
+        history: History,
+        renderer: Renderer,
+        scope: Watched,
+        start: Start,
+        *,
+        timeout: float,
+        bookmarks: bool,
+    ) -> None:
+        self._watches, self._history, self._renderer = watches, history, renderer
+        self._ring: Ring = history.ring(renderer.kind.resource)
+        self._scope, self._start, self._timeout, self._bookmarks = scope, start, timeout, bookmarks
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Streams until one side has had enough."""
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101  # ASGI applications run in tasks
+        self._watches.enter(task)
+        leaving = asyncio.ensure_future(_disconnected(receive))
+        over = False
+        # A client that leaves just when the watch ends must not cancel what the task does next.
+        leaving.add_done_callback(lambda _: None if over or leaving.cancelled() else task.cancel())
+        try:
+            await self._stream(send)
+        except asyncio.CancelledError:
+            # The client has gone or the server stops: either way this response is over.
+            task.uncancel()
+        finally:
+            over = True
+            leaving.cancel()
+            self._watches.leave(task)
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _stream(self, send: Send) -> None:
+        headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-cache, private")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._timeout
+        bookmark_at = loop.time() + BOOKMARK_SECONDS
+        place = self._ring.position(self._start.version)
+        if place is None:
+            await self._send(send, _expired(self._start.version))
+            return
+        await self._announce(send)
+        while True:
+            following = self._following(place)
+            if following is None:
+                await self._send(send, _expired(self._start.version))
+                return
+            data, count = following
+            if count:
+                place += count
+                await self._send(send, data)
+                continue
+            now = loop.time()
+            if now >= end:
+                if self._bookmarks:
+                    await self._send(send, self._bookmark(self._history.version))
+                return
+            if self._bookmarks and now >= bookmark_at:
+                await self._send(send, self._bookmark(self._history.version))
+                bookmark_at = now + BOOKMARK_SECONDS
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(end, bookmark_at) - now if self._bookmarks else end - now):
+                    await self._ring.news()
+
+    async def _announce(self, send: Send) -> None:
+        for first in range(0, len(self._start.bodies), INITIAL_BATCH):
+            part = self._start.bodies[first : first + INITIAL_BATCH]
+            await self._send(send, b"".join(_event(b"ADDED", self._renderer.watched(body)) for body in part))
+        if self._start.announce_end:
+            await self._send(send, self._bookmark(self._start.version, ends_initial=True))
+        else:
+            await self._send(send, b"", force=True)
+
+    def _following(self, place: int) -> tuple[bytes, int] | None:
+        """The next events, few enough to wait in a socket's buffer, and how many changes they stand for."""
+        batch = self._ring.since(place, BATCH)
+        if batch is None:
+            return None
+        parts, size = [], 0
+        for change in batch:
+            parts.append(self._event(change))
+            size += len(parts[-1])
+            if size >= SEND_BYTES:
+                break
+        return b"".join(parts), len(parts)
+
+    def _event(self, change: Change) -> bytes:
+        if change.version <= self._start.version:
+            return b""
+        seen = self._scope.sees(change)
+        return _event(seen.encode(), self._renderer.watched(change.body)) if seen else b""
+
+    def _bookmark(self, version: int, *, ends_initial: bool = False) -> bytes:
+        kind = self._renderer.kind
+        metadata: dict[str, object] = {"resourceVersion": str(version), "creationTimestamp": None}
+        if ends_initial:
+            metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
+        return _event(b"BOOKMARK", encode({"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata}))
+
+    async def _send(self, send: Send, data: bytes, *, force: bool = False) -> None:
+        if data or force:
+            await send({"type": "http.response.body", "body": data, "more_body": True})
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _event(type_: bytes, body: bytes) -> bytes:
+    return b'{"type":"' + type_ + b'","object":' + body + b"}\n"
+
+
+def _expired(version: int) -> bytes:
+    status = errors.expired(f"too old resource version: {version}").status()
+    return _event(b"ERROR", encode(status))

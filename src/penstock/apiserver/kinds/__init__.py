@@ -1,0 +1,1 @@
+"""The kinds that are served: names, schemas, rules, columns, discovery."""

@@ -1,0 +1,141 @@
+"""The kinds every cluster has and the embedded server keeps: a table of names, scopes and models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from lightkube.models import (
+    apiextensions_v1,
+    authentication_v1,
+    authorization_v1,
+    coordination_v1,
+    core_v1,
+    discovery_v1,
+    meta_v1,
+    rbac_v1,
+)
+
+from penstock.apiserver.kinds.core_schemas import Definitions
+from penstock.apiserver.kinds.registry import Kind
+
+_definitions = Definitions()
+OBJECT_META = _definitions.add(meta_v1.ObjectMeta)
+"""Schema of `metadata`, the same for every kind."""
+_RBAC = "rbac.authorization.k8s.io"
+_EVENT_FIELDS = (
+    "reason",
+    "type",
+    "source",
+    "reportingComponent",
+    "involvedObject.apiVersion",
+    "involvedObject.fieldPath",
+    "involvedObject.kind",
+    "involvedObject.name",
+    "involvedObject.namespace",
+    "involvedObject.resourceVersion",
+    "involvedObject.uid",
+)
+_POD_FIELDS = ("spec.nodeName", "spec.restartPolicy", "spec.serviceAccountName", "status.phase", "status.podIP")
+
+
+def _kind(group: str, plural: str, model: type[msgspec.Struct], **more: Any) -> Kind:
+    name = model.__name__
+    return Kind(
+        group=group,
+        version="v1",
+        kind=name,
+        plural=plural,
+        singular=name.lower(),
+        list_kind=name + "List",
+        schema=_definitions.add(model),
+        definitions=_definitions.schemas,
+        **{"subresources": (), "counts_generations": False, **more},
+    )
+
+
+CORE_KINDS: tuple[Kind, ...] = (
+    _kind(
+        "",
+        "namespaces",
+        core_v1.Namespace,
+        namespaced=False,
+        short_names=("ns",),
+        subresources=("status", "finalize"),
+        name_rule="label",
+        field_selectors=("status.phase",),
+        verbs=("create", "delete", "get", "list", "patch", "update", "watch"),
+    ),
+    # There is one, and it is the server that writes it; see `machine`.
+    _kind("", "nodes", core_v1.Node, namespaced=False, short_names=("no",), verbs=("get", "list", "watch")),
+    _kind(
+        "",
+        "pods",
+        core_v1.Pod,
+        short_names=("po",),
+        categories=("all",),
+        subresources=("status", "log"),
+        field_selectors=_POD_FIELDS,
+    ),
+    _kind(
+        "",
+        "services",
+        core_v1.Service,
+        short_names=("svc",),
+        categories=("all",),
+        subresources=("status",),
+        name_rule="label",
+        field_selectors=("spec.clusterIP", "spec.type"),
+    ),
+    _kind("", "serviceaccounts", core_v1.ServiceAccount, short_names=("sa",)),
+    _kind("", "configmaps", core_v1.ConfigMap, short_names=("cm",)),
+    _kind("", "secrets", core_v1.Secret, field_selectors=("type",)),
+    _kind("", "events", core_v1.Event, short_names=("ev",), name_rule="path", field_selectors=_EVENT_FIELDS),
+    _kind("", "endpoints", core_v1.Endpoints, short_names=("ep",)),
+    _kind("discovery.k8s.io", "endpointslices", discovery_v1.EndpointSlice),
+    _kind("coordination.k8s.io", "leases", coordination_v1.Lease),
+    _kind(_RBAC, "roles", rbac_v1.Role, name_rule="path"),
+    _kind(_RBAC, "rolebindings", rbac_v1.RoleBinding, name_rule="path"),
+    _kind(_RBAC, "clusterroles", rbac_v1.ClusterRole, namespaced=False, name_rule="path"),
+    _kind(_RBAC, "clusterrolebindings", rbac_v1.ClusterRoleBinding, namespaced=False, name_rule="path"),
+    _kind(
+        "apiextensions.k8s.io",
+        "customresourcedefinitions",
+        apiextensions_v1.CustomResourceDefinition,
+        namespaced=False,
+        short_names=("crd", "crds"),
+        categories=("api-extensions",),
+        subresources=("status",),
+        counts_generations=True,
+    ),
+    _kind(
+        "authorization.k8s.io",
+        "selfsubjectaccessreviews",
+        authorization_v1.SelfSubjectAccessReview,
+        namespaced=False,
+        verbs=("create",),
+    ),
+    _kind(
+        "authorization.k8s.io",
+        "subjectaccessreviews",
+        authorization_v1.SubjectAccessReview,
+        namespaced=False,
+        verbs=("create",),
+    ),
+    _kind(
+        "authorization.k8s.io",
+        "localsubjectaccessreviews",
+        authorization_v1.LocalSubjectAccessReview,
+        verbs=("create",),
+    ),
+    _kind(
+        "authentication.k8s.io",
+        "selfsubjectreviews",
+        authentication_v1.SelfSubjectReview,
+        namespaced=False,
+        verbs=("create",),
+    ),
+)
+DEFINITIONS: Mapping[str, Any] = _definitions.schemas
+"""Every schema that core kinds refer to."""

@@ -1,0 +1,132 @@
+"""What is served, told to clients: versions, groups and resources, in the classic and the aggregated form."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from penstock.apiserver.documents import Obj
+from penstock.apiserver.kinds.registry import STATUS_VERBS, Kind
+
+_VERSION = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
+AGGREGATED = "apidiscovery.k8s.io"
+
+
+def version_rank(version: str) -> tuple[int, int, int]:
+    """Sorts versions as clients prefer them: v2, v1, v1beta2, v1beta1, v1alpha1."""
+    found = _VERSION.fullmatch(version)
+    if not found:
+        return (3, 0, 0)
+    stage = {None: 0, "beta": 1, "alpha": 2}[found[2]]
+    return (stage, -int(found[1]), -int(found[3] or 0))
+
+
+def groups(kinds: Iterable[Kind]) -> dict[str, list[str]]:
+    """The named groups, each with its versions in order of preference."""
+    found: dict[str, set[str]] = {}
+    for kind in kinds:
+        if kind.group:
+            found.setdefault(kind.group, set()).add(kind.version)
+    return {group: sorted(versions, key=version_rank) for group, versions in found.items()}
+
+
+def api_versions(address: str) -> Obj:
+    """`/api`."""
+    return {
+        "kind": "APIVersions",
+        "versions": ["v1"],
+        "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}],
+    }
+
+
+def api_group(group: str, versions: list[str]) -> Obj:
+    """`/apis/<group>`."""
+    listed = [{"groupVersion": f"{group}/{version}", "version": version} for version in versions]
+    return {"kind": "APIGroup", "apiVersion": "v1", "name": group, "versions": listed, "preferredVersion": listed[0]}
+
+
+def api_groups(kinds: Iterable[Kind]) -> Obj:
+    """`/apis`."""
+    listed = [api_group(group, versions) for group, versions in groups(kinds).items()]
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": listed}
+
+
+def resources(kinds: Iterable[Kind], group: str, version: str) -> Obj | None:
+    """`/api/v1` and `/apis/<group>/<version>`; None if there is no such group version."""
+    listed: list[Obj] = []
+    for kind in kinds:
+        if (kind.group, kind.version) != (group, version):
+            continue
+        entry: Obj = {
+            "name": kind.plural,
+            "singularName": kind.singular,
+            "namespaced": kind.namespaced,
+            "kind": kind.kind,
+            "verbs": list(kind.verbs),
+        }
+        if kind.short_names:
+            entry["shortNames"] = list(kind.short_names)
+        if kind.categories:
+            entry["categories"] = list(kind.categories)
+        listed.append(entry)
+        listed.extend(
+            {
+                "name": f"{kind.plural}/{subresource}",
+                "singularName": "",
+                "namespaced": kind.namespaced,
+                "kind": kind.kind,
+                "verbs": subresource_verbs(subresource),
+            }
+            for subresource in kind.subresources
+        )
+    if not listed:
+        return None
+    group_version = f"{group}/{version}" if group else version
+    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": listed}
+
+
+def aggregated(kinds: Iterable[Kind], *, core: bool, version: str) -> Obj:
+    """`/api` or `/apis` as one `APIGroupDiscoveryList` of everything."""
+    kinds = tuple(kinds)
+    order = {"": ["v1"]} if core else groups(kinds)
+    items = [
+        {
+            "metadata": {"name": group, "creationTimestamp": None},
+            "versions": [
+                {
+                    "version": one,
+                    "freshness": "Current",
+                    "resources": [_entry(kind) for kind in kinds if (kind.group, kind.version) == (group, one)],
+                }
+                for one in versions
+            ],
+        }
+        for group, versions in order.items()
+    ]
+    return {"kind": "APIGroupDiscoveryList", "apiVersion": f"{AGGREGATED}/{version}", "metadata": {}, "items": items}
+
+
+def _entry(kind: Kind) -> Obj:
+    named = {"group": kind.group, "version": kind.version, "kind": kind.kind}
+    entry: Obj = {
+        "resource": kind.plural,
+        "responseKind": named,
+        "scope": "Namespaced" if kind.namespaced else "Cluster",
+        "singularResource": kind.singular,
+        "verbs": list(kind.verbs),
+    }
+    if kind.short_names:
+        entry["shortNames"] = list(kind.short_names)
+    if kind.categories:
+        entry["categories"] = list(kind.categories)
+    if kind.subresources:
+        entry["subresources"] = [
+            {"subresource": subresource, "responseKind": named, "verbs": subresource_verbs(subresource)}
+            for subresource in kind.subresources
+        ]
+    return entry
+
+
+def subresource_verbs(subresource: str) -> list[str]:
+    """What can be done with a subresource."""
+    return {"log": ["get"], "finalize": ["update"]}.get(subresource, list(STATUS_VERBS))

@@ -1,0 +1,63 @@
+"""Events do not stay: like on a cluster, they are removed an hour after they were last seen."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import structlog
+
+from penstock.apiserver.documents import Obj, decode, meta
+from penstock.apiserver.errors import ApiError
+from penstock.apiserver.store.storage import Store, Transaction
+
+log = structlog.get_logger(__name__)
+
+EVENT_LIFETIME = timedelta(hours=1)
+ROUND_SECONDS = 60.0
+_RESOURCE = "events"
+
+
+async def expire_forever(store: Store) -> None:
+    """Removes old events every minute, until cancelled."""
+    while True:
+        try:
+            await expire(store, datetime.now(UTC))
+        except ApiError as error:
+            # A full disk, say; the next round tries again.
+            log.warning("old events could not be removed", reason=error.message)
+        await asyncio.sleep(ROUND_SECONDS)
+
+
+async def expire(store: Store, now: datetime) -> int:
+    """Removes the events that are too old now; how many those were."""
+    page = await store.page(_RESOURCE, None, keep=lambda body: is_old(decode(body), now))
+    old = [(meta(event)["namespace"], meta(event)["name"]) for event in map(decode, page.bodies)]
+
+    def remove(tx: Transaction) -> int:
+        count = 0
+        for namespace, name in old:
+            event = tx.get(_RESOURCE, namespace, name)
+            # It may have been seen again since the list was read.
+            if event is not None and is_old(event, now):
+                tx.remove(_RESOURCE, event)
+                count += 1
+        return count
+
+    return await store.write(remove) if old else 0
+
+
+def is_old(event: Obj, now: datetime) -> bool:
+    """Whether the event was last seen longer ago than events live."""
+    times = [meta(event).get("creationTimestamp"), event.get("lastTimestamp"), event.get("eventTime")]
+    times.append((event.get("series") or {}).get("lastObservedTime"))
+    seen = [moment for moment in map(_moment, times) if moment is not None]
+    return bool(seen) and now - max(seen) > EVENT_LIFETIME
+
+
+def _moment(text: object) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(str(text).replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

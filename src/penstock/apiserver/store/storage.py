@@ -1,0 +1,317 @@
+"""Objects in SQLite: one writer thread that groups writes into transactions, and readers that never wait for it.
+
+A write is a function of the transaction; it decides on what it reads there, so read, check and write are one step.
+Its answer is given only after COMMIT with `synchronous=FULL`: what a client saw acknowledged is on disk. Functions
+that wait together share one COMMIT. Each runs in a savepoint, so one that raises leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, TypeVar
+
+from penstock.apiserver.documents import Obj, decode, encode, meta
+from penstock.apiserver.errors import ApiError, too_large
+from penstock.apiserver.store import statements
+
+T = TypeVar("T")
+Key = tuple[str, str, str]
+"""Resource, namespace, name."""
+
+WRITES_PER_COMMIT = 64
+MAX_OBJECT_BYTES = 3 * 1024 * 1024
+"""Patches could let an object grow beyond what a single request may carry."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One committed step of one object; `before` is None when it was added."""
+
+    version: int
+    type: str
+    resource: str
+    namespace: str
+    name: str
+    body: bytes
+    before: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A part of a list: bodies in order, the version it shows, and where the next part starts."""
+
+    bodies: list[bytes]
+    version: int
+    next_key: tuple[str, str] | None
+    remaining: int
+
+
+class Transaction:
+    """What a write sees and does; used on the writer's thread only."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self.version: int = connection.execute(statements.VERSION).fetchone()[0]
+        self.changes: list[Change] = []
+
+    def get(self, resource: str, namespace: str, name: str) -> Obj | None:
+        """The object as stored, or None."""
+        row = self._connection.execute(statements.GET, (resource, namespace, name)).fetchone()
+        return decode(row[0]) if row else None
+
+    def put(self, resource: str, obj: Obj) -> Obj:
+        """Stores the object under the next version and returns it with that version."""
+        metadata = meta(obj)
+        key = (resource, metadata.get("namespace", ""), metadata["name"])
+        row = self._connection.execute(statements.GET, key).fetchone()
+        self.version += 1
+        metadata["resourceVersion"] = str(self.version)
+        body = encode(obj)
+        if len(body) > MAX_OBJECT_BYTES:
+            raise too_large(MAX_OBJECT_BYTES)
+        self._connection.execute(statements.PUT, (*key, metadata["uid"], self.version, body))
+        self._note_owners(obj)
+        before = row[0] if row else None
+        self.changes.append(Change(self.version, "MODIFIED" if before else "ADDED", *key, body, before))
+        return obj
+
+    def remove(self, resource: str, obj: Obj) -> Obj:
+        """Forgets the object; the version of its deletion becomes its last."""
+        metadata = meta(obj)
+        key = (resource, metadata.get("namespace", ""), metadata["name"])
+        row = self._connection.execute(statements.GET, key).fetchone()
+        self.version += 1
+        metadata["resourceVersion"] = str(self.version)
+        self._connection.execute(statements.REMOVE, key)
+        self._connection.execute(statements.FORGET_OWNERS, (metadata["uid"],))
+        self.changes.append(Change(self.version, "DELETED", *key, encode(obj), row[0] if row else None))
+        return obj
+
+    def by_uid(self, uid: str) -> tuple[str, Obj] | None:
+        """The resource and object with this uid."""
+        row = self._connection.execute(statements.BY_UID, (uid,)).fetchone()
+        return (row[0], decode(row[3])) if row else None
+
+    def uid_exists(self, uid: str) -> bool:
+        """Whether an object has this uid."""
+        return self._connection.execute(statements.UID_EXISTS, (uid,)).fetchone() is not None
+
+    def dependents(self, uid: str) -> list[str]:
+        """Uids of the objects that name this one as an owner."""
+        return [row[0] for row in self._connection.execute(statements.DEPENDENTS, (uid,))]
+
+    def keys_of_namespace(self, namespace: str, *, after: tuple[str, str] = ("", ""), limit: int) -> list[Key]:
+        """What is in a namespace, in the order of resource and name: at most `limit` objects behind `after`."""
+        rows = self._connection.execute(statements.KEYS_OF_NAMESPACE, (namespace, *after, limit)).fetchall()
+        return [(resource, namespace, name) for resource, name in rows]
+
+    def keys_of_resource(self, resource: str) -> list[Key]:
+        """Every object of a kind."""
+        rows = self._connection.execute(statements.KEYS_OF_RESOURCE, (resource,)).fetchall()
+        return [(resource, namespace, name) for namespace, name in rows]
+
+    def namespace_empty(self, namespace: str) -> bool:
+        """Whether nothing is in the namespace."""
+        return self._connection.execute(statements.ANY_IN_NAMESPACE, (namespace,)).fetchone() is None
+
+    def resource_empty(self, resource: str) -> bool:
+        """Whether there is no object of the kind."""
+        return self._connection.execute(statements.ANY_OF_RESOURCE, (resource,)).fetchone() is None
+
+    def _note_owners(self, obj: Obj) -> None:
+        metadata = meta(obj)
+        uid = metadata["uid"]
+        self._connection.execute(statements.FORGET_OWNERS, (uid,))
+        for owner in metadata.get("ownerReferences") or ():
+            self._connection.execute(statements.ADD_OWNER, (owner["uid"], uid))
+
+
+class _Waiting:
+    """A write on its way to the writer thread, and the future of who asked for it."""
+
+    def __init__(self, work: Callable[[Transaction], Any], dry_run: bool, future: asyncio.Future[Any]) -> None:
+        self.work, self.dry_run, self.future = work, dry_run, future
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def settle(self) -> None:
+        """Tells who asked, unless they have gone."""
+        if self.future.done():
+            return
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(self.result)
+
+
+class Store:
+    """The store; made and used on one event loop."""
+
+    def __init__(self, path: Path, on_commit: Callable[[list[Change]], None]) -> None:
+        self._on_commit = on_commit
+        self._writer = _open(path)
+        self._writer.executescript(files("penstock.apiserver.store").joinpath("tables.sql").read_text())
+        self._reader, self._lister = _open(path), _open(path)
+        self._loop = asyncio.get_running_loop()
+        self._queue: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._write_all, name="api-writer", daemon=True)
+        self._thread.start()
+        self._lists = ThreadPoolExecutor(1, "api-lister")
+
+    async def write(self, work: Callable[[Transaction], T], *, dry_run: bool = False) -> T:
+        """Runs `work` in a transaction and returns its result once that is committed; dry runs are undone."""
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._queue.put(_Waiting(work, dry_run, future))
+        return await future
+
+    def get(self, resource: str, namespace: str, name: str) -> bytes | None:
+        """The committed object, encoded."""
+        row = self._reader.execute(statements.GET, (resource, namespace, name)).fetchone()
+        return row[0] if row else None
+
+    def version(self) -> int:
+        """The version of the last committed change."""
+        version: int = self._reader.execute(statements.VERSION).fetchone()[0]
+        return version
+
+    async def page(
+        self,
+        resource: str,
+        namespace: str | None,
+        *,
+        keep: Callable[[bytes], bool] | None = None,
+        limit: int = 0,
+        after: tuple[str, str] = ("", ""),
+    ) -> Page:
+        """The committed objects of a kind, in all namespaces if `namespace` is None."""
+        return await self._loop.run_in_executor(self._lists, self._page, resource, namespace, keep, limit, after)
+
+    async def close(self) -> None:
+        """Ends after everything that was asked for is written."""
+        self._queue.put(None)
+        await asyncio.to_thread(self._thread.join)
+        self._lists.shutdown()
+        for connection in (self._reader, self._lister, self._writer):
+            connection.close()
+
+    def _page(
+        self,
+        resource: str,
+        namespace: str | None,
+        keep: Callable[[bytes], bool] | None,
+        limit: int,
+        after: tuple[str, str],
+    ) -> Page:
+        wanted = limit + 1 if limit else -1
+        with _snapshot(self._lister) as connection:
+            version = connection.execute(statements.VERSION).fetchone()[0]
+            # A selector is applied here, so the database must not stop at `limit` before it.
+            bound = -1 if keep else wanted
+            if namespace is None:
+                rows = connection.execute(statements.LIST_ALL, (resource, *after, bound))
+            else:
+                rows = connection.execute(statements.LIST_NAMESPACE, (resource, namespace, after[1], bound))
+            bodies: list[bytes] = []
+            last, more = after, False
+            for row_namespace, name, body in rows:
+                if keep and not keep(body):
+                    continue
+                if limit and len(bodies) == limit:
+                    more = True
+                    break
+                bodies.append(body)
+                last = (row_namespace, name)
+            rows.close()
+            remaining = 0
+            if more and not keep:
+                count = (
+                    connection.execute(statements.COUNT_ALL, (resource, *last))
+                    if namespace is None
+                    else connection.execute(statements.COUNT_NAMESPACE, (resource, namespace, last[1]))
+                )
+                remaining = count.fetchone()[0]
+        return Page(bodies, version, last if more else None, remaining)
+
+    def _write_all(self) -> None:
+        while (first := self._queue.get()) is not None:
+            batch, ended = [first], False
+            while len(batch) < WRITES_PER_COMMIT:
+                try:
+                    following = self._queue.get_nowait()
+                except queue.Empty:
+                    break
+                if following is None:
+                    ended = True
+                    break
+                batch.append(following)
+            changes = self._write(batch)
+            self._loop.call_soon_threadsafe(self._tell, batch, changes)
+            if ended:
+                return
+
+    def _write(self, batch: list[_Waiting]) -> list[Change]:
+        connection = self._writer
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            transaction = Transaction(connection)
+            for waiting in batch:
+                _run(connection, transaction, waiting)
+            if transaction.changes:
+                connection.execute(statements.SET_VERSION, (transaction.version,))
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            for waiting in batch:
+                waiting.error = ApiError(500, "InternalError", f"the change could not be written to disk: {error}")
+            return []
+        return transaction.changes
+
+    def _tell(self, batch: list[_Waiting], changes: list[Change]) -> None:
+        if changes:
+            self._on_commit(changes)
+        for waiting in batch:
+            waiting.settle()
+
+
+def _run(connection: sqlite3.Connection, transaction: Transaction, waiting: _Waiting) -> None:
+    version, count = transaction.version, len(transaction.changes)
+    connection.execute("SAVEPOINT one_write")
+    try:
+        waiting.result = waiting.work(transaction)
+        undo = waiting.dry_run
+    except sqlite3.Error:
+        raise
+    except Exception as error:
+        waiting.error, undo = error, True
+    if undo:
+        connection.execute("ROLLBACK TO one_write")
+        transaction.version = version
+        del transaction.changes[count:]
+    connection.execute("RELEASE one_write")
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=10)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    return connection
+
+
+@contextmanager
+def _snapshot(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """One consistent state for several reads."""
+    connection.execute("BEGIN")
+    try:
+        yield connection
+    finally:
+        connection.execute("COMMIT")

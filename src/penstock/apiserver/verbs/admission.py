@@ -1,0 +1,49 @@
+"""The seam at which a kind's own defaults and rules meet the generic verbs.
+
+The server does not know which kinds have some; who composes it hands in a gate. Refusals are for the client to read
+as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from penstock.apiserver.documents import Obj
+from penstock.apiserver.kinds.registry import Kind
+
+
+@dataclass(frozen=True)
+class Occasion:
+    """Who does what to an object of which kind."""
+
+    kind: Kind
+    namespace: str
+    user: str
+    operation: str
+    """`CREATE`, `UPDATE` or `DELETE`."""
+
+
+class Denied(Exception):  # named after what the client is told
+    """The object is refused; the text is the whole message."""
+
+
+class Gate(Protocol):
+    """Defaults and rules beyond the schema."""
+
+    def default(self, obj: Obj, old: Obj | None, occasion: Occasion) -> Obj:
+        """The object with what was left out filled in."""
+
+    def validate(self, obj: Obj, old: Obj | None, occasion: Occasion) -> None:
+        """Raises Denied if the object may not be stored."""
+
+
+class OpenGate:
+    """No rules beyond the schema."""
+
+    def default(self, obj: Obj, old: Obj | None, occasion: Occasion) -> Obj:
+        """The object as it is."""
+        return obj
+
+    def validate(self, obj: Obj, old: Obj | None, occasion: Occasion) -> None:
+        """Every object passes."""

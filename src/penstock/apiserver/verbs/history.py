@@ -1,0 +1,113 @@
+"""The recent past, for watches: a bounded ring of changes per kind.
+
+A watch keeps nothing but its place in the ring. One that falls so far behind that its place has been given up is told
+410 and lists anew; a client that never reads therefore costs no memory, however much happens meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from itertools import islice
+
+from penstock.apiserver.store.storage import Change
+
+RING_CHANGES = 4096
+RING_BYTES = 16 * 1024 * 1024
+WOKEN_AT_ONCE = 25
+
+
+class Ring:
+    """The latest changes of one kind, oldest first."""
+
+    def __init__(self, start: int, *, max_changes: int = RING_CHANGES, max_bytes: int = RING_BYTES) -> None:
+        self.start = start
+        """Version up to which changes have been given up: a watch must begin here or later."""
+        self._changes: deque[Change] = deque()
+        self._bytes, self._max_changes, self._max_bytes = 0, max_changes, max_bytes
+        self._first = 0
+        self._waiting: dict[asyncio.Future[None], None] = {}
+
+    def append(self, change: Change) -> None:
+        """Takes a change in and gives up the oldest ones if the ring is full."""
+        self._changes.append(change)
+        self._bytes += _size(change)
+        while len(self._changes) > self._max_changes or (self._bytes > self._max_bytes and len(self._changes) > 1):
+            oldest = self._changes.popleft()
+            self._bytes -= _size(oldest)
+            self.start = oldest.version
+            self._first += 1
+
+    def wake(self) -> None:
+        """Lets every waiting watch look again."""
+        waiting, self._waiting = list(self._waiting), {}
+        if waiting:
+            _release(waiting)
+
+    async def news(self) -> None:
+        """Returns when something was appended after this call."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[future] = None
+        try:
+            await future
+        finally:
+            self._waiting.pop(future, None)
+
+    def position(self, version: int) -> int | None:
+        """The place after the change of this version; None if that has been given up."""
+        if version < self.start:
+            return None
+        place = self._first + len(self._changes)
+        for change in reversed(self._changes):
+            if change.version <= version:
+                break
+            place -= 1
+        return place
+
+    def since(self, place: int, limit: int) -> list[Change] | None:
+        """Up to `limit` changes from a place on; None if the place has been given up."""
+        if place < self._first:
+            return None
+        start = place - self._first
+        return list(islice(self._changes, start, start + limit))
+
+
+class History:
+    """The rings of all kinds."""
+
+    def __init__(self, version: int) -> None:
+        self._start = version
+        self.version = version
+        """The version of the last published change."""
+        self._rings: dict[str, Ring] = {}
+
+    def ring(self, resource: str) -> Ring:
+        """The ring of a kind; it begins with the version the server started from."""
+        if resource not in self._rings:
+            self._rings[resource] = Ring(self._start)
+        return self._rings[resource]
+
+    def publish(self, changes: list[Change]) -> None:
+        """Committed changes, in order."""
+        touched = set()
+        for change in changes:
+            ring = self.ring(change.resource)
+            ring.append(change)
+            touched.add(change.resource)
+            self.version = change.version
+        for resource in touched:
+            self._rings[resource].wake()
+
+
+def _release(waiting: list[asyncio.Future[None]]) -> None:
+    """Wakes some now and the rest in the next rounds of the loop, so that requests get their turn in between."""
+    for future in waiting[:WOKEN_AT_ONCE]:
+        if not future.done():
+            future.set_result(None)
+    rest = waiting[WOKEN_AT_ONCE:]
+    if rest:
+        asyncio.get_running_loop().call_soon(_release, rest)
+
+
+def _size(change: Change) -> int:
+    return len(change.body) + len(change.before or b"") + 200

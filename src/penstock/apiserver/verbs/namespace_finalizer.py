@@ -1,0 +1,69 @@
+"""Namespaces that are going are emptied in the background, a moment after the delete and in parts.
+
+Like on a cluster: a client that deletes a namespace and then each object in it finds them still there, and a
+namespace of thousands of objects keeps nobody waiting for longer than one part takes. That a namespace is going is
+stored with it, so what a crash interrupts is resumed at the next start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Iterable
+from functools import partial
+
+import structlog
+
+from penstock.apiserver.documents import decode, meta
+from penstock.apiserver.errors import ApiError
+from penstock.apiserver.store.storage import Change, Store
+from penstock.apiserver.verbs.deletion import NAMESPACES
+from penstock.apiserver.verbs.writing import Verbs
+
+log = structlog.get_logger(__name__)
+
+PAUSE_SECONDS = 2.0
+OBJECTS_PER_WRITE = 500
+
+
+class Emptying:
+    """The namespaces that are going, and who empties them; made and used on one event loop."""
+
+    def __init__(self, verbs: Verbs, pause_seconds: float = PAUSE_SECONDS) -> None:
+        self._verbs, self._pause = verbs, pause_seconds
+        # The pause is the same for all, so the first one noted is the first one due.
+        self._noted: asyncio.Queue[tuple[float, str]] = asyncio.Queue()
+
+    def follow(self, changes: Iterable[Change]) -> None:
+        """Notes the namespaces that began to go."""
+        for change in changes:
+            if change.resource == NAMESPACES and change.type != "DELETED" and is_going(change.body):
+                self._note(change.name)
+
+    async def run(self, store: Store) -> None:
+        """Empties what was left from before and what is noted, until cancelled."""
+        for body in (await store.page(NAMESPACES, "", keep=is_going)).bodies:
+            self._note(meta(decode(body))["name"])
+        while True:
+            due, namespace = await self._noted.get()
+            await asyncio.sleep(due - asyncio.get_running_loop().time())
+            try:
+                await self._empty(store, namespace)
+            except (ApiError, sqlite3.Error) as error:
+                # A full disk, say; the rest is tried again.
+                log.warning("a namespace could not be emptied", namespace=namespace, reason=str(error))
+                self._note(namespace)
+
+    async def _empty(self, store: Store, namespace: str) -> None:
+        after: tuple[str, str] | None = ("", "")
+        while after is not None:
+            work = partial(self._verbs.empty, namespace=namespace, after=after, limit=OBJECTS_PER_WRITE)
+            after = await store.write(work)
+
+    def _note(self, namespace: str) -> None:
+        self._noted.put_nowait((asyncio.get_running_loop().time() + self._pause, namespace))
+
+
+def is_going(namespace: bytes) -> bool:
+    """Whether the encoded namespace was deleted and waits for its contents."""
+    return bool(meta(decode(namespace)).get("deletionTimestamp"))

@@ -1,0 +1,1 @@
+"""One module per kind: from its spec to its status and its routes."""

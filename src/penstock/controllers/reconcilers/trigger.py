@@ -1,0 +1,107 @@
+"""The Trigger controller: resolves subscriber and dead letter sink and claims the route.
+
+A route that is published stays as it was while its subscriber cannot be resolved: events keep being routed and
+retried, and none is lost to a Service that is replaced. Without its Broker the route goes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.contract.routes import Route, key_of
+from penstock.controllers.api import BROKER, TRIGGER, Key, Kind, Obj
+from penstock.controllers.reconciler import World
+from penstock.controllers.reconcilers.broker import was_true
+from penstock.controllers.reconcilers.destinations import resolve, resolve_optional
+from penstock.controllers.routes.route_records import trigger_route
+from penstock.controllers.tracker import Observer
+from penstock.resources.broker.model import Broker
+from penstock.resources.conditions import Finding
+from penstock.resources.delivery import effective
+from penstock.resources.kreference import KReference
+from penstock.resources.resolution import Address, Resolution, Unresolved
+from penstock.resources.trigger.dependency import (
+    dependency_finding,
+    missing_dependency,
+    no_dependency,
+    unreadable_dependency,
+)
+from penstock.resources.trigger.model import Trigger
+from penstock.resources.trigger.status import SUBSCRIPTION_READY, TriggerObservation, status_of
+from penstock.resources.trigger.validation import dependency_reference
+
+
+class TriggerReconciler:
+    """Triggers of Brokers that are served here."""
+
+    kind = TRIGGER
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    async def reconcile(self, key: Key, obj: Obj | None) -> None:
+        """See `Reconciler`."""
+        world, me = self._world, (TRIGGER.kind, key)
+        if obj is None:
+            world.publisher.claim(me, [])
+            return
+        trigger = Trigger.read(obj)
+        broker = world.tracker.look(me, BROKER, Key(trigger.broker_namespace, trigger.broker))
+        if broker is not None and broker["metadata"].get("deletionTimestamp"):
+            broker = None
+        if broker is not None and Broker.read(broker).broker_class not in world.settings.broker_classes:
+            world.publisher.claim(me, [])
+            return
+        lookup = world.tracker.lookup(me)
+        delivery = effective(trigger.delivery, None if broker is None else Broker.read(broker).delivery)
+        subscriber = resolve(trigger.subscriber, key.namespace, lookup)
+        dead_letter = resolve_optional(delivery.get("deadLetterSink"), key.namespace, lookup)
+        route = self._route(trigger, broker, subscriber, delivery, dead_letter)
+        world.publisher.claim(me, self._kept(trigger, broker) if route is None else [route])
+        before = (
+            was_true(obj, SUBSCRIPTION_READY)
+            and (obj.get("status") or {}).get("observedGeneration") == trigger.identity.generation
+        )
+        seen = TriggerObservation(
+            broker_name=trigger.broker,
+            broker=broker,
+            subscriber=subscriber,
+            dead_letter=dead_letter,
+            dependency=self._dependency(me, trigger),
+            taken=route is not None and world.dataplane.has_taken(key_of(route), before=before),
+            refused=world.dataplane.refused(trigger.identity.uid),
+            losses=world.dataplane.losses(trigger.identity.uid),
+        )
+        await world.write_status(TRIGGER, obj, status_of(obj, seen, world.now()))
+
+    def _route(
+        self,
+        trigger: Trigger,
+        broker: Obj | None,
+        subscriber: Address | Unresolved,
+        delivery: dict[str, Any],
+        dead_letter: Resolution,
+    ) -> Route | None:
+        if broker is None or isinstance(subscriber, Unresolved) or isinstance(dead_letter, Unresolved):
+            return None
+        return trigger_route(trigger, broker["metadata"]["uid"], subscriber, delivery, dead_letter)
+
+    def _kept(self, trigger: Trigger, broker: Obj | None) -> list[Route]:
+        held = self._world.publisher.held(f"route/{trigger.identity.uid}")
+        same_broker = broker is not None and isinstance(held, Route) and held.target == broker["metadata"]["uid"]
+        return [held] if same_broker and isinstance(held, Route) else []
+
+    def _dependency(self, me: Observer, trigger: Trigger) -> Finding:
+        if trigger.dependency is None:
+            return no_dependency()
+        try:
+            reference = KReference.read(dependency_reference(trigger.dependency), trigger.identity.namespace)
+        except ValueError as error:
+            return unreadable_dependency(str(error))
+        found = self._world.tracker.look(
+            me, Kind(reference.api_version, reference.kind), Key(reference.namespace, reference.name)
+        )
+        if found is None:
+            kind = Kind(reference.api_version, reference.kind)
+            return missing_dependency(f'{kind.qualified_plural} "{reference.name}" not found')
+        return dependency_finding(found)

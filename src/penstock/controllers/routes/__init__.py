@@ -1,0 +1,1 @@
+"""The routes as the data plane has them: claimed, published, acknowledged."""

@@ -1,0 +1,166 @@
+"""What the data plane has reported: which version of the routes it acts by, and which events it found gone.
+
+Ready is built on this. What was once acknowledged stays so while a component restarts: it comes back with the newest
+snapshot, and events are kept meanwhile. Only an ingress that has been silent for long makes Brokers unready, because
+nobody takes events then. A loss is a thing of the past that nothing undoes, so it is shown for a while and then let go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Callable
+
+import msgspec
+import structlog
+
+from penstock.contract import reports, topics
+from penstock.contract.reports import Ack, Loss
+from penstock.contract.routes import Route
+from penstock.controllers.api import Key
+from penstock.controllers.routes.publisher import Publisher
+from penstock.controllers.tracker import Observer
+from penstock.log.table import TableFollower
+
+log = structlog.get_logger()
+
+
+class DataPlane:
+    """The state of the data plane as far as it has been reported."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        publisher: Publisher,
+        enqueue: Callable[[Observer], None],
+        ingress_changed: Callable[[], None],
+        *,
+        losses_shown: float,
+    ) -> None:
+        self.in_force = 0
+        """The newest version that every component has acknowledged."""
+        self.at_ingress = 0
+        """The newest version that every ingress has acknowledged."""
+        self.ingress_lives = True
+        self._publisher, self._enqueue, self._ingress_changed = publisher, enqueue, ingress_changed
+        self._acks: dict[str, Ack] = {}
+        self._losses: dict[str, dict[int, Loss]] = defaultdict(dict)
+        self._losses_shown = losses_shown
+        self._refused: dict[str, str] = {}
+        self._heard_ingress = time.time()
+        self._following = False
+        self._loop = asyncio.get_running_loop()
+        publisher.announce = self.published
+        self._follower = TableFollower(bootstrap, topics.REPORTS, self._receive, lambda: None)
+
+    def start(self) -> None:
+        """Begins to follow the reports."""
+        self._follower.start()
+        self._following = True
+
+    def published(self, version: int) -> None:
+        """Takes in that a version is out. Its acknowledgement may have been faster than the publisher's own return."""
+        if version <= max(self.in_force, self.at_ingress):
+            for owner in self._publisher.owners_between(version - 1, version):
+                self._enqueue(owner)
+
+    async def close(self) -> None:
+        """Ends following, if it had begun."""
+        if self._following:
+            await asyncio.to_thread(self._follower.stop)
+
+    async def run(self) -> None:
+        """Notices silence until cancelled."""
+        while True:
+            await asyncio.sleep(1)
+            self._evaluate(time.time())
+            self.let_go(time.time())
+            self._publisher.look_after()
+
+    def has_taken(self, key: str, *, before: bool) -> bool:
+        """Whether every component acts by the record as it is. `before`: whether that was already found."""
+        return self._is_covered(key, self.in_force) or (before and self._publisher.is_as_restored(key))
+
+    def ingress_has_taken(self, key: str, *, before: bool) -> bool:
+        """Whether every ingress acts by the record as it is."""
+        covered = self._is_covered(key, self.at_ingress) or (before and self._publisher.is_as_restored(key))
+        return covered and self.ingress_lives
+
+    def losses(self, route: str) -> tuple[str, ...]:
+        """The ranges of events that were gone before the route got them, as long as they are shown."""
+        found = self._losses.get(route, {})
+        return tuple(f"partition {p}, offsets {loss.first} to {loss.last}" for p, loss in sorted(found.items()))
+
+    def refused(self, route: str) -> str | None:
+        """Why the router does without the route; None where it does not."""
+        return self._refused.get(route)
+
+    def take(self, key: str, value: bytes | None) -> None:
+        """Takes in one report."""
+        if value is None:
+            self._acks.pop(key, None)
+            return
+        try:
+            report = reports.decode(key, value)
+        except msgspec.MsgspecError:
+            log.error("a report of the data plane cannot be read", key=key)
+            return
+        if isinstance(report, Ack):
+            self._acks[key] = report
+            if report.component == "router":
+                # What a router that has ended refused counts until there is another.
+                before, self._refused = self._refused, report.refused
+                for uid in before.keys() ^ report.refused.keys():
+                    self._look_at(uid)
+            self._evaluate(time.time())
+        elif isinstance(report, Loss) and time.time() - report.at < self._losses_shown:
+            self._losses[report.route][report.partition] = report
+            self._look_at(report.route)
+
+    def let_go(self, now: float) -> None:
+        """Forgets the losses that have been shown for long enough."""
+        old = [
+            loss for found in self._losses.values() for loss in found.values() if now - loss.at >= self._losses_shown
+        ]
+        for loss in old:
+            del self._losses[loss.route][loss.partition]
+            if not self._losses[loss.route]:
+                del self._losses[loss.route]
+            self._look_at(loss.route)
+
+    def _look_at(self, uid: str) -> None:
+        route = self._publisher.held(f"route/{uid}")
+        if isinstance(route, Route):
+            self._enqueue((route.kind, Key(route.namespace, route.name)))
+
+    def _is_covered(self, key: str, version: int) -> bool:
+        changed_at = self._publisher.version_of(key)
+        return changed_at is not None and changed_at <= version
+
+    def _receive(self, key: str, value: bytes | None) -> None:
+        self._loop.call_soon_threadsafe(self.take, key, value)
+
+    def _evaluate(self, now: float) -> None:
+        acks = list(self._acks.values())
+        live = [ack for ack in acks if ack.component == "ingress" and now - ack.at <= reports.SILENT_SECONDS]
+        if live:
+            self._heard_ingress = now
+            self._advance_ingress(min(ack.version for ack in live))
+        self._advance(reports.version_in_force(acks, now))
+        lives = now - self._heard_ingress <= reports.SILENT_SECONDS
+        if lives != self.ingress_lives:
+            self.ingress_lives = lives
+            log.warning("the ingress is back" if lives else "no ingress has been heard of for long")
+            self._ingress_changed()
+
+    def _advance(self, version: int) -> None:
+        before, self.in_force = self.in_force, max(self.in_force, version)
+        for owner in self._publisher.owners_between(before, self.in_force):
+            self._enqueue(owner)
+
+    def _advance_ingress(self, version: int) -> None:
+        before, self.at_ingress = self.at_ingress, max(self.at_ingress, version)
+        for owner in self._publisher.owners_between(before, self.at_ingress):
+            if owner[0] != "Trigger":
+                self._enqueue(owner)

@@ -1,0 +1,171 @@
+"""Publishes the snapshot of routes: what the reconcilers claim becomes records of `penstock.routes`.
+
+A reconciler claims the records of its object; the publisher compares them with what it has published, gathers changes
+for a moment, and writes only the changed records and one `Version`. It reads the topic back at start, so a restart
+changes nothing in it. A new route gets its `start` here: the ends of `penstock.events` when it is first published.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+import structlog
+
+from penstock.contract.routes import Record, Route, ServiceName, Target, Version, encode, key_of
+from penstock.controllers.routes.routes_topic import RoutesTopic
+from penstock.controllers.tracker import Observer
+
+log = structlog.get_logger()
+
+GATHER_SECONDS = 0.05
+RETRY_SECONDS = 1.0
+
+
+class Publisher:
+    """Claims of all reconcilers, and what of them is published."""
+
+    def __init__(self, topic: RoutesTopic) -> None:
+        self.version = 0
+        """The newest published version."""
+        self.announce: Callable[[int], None] = lambda _version: None
+        """Told each version once it is published."""
+        self._topic = topic
+        self._published: dict[str, Record] = {}
+        self._changed_at: dict[str, int] = {}
+        self._restored: set[str] = set()
+        self._desired: dict[str, Record] = {}
+        self._owner: dict[str, Observer] = {}
+        self._keys: dict[Observer, set[str]] = defaultdict(set)
+        self._dirty: set[str] = set()
+        self._incomplete = True
+        self._work = asyncio.Event()
+
+    async def restore(self) -> None:
+        """Takes up what is published already."""
+        stored = await asyncio.to_thread(self._topic.read)
+        self._published, self.version = stored.records, stored.version
+        # A topic whose last record is not a Version was left in the middle of a change.
+        self._incomplete = not stored.complete
+        self._changed_at = dict.fromkeys(stored.records, stored.version)
+        self._restored = set(stored.records)
+
+    def look_after(self) -> None:
+        """To be called now and then while nothing is published."""
+        self._topic.look_after()
+
+    def claim(self, owner: Observer, records: Iterable[Record]) -> None:
+        """These records, and no others, are the owner's."""
+        claimed = {key_of(record): self._with_start(record) for record in records}
+        for key in self._keys[owner] - claimed.keys():
+            if self._owner.get(key) == owner:
+                del self._owner[key], self._desired[key]
+                self._mark(key)
+        for key, record in claimed.items():
+            self._owner[key] = owner
+            if self._desired.get(key) != record:
+                self._desired[key] = record
+                if self._published.get(key) != record or key in self._dirty:
+                    self._mark(key)
+        if claimed:
+            self._keys[owner] = set(claimed)
+        else:
+            self._keys.pop(owner, None)
+
+    def held(self, key: str) -> Record | None:
+        """The record as last claimed, or else as restored."""
+        return self._desired.get(key) or self._published.get(key)
+
+    def version_of(self, key: str) -> int | None:
+        """The version in which the record last changed; None while a change waits to be published."""
+        return None if key in self._dirty else self._changed_at.get(key)
+
+    def is_as_restored(self, key: str) -> bool:
+        """Whether the record has been the same since before this process."""
+        return key in self._restored and key not in self._dirty
+
+    def owners_between(self, after: int, until: int) -> Iterator[Observer]:
+        """Whose records last changed in the versions from `after` (not included) until `until`."""
+        return iter([self._owner[k] for k, v in self._changed_at.items() if after < v <= until and k in self._owner])
+
+    async def run(self) -> None:
+        """Publishes until cancelled. To be started when every object has been looked at once: what nobody has
+        claimed by then is gone."""
+        for key in self._published.keys() - self._desired.keys():
+            self._mark(key)
+        if self._incomplete:
+            self._work.set()
+        while True:
+            await self._work.wait()
+            await asyncio.sleep(GATHER_SECONDS)
+            self._work.clear()
+            try:
+                await self._publish()
+            except Exception as error:
+                log.error("the routes could not be published; trying again", error=str(error))
+                await asyncio.sleep(RETRY_SECONDS)
+                self._work.set()
+
+    async def _publish(self) -> None:
+        changes: dict[str, Record | None] = {}
+        for key in sorted(self._dirty):
+            desired = self._desired.get(key)
+            if desired != self._published.get(key):
+                changes[key] = desired
+        if not changes and not self._incomplete:
+            self._dirty.clear()
+            return
+        await self._give_starts(changes)
+        version = self._next_version(changes)
+        encoded = [(key, None if record is None else encode(record)) for key, record in changes.items()]
+        await asyncio.to_thread(self._topic.write, encoded, encode(version))
+        self._incomplete = False
+        self.version = version.version
+        for key, record in changes.items():
+            self._settle(key, record, version.version)
+        self._dirty = {key for key in self._dirty if self._desired.get(key) != self._published.get(key)}
+        self.announce(version.version)
+        log.info("routes published", version=version.version, changed=len(changes))
+
+    async def _give_starts(self, changes: dict[str, Record | None]) -> None:
+        fresh = [r for r in changes.values() if isinstance(r, Route) and not r.start]
+        if not fresh:
+            return
+        ends = await asyncio.to_thread(self._topic.event_ends)
+        for route in fresh:
+            started = msgspec.structs.replace(route, start=ends)
+            key = key_of(route)
+            changes[key] = started
+            current = self._desired.get(key)
+            if isinstance(current, Route):
+                # The claim may have changed while the ends were asked for; it gets the same start.
+                self._desired[key] = msgspec.structs.replace(current, start=ends)
+
+    def _next_version(self, changes: dict[str, Record | None]) -> Version:
+        after = {**self._published, **changes}
+        counts = {kind: sum(isinstance(record, kind) for record in after.values()) for kind in _KINDS}
+        return Version(self.version + 1, *(counts[kind] for kind in _KINDS))
+
+    def _settle(self, key: str, record: Record | None, version: int) -> None:
+        self._restored.discard(key)
+        if record is None:
+            self._published.pop(key, None)
+            self._changed_at.pop(key, None)
+        else:
+            self._published[key] = record
+            self._changed_at[key] = version
+
+    def _with_start(self, record: Record) -> Record:
+        if not isinstance(record, Route):
+            return record
+        held = self.held(key_of(record))
+        return msgspec.structs.replace(record, start=held.start) if isinstance(held, Route) else record
+
+    def _mark(self, key: str) -> None:
+        self._dirty.add(key)
+        self._work.set()
+
+
+_KINDS: tuple[type[Record], ...] = (Target, Route, ServiceName)

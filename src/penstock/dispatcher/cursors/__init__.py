@@ -1,0 +1,1 @@
+"""Where every route stands in every partition, and how that is written down."""

@@ -1,0 +1,166 @@
+"""The cursors of one partition and how records move them: at the tail, and behind it for routes that could not keep up.
+
+The tail never waits for a route: one without room is detached and reads on from its own position, chunk by chunk, until
+it has reached the tail again. Detached routes take turns, so that a long backlog does not starve a short one; whoever
+stands within the same chunk is served along.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from penstock.contract.routes import Route
+from penstock.dispatcher.cursors.cursor import Cursor, Delivery, Taken
+from penstock.dispatcher.matched.record import Matched
+
+Routes = Mapping[str, Route]
+Room = Callable[[Cursor], bool]
+"""Whether a route can take one more delivery."""
+
+
+class Start(msgspec.Struct, frozen=True):
+    """A delivery that begins."""
+
+    cursor: Cursor
+    delivery: Delivery
+    record: Matched
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Origins that were gone before the route got them."""
+
+    route: str
+    first: int
+    last: int
+
+
+class Ledger:
+    """Everything a task knows of one partition of `penstock.matched`."""
+
+    def __init__(self, partition: int, tail: int | None = None) -> None:
+        self.partition = partition
+        self.tail = tail
+        """The next offset of `penstock.matched` to read; None before anything was ever read."""
+        self.newest_origin = -1
+        self.cursors: dict[str, Cursor] = {}
+        self.changed: set[Cursor] = set()
+        """Cursors that differ from what is written down."""
+        self._turns: OrderedDict[str, None] = OrderedDict()
+
+    def cursor(self, route: str) -> Cursor:
+        """The route's cursor; a new route begins at 0, for the router already left out what came before it."""
+        cursor = self.cursors.get(route)
+        if cursor is None:
+            cursor = self.cursors[route] = Cursor(route, 0, None, self.changed)
+        return cursor
+
+    def restore(self, cursors: Iterable[Cursor]) -> None:
+        """Cursors as they were found in the topic."""
+        for cursor in cursors:
+            self.cursors[cursor.route] = cursor
+            if not cursor.attached:
+                self._turns[cursor.route] = None
+
+    def forget(self, route: str) -> None:
+        """The route is gone."""
+        cursor = self.cursors.pop(route, None)
+        if cursor is not None:
+            self.changed.discard(cursor)
+        self._turns.pop(route, None)
+
+    def take(self, record: Matched, routes: Routes, gone: Iterable[str], room: Room) -> Iterator[Start]:
+        """Takes a record at the tail. A route that is not known yet is detached: its snapshot is still to come."""
+        self.tail = record.offset + 1
+        self.newest_origin = max(self.newest_origin, record.origin)
+        for uid in record.routes:
+            if uid in gone:
+                continue
+            cursor = self.cursor(uid)
+            if not cursor.attached:
+                continue
+            start = self._give(cursor, record, routes.get(uid), room)
+            if start is Taken.FULL:
+                cursor.detach(record.offset)
+                self._turns[uid] = None
+            elif isinstance(start, Start):
+                yield start
+
+    @staticmethod
+    def _give(cursor: Cursor, record: Matched, route: Route | None, room: Room) -> Start | Taken:
+        free = route is not None and not route.paused and room(cursor)
+        key = record.ordering_key() if free and route is not None and route.ordering == "key" else 0
+        taken = cursor.take(record.origin, record.offset, record.at, key, room=free)
+        return Start(cursor, taken, record) if isinstance(taken, Delivery) else taken
+
+    def next_chunk(self, routes: Routes, hungry: Room) -> int | None:
+        """Where the catch-up reader reads next: at the position of the detached route whose turn it is."""
+        for uid in list(self._turns):
+            cursor = self.cursors[uid]
+            route = routes.get(uid)
+            if route is None or route.paused or cursor.resume is None or not hungry(cursor):
+                continue
+            if self.tail is None or cursor.resume >= self.tail:
+                self._attach(cursor)
+                continue
+            self._turns.move_to_end(uid)
+            return cursor.resume
+        return None
+
+    def catch_up(
+        self, begin: int, end: int, records: Sequence[Matched], routes: Routes, *, room: Room, hungry: Room
+    ) -> Iterator[Start]:
+        """Serves the records from `begin` up to `end` (exclusive) to every detached route that stands among them."""
+        end = min(end, self.tail or 0)
+        eating: dict[str, Cursor] = {}
+        for uid in self._turns:
+            cursor, route = self.cursors[uid], routes.get(uid)
+            within = cursor.resume is not None and begin <= cursor.resume < end
+            if within and route is not None and not route.paused and hungry(cursor):
+                eating[uid] = cursor
+        for record in records:
+            if record.offset >= end:
+                break
+            for uid in record.routes:
+                eater = eating.get(uid)
+                if eater is None or eater.resume is None or eater.resume > record.offset:
+                    continue
+                start = self._give(eater, record, routes.get(uid), room)
+                if start is Taken.FULL:
+                    eater.proceed(record.offset)
+                    del eating[uid]
+                    continue
+                eater.proceed(record.offset + 1)
+                if isinstance(start, Start):
+                    yield start
+        for cursor in eating.values():
+            cursor.proceed(end)
+            if cursor.resume is not None and self.tail is not None and cursor.resume >= self.tail:
+                self._attach(cursor)
+
+    def _attach(self, cursor: Cursor) -> None:
+        cursor.attach()
+        self._turns.pop(cursor.route, None)
+
+    @property
+    def detached(self) -> bool:
+        """Whether any route is behind the tail on its own."""
+        return bool(self._turns)
+
+    def skip_lost(self, retained: int, origin: int, routes: Routes) -> list[Lost]:
+        """Retention has removed everything before `retained`, whose origin is given: moves whoever stood there."""
+        lost = []
+        for uid, cursor in self.cursors.items():
+            stands = self.tail if cursor.attached else cursor.resume
+            if uid not in routes or stands is None or stands >= retained:
+                continue
+            cursor.proceed(retained)
+            start = routes[uid].start
+            begin = max(cursor.next, start[self.partition] if self.partition < len(start) else 0)
+            if begin < origin:
+                lost.append(Lost(uid, begin, origin - 1))
+        return lost

@@ -1,0 +1,50 @@
+"""What a delivery takes along into its next stage: the reply to be sent, or the story of its failure.
+
+Kept in `penstock.cursors` beside the cursor, under its own key, so that a restart goes on in the same stage and
+cursors stay small.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock.dispatcher.delivery.dead_letter import Failure
+from penstock.events.event import CloudEvent
+
+OVERHEAD_BYTES = 512
+
+
+class Carried(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Exactly one of both is there."""
+
+    attributes: dict[str, str] | None = None
+    """Attributes of the reply."""
+    data: bytes | None = None
+    passed: list[tuple[str, str]] = []
+    """HTTP headers that go along with the reply."""
+    failure: Failure | None = None
+
+    @property
+    def reply(self) -> CloudEvent:
+        """The event that the subscriber answered with."""
+        return CloudEvent(self.attributes or {}, self.data)
+
+    @property
+    def size(self) -> int:
+        """Bytes in memory, roughly."""
+        return OVERHEAD_BYTES + len(self.data or b"")
+
+
+def reply(event: CloudEvent, passed: list[tuple[str, str]]) -> Carried:
+    """What goes into the reply stage."""
+    return Carried(attributes=dict(event.attributes), data=event.data, passed=passed)
+
+
+def encode(carried: Carried) -> bytes:
+    """The value in the topic."""
+    return msgspec.json.encode(carried)
+
+
+def decode(value: bytes) -> Carried:
+    """What was written."""
+    return msgspec.json.decode(value, type=Carried)

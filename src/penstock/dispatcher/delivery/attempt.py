@@ -1,0 +1,212 @@
+"""One attempt: compose the request, send it, and say what came of it. Never raises for what a peer does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from functools import lru_cache
+
+import msgspec
+
+from penstock.contract import headers as stored
+from penstock.contract.names import NameTable
+from penstock.contract.routes import Endpoint, Route, Target
+from penstock.dispatcher.cursors import stage_payload as carried_values
+from penstock.dispatcher.cursors.cursor import STAGE_NAMES, Stage
+from penstock.dispatcher.cursors.stage_payload import Carried
+from penstock.dispatcher.delivery.dead_letter import NO_ANSWER, error_data, no_answer_data
+from penstock.dispatcher.delivery.decision import Verdict, destination, expects_reply
+from penstock.dispatcher.delivery.replies import BrokerStore, NotStored
+from penstock.dispatcher.delivery.request import content, passed_from_answer, request
+from penstock.dispatcher.delivery.route_span import record_route_span
+from penstock.dispatcher.http.client import Clients, Unsendable
+from penstock.dispatcher.http.connection import Answer, NoAnswer, NoConnection
+from penstock.dispatcher.http.outcome import Outcome, classify
+from penstock.dispatcher.matched.record import Matched
+from penstock.events import http
+from penstock.events.broker_attributes import TTL, TooManyHops
+from penstock.events.event import CloudEvent, MalformedEvent
+from penstock.observability import span_attributes, trace
+
+BAD_GATEWAY = 502
+"""`knativeerrorcode` where the answer claims to be an event and is none."""
+UNAVAILABLE = 503
+"""`knativeerrorcode` where a reply could not be stored in the Broker."""
+
+NOWHERE = Endpoint("")
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What came of an attempt."""
+
+    verdict: Verdict
+    url: str
+    latency: float
+    code: int = 0
+    """`knativeerrorcode` if this was the last attempt."""
+    data: str = ""
+    """`knativeerrordata` likewise."""
+    carried: Carried | None = None
+    """The reply, where it has a stage of its own."""
+    stored: bool = False
+    """Whether a reply was stored in the Broker."""
+    discarded: bool = False
+    """Whether there was a body that is no event, or a reply that nobody takes."""
+    unreached: bool = False
+    """Whether there was nobody to send it to."""
+
+
+class _Exchange(msgspec.Struct, frozen=True):
+    """A request that was answered, and what is needed to judge the answer."""
+
+    route: Route
+    record: Matched
+    endpoint: Endpoint
+    span: str
+    counts: bool
+    """Whether an event in the answer means something."""
+    begun: float
+
+    def report(
+        self,
+        verdict: Verdict,
+        *,
+        code: int = 0,
+        data: str = "",
+        carried: Carried | None = None,
+        stored: bool = False,
+        discarded: bool = False,
+    ) -> Report:
+        latency = time.perf_counter() - self.begun
+        return Report(verdict, self.endpoint.url, latency, code, data, carried, stored, discarded)
+
+    def failed(self, status: int, reason: str, code: int) -> Report:
+        """An answer that looked well and was not."""
+        verdict = Verdict(Outcome.RETRYABLE, status, reason=reason)
+        return self.report(verdict, code=code, data=error_data(reason.encode()))
+
+
+class Sender:
+    """Makes attempts."""
+
+    def __init__(self, clients: Clients, store: BrokerStore, tracer: trace.Tracer, default_timeout: float) -> None:
+        self._clients, self._store, self._tracer = clients, store, tracer
+        self._default_timeout = default_timeout
+        self.names = NameTable()
+
+    def routed(self, record: Matched, targets: Mapping[str, Target]) -> None:
+        """An event has come from the router, for the first time."""
+        if self._tracer.enabled and record.routes:
+            record_route_span(self._tracer, record, targets.get(record.header(stored.TARGET) or ""))
+
+    async def attempt(self, route: Route, stage: Stage, record: Matched, carried: Carried | None) -> Report:
+        """Sends the event to where its stage leads."""
+        begun = time.perf_counter()
+        endpoint = destination(route, stage)
+        if endpoint is None:
+            return _refused("there is no destination for it", NOWHERE, begun)
+        start_ns = time.time_ns() if self._tracer.enabled else 0
+        try:
+            span = self._tracer.begin(record.parent)
+            lines, body = request(route, stage, record, carried, traceparent=span)
+        except (KeyError, ValueError) as problem:
+            return _refused(f"the stored event cannot be sent: {problem!r}", endpoint, begun)
+        seconds = route.delivery.timeout or self._default_timeout
+        counts = expects_reply(route, stage)
+        try:
+            answer = await self._clients.post(endpoint, self.names, lines, body, seconds=seconds, reply_counts=counts)
+        except NoAnswer as problem:
+            report = _no_answer(problem, endpoint, begun)
+        except Unsendable as problem:
+            report = _refused(str(problem), endpoint, begun)
+        else:
+            if 200 <= answer.status <= 299 and not answer.headers and not answer.body:
+                # Nothing but a status that counts: how nearly all deliveries end.
+                report = Report(_delivered(answer.status), endpoint.url, time.perf_counter() - begun)
+            else:
+                report = await self._judge(_Exchange(route, record, endpoint, span, counts, begun), answer)
+        if self._tracer.enabled:
+            event, _ = content(stage, record, carried)
+            self._trace(route, event, stage, report, span=span, parent=record.parent, start=start_ns)
+        return report
+
+    async def _judge(self, exchange: _Exchange, answer: Answer) -> Report:
+        outcome = classify(answer.status)
+        if outcome is not Outcome.DELIVERED:
+            reason = f"HTTP status {answer.status}"
+            verdict = Verdict(outcome, answer.status, answer.retry_after, reason=reason)
+            return exchange.report(verdict, code=answer.status, data=error_data(answer.body))
+        delivered = Verdict(outcome, answer.status)
+        if not exchange.counts or not answer.headers or not http.is_event(answer.headers):
+            discarded = exchange.counts and answer.status != 202 and bool(answer.body)
+            return exchange.report(delivered, discarded=discarded)
+        try:
+            if answer.cut:
+                raise MalformedEvent("it is larger than an event may be")
+            reply = http.from_http(answer.headers, answer.body)
+        except MalformedEvent as problem:
+            reason = f"the answer claims to be an event and is none: {problem}"
+            return exchange.failed(answer.status, reason, BAD_GATEWAY)
+        return await self._take_reply(exchange, reply, answer)
+
+    async def _take_reply(self, exchange: _Exchange, reply: CloudEvent, answer: Answer) -> Report:
+        route = exchange.route
+        passed = passed_from_answer(answer.headers.items())
+        if route.kind == "Subscription":
+            if route.reply is None:
+                return exchange.report(Verdict(Outcome.DELIVERED, answer.status), discarded=True)
+            verdict = Verdict(Outcome.DELIVERED, answer.status, replied=True)
+            return exchange.report(verdict, carried=carried_values.reply(reply, passed))
+        ttl = exchange.record.event.attributes.get(TTL)
+        try:
+            await self._store.store(route.target, reply, ttl, passed, exchange.span)
+        except TooManyHops:
+            return exchange.report(Verdict(Outcome.DELIVERED, answer.status), discarded=True)
+        except NotStored as problem:
+            return exchange.failed(answer.status, str(problem), UNAVAILABLE)
+        return exchange.report(Verdict(Outcome.DELIVERED, answer.status), stored=True)
+
+    def _trace(
+        self,
+        route: Route,
+        event: CloudEvent,
+        stage: Stage,
+        report: Report,
+        *,
+        span: str,
+        parent: str | None,
+        start: int,
+    ) -> None:
+        place = span_attributes.destination(route.kind, route.namespace, route.name)
+        attributes: dict[str, str | int | float | bool] = {**span_attributes.messaging(event, place)}
+        attributes["url.full"] = report.url
+        attributes["penstock.stage"] = STAGE_NAMES[stage]
+        if report.verdict.status is not None:
+            attributes["http.response.status_code"] = report.verdict.status
+        self._tracer.record(
+            span,
+            parent=parent,
+            kind="client",
+            name=place,
+            start_ns=start,
+            end_ns=start + int(report.latency * 1e9),
+            attributes=attributes,
+            error=None if report.verdict.outcome is Outcome.DELIVERED else report.verdict.reason,
+        )
+
+
+@lru_cache(maxsize=100)
+def _delivered(status: int) -> Verdict:
+    return Verdict(Outcome.DELIVERED, status)
+
+
+def _no_answer(problem: NoAnswer, endpoint: Endpoint, begun: float) -> Report:
+    latency, reason = time.perf_counter() - begun, str(problem)
+    verdict = Verdict(Outcome.RETRYABLE, reason=reason)
+    unreached = isinstance(problem, NoConnection)
+    return Report(verdict, endpoint.url, latency, NO_ANSWER, no_answer_data(reason), unreached=unreached)
+
+
+def _refused(reason: str, endpoint: Endpoint, begun: float) -> Report:
+    latency = time.perf_counter() - begun
+    return Report(Verdict(Outcome.REFUSED, reason=reason), endpoint.url, latency, NO_ANSWER, no_answer_data(reason))

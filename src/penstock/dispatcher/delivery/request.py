@@ -1,0 +1,102 @@
+"""What is sent: headers and body of one attempt.
+
+Subscribers are told that a reply is welcome (`Prefer: reply`); replies, dead letter sinks and the reply of a
+Subscription without subscriber are not. Every attempt is a new span in the trace of the event.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+
+from penstock.contract import headers
+from penstock.contract.routes import Route
+from penstock.dispatcher.cursors.cursor import Stage
+from penstock.dispatcher.cursors.stage_payload import Carried
+from penstock.dispatcher.delivery.dead_letter import dead_letter
+from penstock.dispatcher.delivery.decision import expects_reply
+from penstock.dispatcher.matched.record import Matched
+from penstock.dispatcher.matched.stored_headers import OF_THE_CONNECTION, Fields, header_lines
+from penstock.events import http
+from penstock.events.broker_attributes import TTL
+from penstock.events.event import CloudEvent
+
+HttpHeaders = list[tuple[str, str]]
+
+PASSED_NAME = "x-request-id"
+PASSED_PREFIXES = ("knative-", "x-b3-")
+"""Headers of an answer that travel along with the reply in it; everything else stays behind."""
+
+_VISIBLE = re.compile(r"[\t\x20-\x7e]*")
+
+
+def request(
+    route: Route, stage: Stage, record: Matched, carried: Carried | None, *, traceparent: str
+) -> tuple[bytes, bytes]:
+    """Header lines and body of an attempt. Raises ValueError where the event cannot be sent.
+
+    What most attempts send, the event as it was stored, is made once for all routes.
+    """
+    tracestate = record.header(headers.TRACE_STATE)
+    if stage is not Stage.SUBSCRIBER or route.delivery.format == "json":
+        event, passed = content(stage, record, carried)
+        composed, body = compose(route, stage, event, passed, traceparent=traceparent, tracestate=tracestate)
+        return header_lines(composed), body
+    lines = record.lines(with_ttl=route.kind != "Trigger") + _route_lines(route.namespace, expects_reply(route, stage))
+    if tracestate:
+        lines += header_lines([("tracestate", tracestate)])
+    return b"%btraceparent: %b\r\n" % (lines, traceparent.encode()), record.value or b""
+
+
+@lru_cache(maxsize=4096)
+def _route_lines(namespace: str, reply_wanted: bool) -> bytes:
+    return header_lines([("kn-namespace", namespace), *([("prefer", "reply")] if reply_wanted else [])])
+
+
+def content(stage: Stage, record: Matched, carried: Carried | None) -> tuple[CloudEvent, HttpHeaders]:
+    """The event that a stage sends, and the HTTP headers that go with it."""
+    if stage is Stage.REPLY and carried is not None:
+        return carried.reply, carried.passed
+    event = record.event
+    if stage is Stage.DEAD_LETTER and carried is not None and carried.failure is not None:
+        event = dead_letter(event, carried.failure)
+    return event, passed_along(record.fields)
+
+
+def compose(
+    route: Route, stage: Stage, event: CloudEvent, passed: HttpHeaders, *, traceparent: str, tracestate: str | None
+) -> tuple[HttpHeaders, bytes]:
+    """Headers and body of a request with this event."""
+    if route.kind == "Trigger" and stage is not Stage.REPLY and TTL in event.attributes:
+        event = event.with_attributes(**{TTL: None})
+    composed, body = http.to_structured(event) if route.delivery.format == "json" else http.to_binary(event)
+    composed.append(("kn-namespace", route.namespace))
+    if expects_reply(route, stage):
+        composed.append(("prefer", "reply"))
+    composed.append(("traceparent", traceparent))
+    if tracestate:
+        composed.append(("tracestate", tracestate))
+    if passed:
+        composed.extend(passed)
+    return composed, body
+
+
+def passed_along(fields: Fields) -> HttpHeaders:
+    """The HTTP headers that were stored with the event to go with it."""
+    prefix = headers.PASSED
+    return [
+        (name[len(prefix) :], stored.decode("utf-8", "surrogateescape"))
+        for name, stored in fields.items()
+        if stored is not None and name.startswith(prefix) and name[len(prefix) :].lower() not in OF_THE_CONNECTION
+    ]
+
+
+def passes(name: str) -> bool:
+    """Whether a header of an answer goes along with the reply in it. `Retry-After` spoke to us alone."""
+    return name == PASSED_NAME or name.startswith(PASSED_PREFIXES)
+
+
+def passed_from_answer(answer: Iterable[tuple[str, str]]) -> HttpHeaders:
+    """The headers of an answer that go along with the reply in it."""
+    return [(name, value) for name, value in answer if passes(name) and _VISIBLE.fullmatch(value)]

@@ -1,0 +1,54 @@
+"""The span of an event's way through the router: from its arrival until it was matched.
+
+The router's query has no Python in it, so nobody there can speak to OpenTelemetry. The dispatcher is the first to see
+that an event was matched, and when; it records the span on the router's behalf, once for each event.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from penstock.contract.routes import Target
+from penstock.dispatcher.matched.record import Matched
+from penstock.events.broker_attributes import ARRIVAL_TIME
+from penstock.events.event import MalformedEvent
+from penstock.observability import span_attributes, trace
+
+_NS = 1_000_000_000
+
+
+def record_route_span(tracer: trace.Tracer, record: Matched, target: Target | None) -> None:
+    """Records the span of one matched event; an event that cannot be read has none."""
+    parent = record.parent
+    if parent is None or target is None:
+        return
+    try:
+        event = record.event
+    except MalformedEvent:
+        return
+    end = record.at * 1_000_000
+    place = span_attributes.destination(target.kind, target.namespace, target.name)
+    tracer.record(
+        tracer.begin(parent),
+        parent=parent,
+        kind="internal",
+        name=f"route {place}",
+        start_ns=min(_arrival_ns(event.attributes.get(ARRIVAL_TIME), end), end),
+        end_ns=end,
+        attributes={
+            **span_attributes.messaging(event, place, "route", "kafka"),
+            "penstock.routes": len(record.routes),
+        },
+    )
+
+
+def _arrival_ns(text: str | None, otherwise: int) -> int:
+    """When the event entered its Broker; Channels leave no such mark, so their span has only its end."""
+    if text is None or not text.endswith("Z"):
+        return otherwise
+    whole, _, fraction = text[:-1].partition(".")
+    try:
+        seconds = int(datetime.fromisoformat(whole).replace(tzinfo=UTC).timestamp())
+        return seconds * _NS + int(fraction.ljust(9, "0")[:9] or 0)
+    except ValueError:
+        return otherwise

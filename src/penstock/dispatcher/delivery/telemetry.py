@@ -1,0 +1,155 @@
+"""What is told of deliveries: metrics, the facts of `penstock.attempts`, log lines and losses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import structlog
+
+from penstock.contract.routes import Route
+from penstock.dispatcher.cursors.attempt_record import Fact, Result
+from penstock.dispatcher.cursors.cursor import STAGE_NAMES, Cursor, Stage
+from penstock.dispatcher.cursors.partition import Ledger, Lost
+from penstock.dispatcher.cursors.unflushed import Changes
+from penstock.dispatcher.delivery.attempt import Report
+from penstock.dispatcher.delivery.decision import Dropped, Step
+from penstock.dispatcher.http.outcome import Outcome
+from penstock.dispatcher.matched.record import Matched
+from penstock.dispatcher.schedule.lanes import Job, Lane
+from penstock.log.reporter import Reporter
+from penstock.observability.metrics import RouteMetrics
+
+log = structlog.get_logger()
+
+OUTCOMES = {Outcome.DELIVERED: "success", Outcome.RETRYABLE: "retryable", Outcome.REFUSED: "final"}
+FACTS_LIMIT = 50_000
+"""Facts not yet written at which no further attempt starts: Kafka is away."""
+
+
+class Chronicle:
+    """Keeps the metrics of routes and hands facts to what is written next."""
+
+    def __init__(self, changes: Mapping[int, Changes], reporter: Reporter) -> None:
+        self._changes, self._reporter = changes, reporter
+        self._metrics: dict[str, RouteMetrics] = {}
+        self._shown: set[str] = set()
+        self._facts = 0
+
+    def metrics(self, route: Route) -> RouteMetrics:
+        """Bound when the route has its first delivery: most of ten thousand routes never have one."""
+        metrics = self._metrics.get(route.uid)
+        if metrics is None:
+            metrics = self._metrics[route.uid] = RouteMetrics(route.kind, route.namespace, route.name)
+        return metrics
+
+    def forget(self, uid: str) -> None:
+        """The route is gone."""
+        metrics = self._metrics.pop(uid, None)
+        if metrics is not None:
+            metrics.forget()
+
+    # --- attempts ------------------------------------------------------------------------------------------------
+
+    def count(self, job: Job, report: Report, step: Step) -> None:
+        """An attempt is over, and this follows."""
+        metrics = self.metrics(job.lane.route)
+        stage, verdict = job.delivery.stage, report.verdict
+        metrics.attempt(STAGE_NAMES[stage], OUTCOMES[verdict.outcome], verdict.status or 0, report.latency)
+        if job.delivery.attempt > 1:
+            metrics.retries.inc()
+        if verdict.outcome is Outcome.DELIVERED:
+            if stage is Stage.SUBSCRIBER:
+                metrics.delivered.inc()
+            elif stage is Stage.DEAD_LETTER:
+                metrics.dead_lettered.inc()
+            if report.stored or stage is Stage.REPLY:
+                metrics.replies.inc()
+            if report.discarded:
+                metrics.discarded_bodies.inc()
+                log.warning("an answer's body was not used", **_names(job.lane.route), status=verdict.status)
+        if isinstance(step, Dropped):
+            metrics.dropped.inc()
+
+    def write(
+        self, job: Job, record: Matched, report: Report, begun: float, *, result: Result, due: float | None = None
+    ) -> None:
+        """The attempt as a fact."""
+        delivery = job.delivery
+        self._facts += 1
+        self._changes[job.partition].facts.append(
+            Fact(
+                begun,
+                job.lane.route.uid,
+                job.partition,
+                delivery.origin,
+                *record.identity,
+                STAGE_NAMES[delivery.stage],
+                delivery.attempt,
+                report.url,
+                result,
+                report.latency,
+                report.verdict.status,
+                due,
+                report.verdict.reason or None,
+            )
+        )
+
+    def has_room(self) -> bool:
+        """Whether another attempt's fact can wait to be written."""
+        return self._facts < FACTS_LIMIT
+
+    def collected(self) -> None:
+        """The facts so far are being written."""
+        self._facts = 0
+
+    # --- what went wrong -----------------------------------------------------------------------------------------
+
+    def dropped(self, job: Job, record: Matched, reason: str) -> None:
+        """Nobody takes the event."""
+        log.error(
+            "an event was dropped: no attempt succeeded and no dead letter sink took it",
+            **_names(job.lane.route),
+            event_id=record.identity[0],
+            reason=reason,
+        )
+
+    def lost(self, losses: Iterable[Lost], partition: int, lanes: Mapping[str, Lane]) -> None:
+        """Retention has removed events before routes got them."""
+        for lost in losses:
+            self._reporter.loss(lost.route, partition, lost.first, lost.last)
+            if (lane := lanes.get(lost.route)) is not None:
+                self.metrics(lane.route).lost.inc(lost.last - lost.first + 1)
+            log.error(
+                "events were removed by retention before a route got them",
+                route=lost.route,
+                partition=partition,
+                first=lost.first,
+                last=lost.last,
+            )
+
+    # --- how it stands -------------------------------------------------------------------------------------------
+
+    def set_gauges(self, ledgers: Iterable[Ledger], lanes: Mapping[str, Lane], now: float) -> None:
+        """For routes that have something to show, and once more for those that no longer have."""
+        busy: dict[str, list[tuple[Ledger, Cursor]]] = {uid: [] for uid in self._shown}
+        for ledger in ledgers:
+            for uid, cursor in ledger.cursors.items():
+                if uid in lanes and (cursor.outstanding or not cursor.attached):
+                    busy.setdefault(uid, []).append((ledger, cursor))
+        self._shown = {uid for uid, standing in busy.items() if standing}
+        for uid, standing in busy.items():
+            if uid not in lanes:
+                continue
+            metrics = self.metrics(lanes[uid].route)
+            behind = [(ledger.tail or 0) - cursor.resume for ledger, cursor in standing if cursor.resume is not None]
+            oldest = [next(iter(cursor.outstanding.values())).at for _, cursor in standing if cursor.outstanding]
+            count = sum(len(cursor.outstanding) for _, cursor in standing)
+            metrics.outstanding.set(count)
+            metrics.lag.set(count + sum(behind))
+            metrics.oldest.set(max(0.0, now - min(oldest) / 1000) if oldest else 0.0)
+            metrics.detached.set(len(behind))
+            metrics.unreachable.set(lanes[uid].unreachable)
+
+
+def _names(route: Route) -> dict[str, str]:
+    return {"kind": route.kind, "namespace": route.namespace, "name": route.name}

@@ -1,0 +1,203 @@
+"""One HTTP/1.1 connection to a subscriber: a request out, an answer in, one after the other.
+
+It lives on the task's own event loop: handing requests to a client with threads of its own costs more than the rest of
+a delivery. llhttp reads the answers. No more of a body is kept than it is worth, and a connection that has seen
+anything odd is never used again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import cast
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+
+from penstock.dispatcher.http.outcome import may_carry_reply
+from penstock.events import http
+
+IGNORED_BODY_BYTES = 64 * 1024
+"""How much of an unneeded body is read so that the connection can be used again; beyond that it is closed."""
+HEAD_BYTES = 64 * 1024
+"""How long the head of an answer may be, with everything that comes before it."""
+
+
+class NoAnswer(Exception):
+    """No answer came; the request may or may not have arrived."""
+
+
+class NoConnection(NoAnswer):
+    """Nobody is there: the request has certainly not arrived."""
+
+
+class Answer:
+    """What came back."""
+
+    __slots__ = ("body", "cut", "headers", "retry_after", "status")
+
+    def __init__(
+        self, status: int, headers: dict[str, str], body: bytes, cut: bool, retry_after: str | None = None
+    ) -> None:
+        self.status = status
+        self.headers = headers
+        """Empty where an event in the answer would mean nothing."""
+        self.body = body
+        self.cut = cut
+        """Whether the body was longer than what was read."""
+        self.retry_after = retry_after
+
+
+class Connection(asyncio.Protocol):
+    """A connection, from being made to being lost."""
+
+    def __init__(self, idle: Callable[[Connection], None], event_limit: int) -> None:
+        self.idle_since = 0.0
+        self.closed = False
+        self._idle, self._event_limit = idle, event_limit
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._parser = HttpResponseParser(self)
+        self._waiter: asyncio.Future[Answer] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._reply_counts = False
+        self._begin_answer()
+
+    def _begin_answer(self) -> None:
+        self._status = 0
+        """0 until the head of the answer is complete."""
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._answered: dict[str, str] = {}
+        self._chunks: list[bytes] = []
+        self._size = self._head_size = 0
+        self._limit = IGNORED_BODY_BYTES
+
+    def ask(
+        self, head: bytes, body: bytes, deadline: float, seconds: float, reply_counts: bool
+    ) -> asyncio.Future[Answer]:
+        """Sends a request; only while no other is under way. The future may raise NoAnswer.
+
+        The deadline is in the loop's time, `seconds` what it was reckoned from.
+        """
+        self._reply_counts = reply_counts
+        waiter = self._waiter = self._loop.create_future()
+        if self.closed or self._transport is None:
+            self._fail("the connection was closed as soon as it was made")
+        else:
+            self._timer = self._loop.call_at(deadline, self._expire, seconds)
+            self._transport.writelines((head, body))
+        return waiter
+
+    def abort(self) -> None:
+        """Closes at once; whoever waits is told nothing."""
+        self.closed = True
+        self._forget()
+        if self._transport is not None:
+            self._transport.abort()
+
+    # --- what the loop says --------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except HttpParserUpgrade:
+            self._complete(reusable=False)  # nobody asked for another protocol: an answer like any other
+        except HttpParserError as problem:
+            self._fail(f"the answer is no HTTP: {problem}")
+        if not self._status and self._waiter is not None:
+            self._head_size += len(data)
+            if self._head_size > HEAD_BYTES:
+                self._fail(f"the head of the answer is longer than {HEAD_BYTES} bytes")
+
+    def connection_lost(self, problem: Exception | None) -> None:
+        self.closed = True
+        if self._waiter is None:
+            return
+        if problem is None and self._status and self._ends_with_connection():
+            self._complete(reusable=False)
+            return
+        told = f": {problem}" if problem is not None else ""
+        self._fail(f"the connection was closed before the answer was complete{told}")
+
+    # --- what the parser says ------------------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        if self._waiter is None:
+            self.abort()  # nothing was asked: whatever it answers is not to be taken for the next answer
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        status = self._parser.get_status_code()
+        if status < 200 and status != 101:
+            return
+        self._status = status
+        if self._reply_counts and may_carry_reply(status):
+            self._answered = _folded(self._headers)
+            if http.is_event(self._answered):
+                self._limit = self._event_limit
+
+    def on_body(self, chunk: bytes) -> None:
+        if self._waiter is None:
+            return
+        self._chunks.append(chunk)
+        self._size += len(chunk)
+        if self._size > self._limit:
+            self._complete(reusable=False)
+
+    def on_message_complete(self) -> None:
+        if self._status:
+            self._complete(reusable=self._parser.should_keep_alive())
+        else:
+            self._headers = []  # 100 to 199: the answer is still to come
+
+    # --- how it ends ---------------------------------------------------------------------------------------------
+
+    def _complete(self, *, reusable: bool) -> None:
+        waiter = self._forget()
+        if waiter is None:
+            return
+        retry_after = None
+        if self._status in (429, 503):
+            retry_after = _folded(self._headers).get("retry-after")
+        body = b"".join(self._chunks)
+        answer = Answer(self._status, self._answered, body, self._size > self._limit, retry_after)
+        self._begin_answer()
+        # An answer that came before the whole request was sent leaves the connection in the middle of it.
+        sent = self._transport is not None and not self._transport.get_write_buffer_size()
+        if reusable and sent and not self.closed:
+            self._idle(self)
+        else:
+            self.abort()
+        if not waiter.done():
+            waiter.set_result(answer)
+
+    def _expire(self, seconds: float) -> None:
+        self._fail(f"no answer within {seconds:g} s")
+
+    def _fail(self, reason: str) -> None:
+        waiter = self._forget()
+        self.abort()
+        if waiter is not None and not waiter.done():
+            waiter.set_exception(NoAnswer(reason))
+
+    def _forget(self) -> asyncio.Future[Answer] | None:
+        waiter, self._waiter = self._waiter, None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        return waiter
+
+    def _ends_with_connection(self) -> bool:
+        return not any(name.lower() in (b"content-length", b"transfer-encoding") for name, _ in self._headers)
+
+
+def _folded(headers: list[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Headers as a mapping. One that occurs twice keeps its first value: an answer is not worth more."""
+    folded: dict[str, str] = {}
+    for name, value in headers:
+        folded.setdefault(name.decode("latin-1").lower(), value.decode("utf-8", "replace"))
+    return folded

@@ -1,0 +1,121 @@
+"""Connections kept for the next request to the same origin. How many there are is bounded by the requests under way."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import deque
+from functools import lru_cache
+
+from penstock.dispatcher.http.address import Origin
+from penstock.dispatcher.http.connection import Connection, NoAnswer, NoConnection
+from penstock.dispatcher.http.dns import Resolver
+from penstock.dispatcher.http.single_flight import Lookout
+
+IDLE_SECONDS = 1.5
+"""Connections unused for this long are closed here, before the servers in common use (2 to 5 seconds) close them: a
+request that crosses such a close would fail for nothing."""
+SWEEP_SECONDS = 0.5
+CONNECT_SECONDS = 10.0
+
+
+class Pool:
+    """All connections of a task."""
+
+    def __init__(self, event_limit: int) -> None:
+        self._event_limit = event_limit
+        self._loop = asyncio.get_running_loop()
+        self._idle: dict[Origin, deque[Connection]] = {}
+        """Of each origin the one used last is used first, so that those not needed grow old."""
+        self._sweeping: asyncio.TimerHandle | None = None
+        self._resolver = Resolver()
+        self._lookout = Lookout(self._open)
+
+    def idle(self, origin: Origin) -> Connection | None:
+        """A connection that waits for a request."""
+        waiting = self._idle.get(origin)
+        while waiting:
+            connection = waiting.pop()
+            if not connection.closed:
+                if self._loop.time() - connection.idle_since < IDLE_SECONDS:
+                    return connection
+                connection.abort()
+        return None
+
+    async def connect(self, origin: Origin, seconds: float) -> Connection:
+        """A new connection. Raises NoAnswer, or ValueError where the certificates to trust are none."""
+        return await self._lookout.connect(origin, min(seconds, CONNECT_SECONDS))
+
+    async def _open(self, origin: Origin, seconds: float) -> Connection:
+        tls = None if origin.tls_name is None else trust(origin.ca_certs)
+        deadline = self._loop.time() + seconds
+        problem: Exception = TimeoutError(f"none within {seconds:g} s")
+        try:
+            async with asyncio.timeout_at(deadline):
+                addresses = await self._resolver.addresses(origin.host)
+        except TimeoutError as error:
+            raise NoAnswer(f"no address of {origin} within {seconds:g} s") from error
+        except (OSError, UnicodeError) as error:
+            raise NoConnection(f"no connection to {origin}: {error}") from error
+        for position, address in enumerate(addresses):
+            # Each gets its share of the time that is left: the first may be one that nobody can reach from here.
+            now = self._loop.time()
+            share = max(0.0, deadline - now) / (len(addresses) - position)
+            try:
+                async with asyncio.timeout_at(now + share):
+                    return await self._connect(origin, address, tls)
+            except TimeoutError:
+                continue
+            except OSError as error:
+                problem = error
+        unsure = isinstance(problem, TimeoutError)
+        raise (NoAnswer if unsure else NoConnection)(f"no connection to {origin}: {problem}") from problem
+
+    async def _connect(self, origin: Origin, address: str, tls: ssl.SSLContext | None) -> Connection:
+        _, connection = await self._loop.create_connection(
+            lambda: Connection(lambda idle: self._keep(origin, idle), self._event_limit),
+            address,
+            origin.port,
+            ssl=tls,
+            server_hostname=origin.tls_name,
+        )
+        return connection
+
+    def _keep(self, origin: Origin, connection: Connection) -> None:
+        connection.idle_since = self._loop.time()
+        waiting = self._idle.get(origin)
+        if waiting is None:
+            waiting = self._idle[origin] = deque()
+        waiting.append(connection)
+        if self._sweeping is None:
+            self._sweeping = self._loop.call_later(SWEEP_SECONDS, self._sweep)
+
+    def _sweep(self) -> None:
+        old = self._loop.time() - IDLE_SECONDS
+        for origin, waiting in list(self._idle.items()):
+            while waiting and (waiting[0].closed or waiting[0].idle_since < old):
+                waiting.popleft().abort()
+            if not waiting:
+                del self._idle[origin]
+        self._sweeping = self._loop.call_later(SWEEP_SECONDS, self._sweep) if self._idle else None
+
+    def close(self) -> None:
+        """Closes what is idle. Requests under way are their owners' to cancel."""
+        self._resolver.close()
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+        for waiting in self._idle.values():
+            for connection in waiting:
+                connection.abort()
+        self._idle.clear()
+
+
+@lru_cache(maxsize=256)
+def trust(ca_certs: str | None) -> ssl.SSLContext:
+    """TLS that trusts these certificates, or those of the system. Raises ValueError where they are none."""
+    try:
+        context = ssl.create_default_context(cadata=ca_certs or None)
+    except (ssl.SSLError, ValueError) as error:
+        raise ValueError(f"the certificates of the destination cannot be used: {error}") from error
+    context.set_alpn_protocols(["http/1.1"])
+    return context

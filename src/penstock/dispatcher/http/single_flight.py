@@ -1,0 +1,65 @@
+"""Connecting where nobody was there the last time: one delivery looks, for itself and for all who come meanwhile.
+
+A subscriber that is down would otherwise cost a refused connection for every event that is for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from penstock.dispatcher.http.address import Origin
+from penstock.dispatcher.http.connection import Connection, NoAnswer, NoConnection
+
+REMEMBERED = 4096
+"""Deserted origins that are remembered; beyond that the oldest is looked at afresh by everybody."""
+
+
+class Lookout:
+    """Makes connections, each for the one who asks; that nobody is there is told to all."""
+
+    def __init__(self, connect: Callable[[Origin, float], Awaitable[Connection]]) -> None:
+        self._connect = connect
+        self._loop = asyncio.get_running_loop()
+        self._deserted: dict[Origin, None] = {}
+        self._looks: dict[Origin, asyncio.Future[str]] = {}
+        """What those who look will tell: why there is no connection, or nothing if they did not find out."""
+
+    async def connect(self, origin: Origin, seconds: float) -> Connection:
+        """A new connection. Raises what the given one raises; NoConnection also where another saw nobody there."""
+        if origin not in self._deserted:
+            return await self._try(origin, seconds)
+        deadline = self._loop.time() + seconds
+        while (look := self._looks.get(origin)) is not None:
+            try:
+                async with asyncio.timeout_at(deadline):
+                    reason = await asyncio.shield(look)
+            except TimeoutError as error:
+                raise NoAnswer(f"no connection to {origin} within {seconds:g} s") from error
+            if reason:
+                raise NoConnection(reason)
+        connect = self._look if origin in self._deserted else self._try
+        return await connect(origin, max(0.0, deadline - self._loop.time()))
+
+    async def _look(self, origin: Origin, seconds: float) -> Connection:
+        look = self._looks[origin] = self._loop.create_future()
+        reason = ""
+        try:
+            return await self._try(origin, seconds)
+        except NoConnection as problem:
+            reason = str(problem)
+            raise
+        finally:
+            del self._looks[origin]
+            look.set_result(reason)
+
+    async def _try(self, origin: Origin, seconds: float) -> Connection:
+        try:
+            connection = await self._connect(origin, seconds)
+        except NoConnection:
+            self._deserted[origin] = None
+            if len(self._deserted) > REMEMBERED:
+                del self._deserted[next(iter(self._deserted))]
+            raise
+        self._deserted.pop(origin, None)
+        return connection

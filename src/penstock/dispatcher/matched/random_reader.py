@@ -1,0 +1,191 @@
+"""Reading `penstock.matched` again: chunks for routes that catch up, single records for deliveries that waited.
+
+One consumer in one thread serves all requests of a task in order. Requests for single records that come together are
+read together where they lie close to each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from penstock.contract import topics
+from penstock.dispatcher.matched.record import Matched
+from penstock.dispatcher.matched.tail import consumer_settings, get_to_know, parse
+from penstock.log.watchdog import LOOK_SECONDS, watched
+
+log = structlog.get_logger()
+
+NEAR = 64
+"""Records that lie between two wanted ones and are read along rather than sought past."""
+PREFETCH_KIB = 2048
+IDLE_SECONDS = 0.2
+"""After this long without a request nothing is read ahead any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Records from `begin` (which is later than asked for where retention has removed the rest) to `end`, exclusive."""
+
+    begin: int
+    end: int
+    records: list[Matched]
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    partition: int
+    begin: int
+    end: int
+    answer: asyncio.Future[Chunk]
+
+
+class RereadReader:
+    """Random access to the topic."""
+
+    def __init__(self, bootstrap: str, unreadable: Callable[[int, int, str], None]) -> None:
+        self._settings = {
+            **consumer_settings(bootstrap),
+            "enable.partition.eof": True,
+            "queued.max.messages.kbytes": PREFETCH_KIB,
+            # A fetch that waits at the end of one partition would hold up the next request for another.
+            "fetch.wait.max.ms": 5,
+        }
+        self._unreadable = unreadable
+        self._loop = asyncio.get_running_loop()
+        self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
+        self._stop = threading.Event()
+        self._wanted: dict[tuple[int, int], asyncio.Future[Matched | None]] = {}
+        self._gathering: asyncio.Task[None] | None = None
+        self._thread = threading.Thread(target=self._run, name="matched, read again", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends reading; what was asked for is never answered."""
+        self._stop.set()
+        self._requests.put(None)
+        self._thread.join(timeout=5)
+
+    async def chunk(self, partition: int, begin: int, end: int) -> Chunk:
+        """The records from `begin` to `end`, exclusive, all of them written. Waits for a Kafka that is away."""
+        answer: asyncio.Future[Chunk] = self._loop.create_future()
+        self._requests.put(_Request(partition, begin, end, answer))
+        return await answer
+
+    async def record(self, partition: int, offset: int) -> Matched | None:
+        """One record; None if it is no longer retained."""
+        wanted = self._wanted.get((partition, offset))
+        if wanted is None:
+            wanted = self._wanted[(partition, offset)] = self._loop.create_future()
+            if self._gathering is None:
+                self._gathering = self._loop.create_task(self._gather())
+        return await asyncio.shield(wanted)
+
+    async def _gather(self) -> None:
+        await asyncio.sleep(0)  # lets everybody who is due now say what they want
+        try:
+            while self._wanted:
+                for partition, begin, end in runs(list(self._wanted)):
+                    chunk = await self.chunk(partition, begin, end)
+                    found = {record.offset: record for record in chunk.records}
+                    for offset in range(begin, end):
+                        wanted = self._wanted.pop((partition, offset), None)
+                        if wanted is not None and not wanted.done():
+                            wanted.set_result(found.get(offset))
+        finally:
+            self._gathering = None
+
+    def _run(self) -> None:
+        consumer = Consumer(watched(self._settings))
+        at: tuple[int, int] | None = None
+        try:
+            get_to_know(consumer, topics.MATCHED)
+            while not self._stop.is_set():
+                try:
+                    request = self._requests.get(timeout=LOOK_SECONDS if at is None else IDLE_SECONDS)
+                except queue.Empty:
+                    if at is None:
+                        consumer.poll(0)
+                    else:
+                        consumer.unassign()
+                    at = None
+                    continue
+                if request is None:
+                    break
+                if at != (request.partition, request.begin):
+                    consumer.assign([TopicPartition(topics.MATCHED, request.partition, request.begin)])
+                chunk, position = self._read(consumer, request)
+                if chunk is None:
+                    break
+                at = None if position is None else (request.partition, position)
+                self._loop.call_soon_threadsafe(_answer, request.answer, chunk)
+        finally:
+            consumer.close()
+
+    def _read(self, consumer: Consumer, request: _Request) -> tuple[Chunk | None, int | None]:
+        """The chunk (None: stopped), and where the consumer stands after it (None: unknown)."""
+        position: int = request.begin
+        records: list[Matched] = []
+        begin = request.begin
+        while position < request.end:
+            if self._stop.is_set():
+                return None, None
+            first = consumer.poll(0.2)
+            if first is None:
+                continue
+            more = request.end - position - 1
+            for message in [first, *consumer.consume(more, 0)] if more > 0 else [first]:
+                problem = message.error()
+                if problem is not None:
+                    if problem.code() != KafkaError._PARTITION_EOF:
+                        log.warning("reading matched events again", error=str(problem))
+                    elif self._ends_at(consumer, request.partition) <= position:
+                        return Chunk(begin, request.end, records), position
+                    # An end that was met while reading ahead, before what is asked for was written: it lies further on.
+                    continue
+                offset = int(message.offset() or 0)
+                if offset > position and not records:
+                    begin = max(begin, self._earliest(consumer, request.partition, begin))
+                position = offset + 1
+                if offset < request.end:
+                    records.append(parse(message, self._unreadable))
+        return Chunk(begin, request.end, records), position
+
+    @staticmethod
+    def _ends_at(consumer: Consumer, partition: int) -> int:
+        """Where the partition ends now; not known means further on than anybody asks."""
+        try:
+            _, high = consumer.get_watermark_offsets(TopicPartition(topics.MATCHED, partition), timeout=5)
+        except KafkaException:
+            return 1 << 62
+        return int(high)
+
+    @staticmethod
+    def _earliest(consumer: Consumer, partition: int, otherwise: int) -> int:
+        try:
+            low, _ = consumer.get_watermark_offsets(TopicPartition(topics.MATCHED, partition), timeout=5)
+        except KafkaException:
+            return otherwise
+        return int(low)
+
+
+def runs(wanted: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
+    """Partition, begin and end (exclusive) of stretches that cover the wanted offsets without long gaps."""
+    stretches: list[tuple[int, int, int]] = []
+    for partition, offset in sorted(wanted):
+        if stretches and stretches[-1][0] == partition and offset - stretches[-1][2] <= NEAR:
+            stretches[-1] = (partition, stretches[-1][1], offset + 1)
+        else:
+            stretches.append((partition, offset, offset + 1))
+    return stretches
+
+
+def _answer(future: asyncio.Future[Chunk], chunk: Chunk) -> None:
+    if not future.done():
+        future.set_result(chunk)

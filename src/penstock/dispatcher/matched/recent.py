@@ -1,0 +1,46 @@
+"""The newest records of a partition, kept while some route is behind them.
+
+A route that more comes for than it can take falls behind by a little again and again; to read for it once more what
+the tail has just read would make it slower still. Whoever is further behind reads Kafka.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+from penstock.dispatcher.matched.random_reader import Chunk
+from penstock.dispatcher.matched.record import Matched
+
+
+class Recent:
+    """A bounded number of bytes of records, one after the other without a gap."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit, self._size = limit_bytes, 0
+        self._records: list[Matched] = []
+
+    def follow(self, record: Matched, behind: bool) -> None:
+        """The next record of the tail, kept if some route is behind it. The older half goes when there is no room."""
+        if not behind:
+            self.clear()
+            return
+        self._records.append(record)
+        self._size += record.size
+        if self._size > self._limit:
+            old = (len(self._records) + 1) // 2
+            self._size -= sum(gone.size for gone in self._records[:old])
+            del self._records[:old]
+
+    def clear(self) -> None:
+        """Nobody is behind: the next record that is kept begins anew."""
+        if self._records:
+            self._records, self._size = [], 0
+
+    def chunk(self, begin: int, end: int) -> Chunk | None:
+        """The records from `begin` to `end`, exclusive, which the tail has read; None where some are not here."""
+        if not self._records or begin < self._records[0].offset:
+            return None
+        return Chunk(begin, end, self._records[self._place(begin) : self._place(end)])
+
+    def _place(self, offset: int) -> int:
+        return bisect_left(self._records, offset, key=lambda record: record.offset)

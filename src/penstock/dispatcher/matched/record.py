@@ -1,0 +1,153 @@
+"""A record of `penstock.matched`: an event, the routes it is for, and where in `penstock.events` it came from.
+
+A record that cannot be read is no reason to stop: it is reported and passed over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from functools import lru_cache
+
+from penstock.contract import headers
+from penstock.dispatcher.matched.stored_headers import Fields, event_lines
+from penstock.events import kafka_binding as kafka
+from penstock.events.event import CloudEvent
+from penstock.observability import trace
+
+KEY_HEADER = kafka.PREFIX + "partitionkey"
+OVERHEAD_BYTES = 2048
+"""What a record in memory takes besides its data, roughly: headers as Python objects."""
+
+OFTEN_BYTES = 4096
+"""Lists of routes longer than this are not worth remembering."""
+
+_ORIGIN, _ROUTES = headers.ORIGIN, headers.ROUTES
+_IDENTITY = (kafka.PREFIX + "id", kafka.PREFIX + "source", kafka.PREFIX + "type")
+_NOT_LOOKED_AT = "not looked at"
+
+RawHeaders = Sequence[tuple[str, bytes | None]]
+
+
+class Unreadable(ValueError):
+    """The record is not what the router writes."""
+
+
+class Matched:
+    """One record. What is sent of it is made once, however many routes it goes to, and only when it is sent."""
+
+    __slots__ = (
+        "_event",
+        "_identity",
+        "_lines",
+        "_lines_with_ttl",
+        "_parent",
+        "at",
+        "fields",
+        "offset",
+        "origin",
+        "partition",
+        "references",
+        "routes",
+        "size",
+        "value",
+    )
+
+    def __init__(
+        self,
+        partition: int,
+        offset: int,
+        at: int,
+        origin: int,
+        *,
+        routes: tuple[str, ...],
+        raw: RawHeaders | Fields,
+        value: bytes | None,
+    ) -> None:
+        self.partition, self.offset, self.at, self.origin = partition, offset, at, origin
+        self.routes, self.value = routes, value
+        self.fields: Fields = raw if isinstance(raw, dict) else dict(raw)
+        """The record's headers."""
+        self.size = OVERHEAD_BYTES + len(value or b"")
+        self.references = 0
+        self._event: CloudEvent | None = None
+        self._identity: tuple[str, str, str] | None = None
+        self._lines: bytes | None = None
+        self._lines_with_ttl: bytes | None = None
+        self._parent: str | None = _NOT_LOOKED_AT
+
+    @property
+    def event(self) -> CloudEvent:
+        """The event as it was accepted. Raises MalformedEvent if somebody else wrote the record."""
+        if self._event is None:
+            self._event = kafka.from_headers(self.fields.items(), self.value)
+        return self._event
+
+    @property
+    def identity(self) -> tuple[str, str, str]:
+        """Id, source and type of the event, for logs and facts; empty where the record holds none."""
+        if self._identity is None:
+            texts = [(self.fields.get(name) or b"").decode("utf-8", "replace") for name in _IDENTITY]
+            self._identity = (texts[0], texts[1], texts[2])
+        return self._identity
+
+    @property
+    def parent(self) -> str | None:
+        """The trace context that the event came with."""
+        if self._parent is _NOT_LOOKED_AT:
+            self._parent = trace.parse(self.header(headers.TRACE))
+        return self._parent
+
+    def lines(self, with_ttl: bool) -> bytes:
+        """The event's HTTP header lines in binary mode. Raises ValueError if it cannot be sent."""
+        if with_ttl:
+            if self._lines_with_ttl is None:
+                self._lines_with_ttl = event_lines(self.fields, True)
+            return self._lines_with_ttl
+        if self._lines is None:
+            self._lines = event_lines(self.fields, False)
+        return self._lines
+
+    def header(self, name: str) -> str | None:
+        """One of penstock's own headers."""
+        raw = self.fields.get(name)
+        return None if raw is None else raw.decode("utf-8", "replace")
+
+    def ordering_key(self) -> int:
+        """A fingerprint of the `partitionkey`; 0 without one. Equal keys have equal fingerprints, which is enough."""
+        key = self.header(KEY_HEADER)
+        if not key:
+            return 0
+        # 53 bits: what every JSON reader can take without loss.
+        return (int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest()) >> 11) or 1
+
+
+def passed_over(partition: int, offset: int) -> Matched:
+    """Stands for a record that cannot be read: nobody gets it, and nobody takes the gap for a loss."""
+    return Matched(partition, offset, 0, -1, routes=(), raw=(), value=None)
+
+
+def read(partition: int, offset: int, at: int, raw: RawHeaders | None, value: bytes | None) -> Matched:
+    """The record; markers have no routes. Raises Unreadable."""
+    fields = dict(raw or ())
+    origin, routes = fields.get(_ORIGIN), fields.get(_ROUTES)
+    if _ORIGIN not in fields or _ROUTES not in fields:
+        raise Unreadable(f"a header of {_ORIGIN}, {_ROUTES} is missing")
+    if origin is None or not origin.isdigit():
+        raise Unreadable(f"{_ORIGIN} is {origin!r}, not an offset")
+    joined = routes or b""
+    named = _often_named(joined) if len(joined) <= OFTEN_BYTES else _named(joined)
+    return Matched(partition, offset, at, int(origin), routes=named, raw=fields, value=value)
+
+
+def _named(routes: bytes) -> tuple[str, ...]:
+    try:
+        text = routes.decode()
+    except UnicodeDecodeError as error:
+        raise Unreadable(f"{_ROUTES} is not text") from error
+    # A route is named once even if the router should name it twice.
+    return tuple(dict.fromkeys(text.split(","))) if text else ()
+
+
+_often_named = lru_cache(maxsize=1024)(_named)
+"""The same few lists of routes come again and again."""

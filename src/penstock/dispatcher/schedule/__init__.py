@@ -1,0 +1,1 @@
+"""Which delivery is next, and who runs it."""

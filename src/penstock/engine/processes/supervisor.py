@@ -1,0 +1,226 @@
+"""Starts components in the order of what they need, keeps them running, and stops them in reverse.
+
+                 needs ready          says ready               dies
+    waiting ------------> starting ------------> ready ------------------+
+                             ^  | dies or is too slow                    |
+                             |  v                                        v
+                             +-- after a delay ------------------- restarting --keeps dying--> given up: all stop
+
+A component is ready when it says so on its pipe, or when its probe returns; never because time has passed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from penstock.engine.problem import Problem
+from penstock.engine.processes import diagnosis, process
+from penstock.engine.processes.child_logs import ComponentLog
+from penstock.engine.processes.restarts import Deaths, GiveUp, Patience
+
+State = Literal["waiting", "starting", "ready", "restarting", "stopping", "ended"]
+
+
+@dataclass(frozen=True)
+class Component:
+    """What is to be kept running."""
+
+    name: str
+    command: Callable[[], Awaitable[list[str]]]
+    """Prepares a start and returns what to run."""
+    needs: tuple[str, ...] = ()
+    stage: int = 0
+    """Stopped before the components of lower stages."""
+    early: bool = False
+    """Started before what it needs is ready, and told when that is: for programs that are slow to start."""
+    probe: Callable[[], Awaitable[dict[str, Any]]] | None = None
+    """Returns when a program that does not speak on its pipe is ready, with details to show."""
+    start_seconds: float = 120.0
+    """Longer than this is too slow: it is ended and counts as dead."""
+
+
+class Observer(Protocol):
+    """Who is told what happens, for the terminal and the record."""
+
+    def changed(self, watch: Watch) -> None:
+        """The state of a component is another one now."""
+
+    def remark(self, watch: Watch, text: str) -> None:
+        """Something happened that a person should read."""
+
+
+@dataclass
+class Watch:
+    """A component and how it is doing."""
+
+    component: Component
+    log: ComponentLog
+    state: State = "waiting"
+    child: process.Child | None = None
+    since: float = field(default_factory=time.time)
+    """Unix time at which the state began."""
+    restarts: int = 0
+    details: dict[str, Any] = field(default_factory=dict)
+    reason: str | None = None
+    """Why it ended last, in its own words."""
+    ready: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def name(self) -> str:
+        """The component's name."""
+        return self.component.name
+
+
+class Supervisor:
+    """Keeps a set of components running until it is told to stop."""
+
+    def __init__(
+        self,
+        components: list[Component],
+        log_dir: Path,
+        env: dict[str, str],
+        observer: Observer,
+        *,
+        drain_seconds: float = 5.0,
+        patience: Patience | None = None,
+        echo: Callable[[str, str], None] | None = None,
+    ) -> None:
+        self.watches = {one.name: Watch(one, ComponentLog(log_dir, one.name, echo)) for one in components}
+        self._env, self._observer, self._drain = env, observer, drain_seconds
+        self._patience = patience or Patience()
+
+    async def run(self, stop: asyncio.Event, on_ready: Callable[[], None]) -> None:
+        """Runs everything until `stop` is set. Raises Problem if a component has to be given up."""
+        keepers = [asyncio.create_task(self._keep(watch), name=name) for name, watch in self.watches.items()]
+        stopped = asyncio.create_task(stop.wait())
+        announced = asyncio.create_task(self._announce(on_ready))
+        try:
+            await asyncio.wait([*keepers, stopped], return_when=asyncio.FIRST_COMPLETED)
+            for keeper in keepers:
+                if keeper.done():
+                    keeper.result()
+        finally:
+            for task in (*keepers, stopped, announced):
+                task.cancel()
+            await asyncio.gather(*keepers, stopped, announced, return_exceptions=True)
+            await self._stop_all()
+
+    async def _announce(self, on_ready: Callable[[], None]) -> None:
+        for watch in self.watches.values():
+            await watch.ready.wait()
+        on_ready()
+
+    async def _keep(self, watch: Watch) -> None:
+        deaths = Deaths(self._patience)
+        while True:
+            if not watch.component.early:
+                await self._needs_of(watch)
+            began = time.monotonic()
+            was_ready = await self._live(watch)
+            decision = deaths.count(time.monotonic() - began, was_ready)
+            if isinstance(decision, GiveUp):
+                self._set(watch, "ended")
+                raise self._given_up(watch, decision)
+            watch.restarts += 1
+            self._set(watch, "restarting")
+            self._observer.remark(watch, f"{watch.reason}; starting it again in {decision.delay:g} s")
+            await asyncio.sleep(decision.delay)
+
+    async def _live(self, watch: Watch) -> bool:
+        """One life of a component, from start to death. True if it was ready in between."""
+        watch.reason, watch.details = None, {}
+        self._set(watch, "starting")
+        said_ready = asyncio.Event()
+
+        def hear(message: process.Message) -> None:
+            kind = message.pop("event", None)
+            if kind == "fail":
+                watch.reason = str(message.get("reason"))
+                return
+            watch.details.update(message)
+            if kind == "ready":
+                said_ready.set()
+            self._observer.changed(watch)
+
+        component = watch.component
+        command = await component.command()
+        child = await process.spawn(
+            watch.name, command, self._env, heard=hear, logged=watch.log.write, speaks=component.probe is None
+        )
+        watch.child = child
+        self._observer.changed(watch)
+        ended = asyncio.create_task(child.wait())
+        became_ready = asyncio.create_task(self._become_ready(watch, child, said_ready))
+        try:
+            done, _ = await asyncio.wait(
+                [ended, became_ready], timeout=component.start_seconds, return_when=asyncio.FIRST_COMPLETED
+            )
+            if not done:
+                watch.reason = f"was not ready within {component.start_seconds:g} s"
+                child.kill()
+            elif became_ready in done and not became_ready.cancelled() and became_ready.exception() is None:
+                watch.ready.set()
+                self._set(watch, "ready")
+            elif became_ready in done:
+                watch.reason = str(became_ready.exception())
+                child.kill()
+            code = await ended
+            watch.reason = watch.reason or _how_it_ended(code)
+            watch.child = None
+            return watch.ready.is_set()
+        finally:
+            became_ready.cancel()
+            ended.cancel()
+            watch.ready.clear()
+
+    async def _become_ready(self, watch: Watch, child: process.Child, said_ready: asyncio.Event) -> None:
+        if watch.component.early:
+            await self._needs_of(watch)
+        child.release()
+        if watch.component.probe is None:
+            await said_ready.wait()
+        else:
+            watch.details.update(await watch.component.probe())
+
+    async def _needs_of(self, watch: Watch) -> None:
+        for need in watch.component.needs:
+            await self.watches[need].ready.wait()
+
+    async def _stop_all(self) -> None:
+        """Stage by stage, the highest first; within a stage together."""
+        for stage in sorted({watch.component.stage for watch in self.watches.values()}, reverse=True):
+            await asyncio.gather(
+                *(self._stop(watch) for watch in self.watches.values() if watch.component.stage == stage)
+            )
+        for watch in self.watches.values():
+            watch.log.close()
+
+    async def _stop(self, watch: Watch) -> None:
+        if watch.child is not None:
+            self._set(watch, "stopping")
+            if not await watch.child.stop(self._drain):
+                self._observer.remark(watch, f"had not ended after {self._drain:g} s and was killed")
+            watch.child = None
+        self._set(watch, "ended")
+
+    def _set(self, watch: Watch, state: State) -> None:
+        watch.state, watch.since = state, time.time()
+        self._observer.changed(watch)
+
+    def _given_up(self, watch: Watch, decision: GiveUp) -> Problem:
+        lines = list(watch.log.last)
+        often = f"{decision.deaths} times" if decision.deaths > 1 else "once"
+        return Problem(
+            f"{watch.name} ended {often}, the last time because: {watch.reason}.",
+            diagnosis.remedy([watch.reason or "", *lines]) or f"Its whole log: {watch.log.path}",
+            tuple(lines[-20:]),
+        )
+
+
+def _how_it_ended(code: int) -> str:
+    return f"ended by signal {-code}" if code < 0 else f"ended with exit code {code}"

@@ -1,0 +1,150 @@
+"""Creating penstock's topics as the contract shapes them, and keeping their limits as the settings say.
+
+Sizes are decided here, purely, and applied by a thin edge. Creating is idempotent. A different number of partitions
+cannot be put right without moving events between partitions, so it is refused with a message.
+"""
+
+from __future__ import annotations
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported without saying so
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+from penstock.contract.topics import TOPICS, Topic
+from penstock.engine import embedded_kafka as kafka
+from penstock.engine.problem import Problem
+from penstock.settings import Settings
+
+MIB = 2**20
+SMALLEST_SEGMENT = MIB
+"""Kafka refuses smaller ones."""
+LARGEST_SEGMENT = 64 * MIB
+SEGMENTS = 4
+"""Segments a partition is divided into: retention removes whole ones, so more of them waste less."""
+COMPACTED_SEGMENT_MS = 10 * 60 * 1000
+TIMEOUT_SECONDS = 30.0
+
+
+def partitions_of(topic: Topic, settings: Settings) -> int:
+    """Number of partitions of a topic."""
+    return settings.partitions if topic.per_partition else 1
+
+
+def config_of(topic: Topic, settings: Settings, replication: int) -> dict[str, str]:
+    """Configuration of a topic."""
+    config = {"cleanup.policy": topic.cleanup, "max.message.bytes": str(settings.max_record_bytes)}
+    config |= _retained(topic, settings) if topic.cleanup == "delete" else _compacted(settings)
+    if topic.flushed and settings.kafka is None:
+        config["flush.messages"] = "1"
+    if replication >= 3:
+        config["min.insync.replicas"] = "2"
+    return config
+
+
+def _retained(topic: Topic, settings: Settings) -> dict[str, str]:
+    """The segment in use is never removed, so a partition takes `retention.bytes` and one segment."""
+    room = int(settings.retention_mib * MIB * topic.share / partitions_of(topic, settings))
+    segment = min(max(room // SEGMENTS, settings.max_record_bytes, SMALLEST_SEGMENT), LARGEST_SEGMENT)
+    retention_ms = int(settings.retention_hours * 3600 * 1000)
+    return {
+        "retention.ms": str(retention_ms),
+        "retention.bytes": str(max(room - segment, segment)),
+        "segment.bytes": str(segment),
+        "segment.ms": str(max(min(retention_ms // SEGMENTS, 24 * 3600 * 1000), 1000)),
+    }
+
+
+def _compacted(settings: Settings) -> dict[str, str]:
+    """Small topics that are read from the beginning at every start: compacted often, so that this stays quick."""
+    return {
+        "segment.bytes": str(max(4 * MIB, settings.max_record_bytes)),
+        "segment.ms": str(COMPACTED_SEGMENT_MS),
+        "min.cleanable.dirty.ratio": "0.3",
+        "delete.retention.ms": str(3600 * 1000),
+    }
+
+
+def replication_of(settings: Settings, brokers: int) -> int:
+    """Replicas of a new topic."""
+    return settings.replication or (1 if settings.kafka is None else min(3, brokers))
+
+
+def ensure(settings: Settings) -> None:
+    """Creates the topics that are missing. Raises Problem if Kafka cannot be reached or has them in another shape."""
+    client = kafka.admin(settings.bootstrap)
+    try:
+        brokers = kafka.brokers(client, TIMEOUT_SECONDS if settings.kafka is None else 10.0)
+        existing = client.list_topics(timeout=TIMEOUT_SECONDS).topics
+    except KafkaException as error:
+        raise Problem(
+            f"Kafka at {settings.bootstrap} does not answer ({error.args[0].str()}).",
+            "Check the address given with --kafka." if settings.kafka else "See the log of kafka.",
+        ) from None
+    replication = replication_of(settings, brokers)
+    for topic in TOPICS:
+        if topic.name in existing:
+            _check_partitions(topic, len(existing[topic.name].partitions), settings)
+    missing = [topic for topic in TOPICS if topic.name not in existing]
+    if missing:
+        _create(client, missing, settings, replication)
+    present = [topic for topic in TOPICS if topic.name in existing]
+    if present and settings.kafka is None:
+        _adjust(client, present, settings, replication)
+
+
+def _check_partitions(topic: Topic, found: int, settings: Settings) -> None:
+    wanted = partitions_of(topic, settings)
+    if found == wanted:
+        return
+    place = f"the data folder {settings.data_dir}" if settings.kafka is None else settings.kafka
+    raise Problem(
+        f"The topic {topic.name} has {found} partitions in {place}, but the settings ask for {wanted}. "
+        "The number is fixed when the topics are created.",
+        f"Start with --partitions {found}, or with another --data-dir."
+        if settings.kafka is None
+        else f"Start with --partitions {found}.",
+    )
+
+
+def _create(client: AdminClient, topics: list[Topic], settings: Settings, replication: int) -> None:
+    wanted = [
+        NewTopic(
+            topic.name,
+            num_partitions=partitions_of(topic, settings),
+            replication_factor=replication,
+            config=config_of(topic, settings, replication),
+        )
+        for topic in topics
+    ]
+    for name, created in client.create_topics(wanted, operation_timeout=TIMEOUT_SECONDS).items():
+        try:
+            created.result(TIMEOUT_SECONDS)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise Problem(
+                    f"The topic {name} could not be created in Kafka at {settings.bootstrap}: {error.args[0].str()}.",
+                    "Check the rights of this client and the number of brokers (replication).",
+                ) from None
+
+
+def _adjust(client: AdminClient, topics: list[Topic], settings: Settings, replication: int) -> None:
+    """Brings the limits of existing topics of the embedded Kafka to what the settings say now."""
+    changes = [
+        ConfigResource(
+            ResourceType.TOPIC,
+            topic.name,
+            incremental_configs=[
+                ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+                for name, value in config_of(topic, settings, replication).items()
+            ],
+        )
+        for topic in topics
+    ]
+    for altered in client.incremental_alter_configs(changes).values():
+        altered.result(TIMEOUT_SECONDS)

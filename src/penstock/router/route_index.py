@@ -1,0 +1,216 @@
+"""Filing: under which attribute value each route is found, so that an event meets only its likely routes.
+
+A filter in conjunctive form is a list of clauses that must all hold; a clause holds if one of its atoms does. A clause
+whose atoms all ask one attribute for exact values files its route under those values. Among several such clauses the
+one whose values the fewest routes share is taken. The other clauses travel with the route as data; a filter that has
+no such form of a sane size becomes an expression of the query, which the route names by number. One that would take
+Spark minutes to plan, or all of its memory, is refused.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from penstock.contract.routes import Route
+from penstock.events.kafka_binding import CONTENT_TYPE, PREFIX
+from penstock.filters.cesql import syntax
+from penstock.filters.normal import Atom, Clause, conjunctive, exact_atom
+from penstock.filters.parse import parse
+from penstock.filters.predicate import NOTHING, All, AnyOf, Cesql, Not, Predicate
+
+MAX_FILED = 8
+"""Attributes that routes are filed under at most: each costs every event one look-up."""
+
+PREFERRED = ("type", "source", "subject")
+"""Attributes that are preferred, in this order, where the choice is otherwise equal."""
+
+MAX_TERMS = 10_000
+"""Comparisons, operators and values that one expression of the query may have. Each costs a millisecond or two when the
+query starts, and other changes of routes wait meanwhile."""
+
+OPS = ("exact", "present", "prefix", "suffix")
+"""Comparisons; the query knows them by their place here, which is cheaper to compare than their names."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A route as an event finds it: what is still to be checked, and from which offsets on it counts."""
+
+    uid: str
+    start: tuple[int, ...]
+    clauses: tuple[Clause, ...] = ()
+    predicate: int | None = None
+    """Number of the expression that decides, where clauses cannot."""
+
+    def as_data(self) -> dict[str, Any]:
+        """The candidate as the query's relation has it."""
+        return {
+            "uid": self.uid,
+            "start": self.start,
+            "clauses": [[_atom_as_data(atom) for atom in clause] for clause in self.clauses],
+            "predicate": self.predicate,
+        }
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """The candidates of one target, and of one value of the attribute they are filed under."""
+
+    target: str
+    key: str | None
+    candidates: tuple[Candidate, ...]
+
+    def as_data(self) -> dict[str, Any]:
+        """The bucket as a row of the query's relation."""
+        return {"target": self.target, "key": self.key, "routes": [found.as_data() for found in self.candidates]}
+
+
+@dataclass(frozen=True)
+class RouteTable:
+    """Every route, filed. Never changes."""
+
+    filed: Mapping[str, tuple[Bucket, ...]] = field(default_factory=dict)
+    """By attribute."""
+    unfiled: tuple[Bucket, ...] = ()
+    predicates: tuple[Predicate, ...] = ()
+    """The expressions that candidates name by number."""
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """Routes that are left out, and why."""
+
+    def starting(self, starts: Mapping[str, tuple[int, ...]]) -> RouteTable:
+        """The same routes, those named with other starts."""
+
+        def moved(buckets: tuple[Bucket, ...]) -> tuple[Bucket, ...]:
+            return tuple(replace(bucket, candidates=tuple(map(start, bucket.candidates))) for bucket in buckets)
+
+        def start(found: Candidate) -> Candidate:
+            return replace(found, start=starts.get(found.uid, found.start))
+
+        filed = {attribute: moved(buckets) for attribute, buckets in self.filed.items()}
+        return replace(self, filed=filed, unfiled=moved(self.unfiled))
+
+
+def file_routes(routes: Iterable[Route]) -> RouteTable:
+    """Files the routes."""
+    drafts = [draft for route in routes if (draft := _draft(route)) is not None]
+    sharing = Counter((draft.route.target, *place) for draft in drafts for way in draft.ways for place in way.places)
+    kept = _kept_attributes(drafts)
+    filed: dict[str, dict[tuple[str, str], list[Candidate]]] = {}
+    unfiled: dict[str, list[Candidate]] = {}
+    predicates: dict[Predicate, int] = {}
+    refused: dict[str, str] = {}
+    for draft in drafts:
+        route, way = draft.route, _choose(draft, sharing, kept)
+        number = None
+        if draft.clauses is None:
+            if (terms := count_terms(draft.predicate)) > MAX_TERMS:
+                refused[route.uid] = f"its filter has {terms} terms, at most {MAX_TERMS} are possible"
+                continue
+            number = predicates.setdefault(draft.predicate, len(predicates))
+        if way is None:
+            unfiled.setdefault(route.target, []).append(Candidate(route.uid, route.start, draft.clauses or (), number))
+            continue
+        candidate = Candidate(route.uid, route.start, way.remaining, number)
+        for attribute, value in way.places:
+            filed.setdefault(attribute, {}).setdefault((route.target, value), []).append(candidate)
+    return RouteTable(
+        {
+            attribute: tuple(Bucket(target, value, tuple(found)) for (target, value), found in buckets.items())
+            for attribute, buckets in filed.items()
+        },
+        tuple(Bucket(target, None, tuple(found)) for target, found in unfiled.items()),
+        tuple(predicates),
+        refused,
+    )
+
+
+def count_terms(predicate: Predicate) -> int:
+    """Comparisons, operators and values of a predicate."""
+    count, predicates = 0, [predicate]
+    expressions: list[syntax.Expression] = []
+    while predicates:
+        count += 1
+        match predicates.pop():
+            case All(children) | AnyOf(children):
+                predicates += children
+            case Not(child):
+                predicates.append(child)
+            case Cesql(_, expression):
+                expressions.append(expression)
+    while expressions:
+        count += 1
+        expressions += syntax.children(expressions.pop())
+    return count
+
+
+@dataclass(frozen=True)
+class _Way:
+    """One way to file a route: the places it is found under, and the clauses that remain to be checked there."""
+
+    places: tuple[tuple[str, str], ...]
+    remaining: tuple[Clause, ...]
+
+    @property
+    def attribute(self) -> str:
+        return self.places[0][0]
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """A route whose place is not chosen yet."""
+
+    route: Route
+    predicate: Predicate
+    clauses: tuple[Clause, ...] | None
+    ways: tuple[_Way, ...]
+
+
+def _draft(route: Route) -> _Draft | None:
+    """The ways to file a route; None for a route that matches nothing."""
+    predicate = parse(route.attributes, route.filters)
+    if predicate == NOTHING:
+        return None
+    clauses = conjunctive(predicate)
+    if clauses is None:
+        atom = exact_atom(predicate)
+        ways = () if atom is None else (_Way(((atom.attribute, atom.value),), ()),)
+        return _Draft(route, predicate, None, ways)
+    found = []
+    for number, clause in enumerate(clauses):
+        plain = all(atom.op == "exact" and not atom.negated for atom in clause)
+        if plain and len({atom.attribute for atom in clause}) == 1:
+            places = tuple((atom.attribute, atom.value) for atom in clause)
+            found.append(_Way(places, clauses[:number] + clauses[number + 1 :]))
+    return _Draft(route, predicate, clauses, tuple(found))
+
+
+def _kept_attributes(drafts: list[_Draft]) -> set[str]:
+    """The attributes that most routes can be filed under."""
+    uses = Counter(attribute for draft in drafts for attribute in {way.attribute for way in draft.ways})
+    return set(sorted(uses, key=lambda attribute: (-uses[attribute], _rank(attribute)))[:MAX_FILED])
+
+
+def _choose(draft: _Draft, sharing: Counter[tuple[str, str, str]], kept: set[str]) -> _Way | None:
+    """The way under which the route has the least company."""
+
+    def company(way: _Way) -> tuple[int, tuple[int, str]]:
+        return max(sharing[(draft.route.target, *place)] for place in way.places), _rank(way.attribute)
+
+    return min((way for way in draft.ways if way.attribute in kept), key=company, default=None)
+
+
+def _rank(attribute: str) -> tuple[int, str]:
+    return PREFERRED.index(attribute) if attribute in PREFERRED else len(PREFERRED), attribute
+
+
+def _atom_as_data(atom: Atom) -> dict[str, Any]:
+    header = header_of(atom.attribute)
+    return {"op": OPS.index(atom.op), "header": header, "value": atom.value, "negated": atom.negated}
+
+
+def header_of(attribute: str) -> str:
+    """The header of a record under which an attribute is stored."""
+    return CONTENT_TYPE if attribute == "datacontenttype" else PREFIX + attribute

@@ -1,0 +1,160 @@
+"""Looking at the ends of `penstock.events` and `penstock.matched` from the router's driver.
+
+Most of the time nothing is read. While markers are under way the end of `penstock.matched` is followed; at a start the
+newest record of each partition is looked up. `penstock.matched` is written without transactions, so offsets have no
+holes but those of records that are not the router's own.
+
+After a question without an answer the next one is put by another client: after a time without Kafka a client may know
+neither partitions nor brokers any more, and does not ask for them by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from penstock.contract import topics
+from penstock.router import matched_record as records
+from penstock.router.matched_record import MatchedRecord
+from penstock.router.positions import Retained
+
+KAFKA_SECONDS = 5.0
+"""How long Kafka may take to answer a question before it counts as away."""
+
+FIRST_LOOK_BACK = 16
+"""Records looked at first when the newest one of a partition is searched; four times as many at each further look."""
+
+
+AT_ONCE = 500
+"""Records handed on together while the end is followed."""
+
+
+class KafkaAway(ConnectionError):
+    """Kafka does not answer; nothing is known about the topics until it does."""
+
+
+class Tail:
+    """The ends of both topics. Used by one thread only."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._settings = {
+            "bootstrap.servers": bootstrap,
+            "group.id": "penstock-router",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": 10,  # read in short bursts only, while nothing else should wait
+            "queued.max.messages.kbytes": 4096,
+            "error_cb": lambda error: None,  # every question below reports its own failure
+        }
+        self._consumer = Consumer(self._settings)
+        self._unanswered = False
+        self._following: dict[int, int] = {}
+
+    def partitions(self) -> int:
+        """How many partitions the events have."""
+        try:
+            found = self._client().list_topics(topics.EVENTS, timeout=KAFKA_SECONDS).topics[topics.EVENTS]
+        except KafkaException as error:
+            raise self._away(str(error)) from error
+        if found.error is not None or not found.partitions:
+            raise self._away(f"the topic {topics.EVENTS} cannot be seen yet")
+        return len(found.partitions)
+
+    def retained(self, topic: str, partitions: int) -> list[Retained]:
+        """What each partition of a topic holds."""
+        return [self._retained(topic, partition) for partition in range(partitions)]
+
+    def newest(self, partition: int) -> MatchedRecord | None:
+        """The newest record the router wrote to a partition of `penstock.matched`; None where there is none."""
+        kept = self._retained(topics.MATCHED, partition)
+        end, window = kept.end, FIRST_LOOK_BACK
+        while end > kept.first:
+            begin = max(kept.first, end - window)
+            found = None
+            for message in self._between(partition, begin, end):
+                found = _decode(message) or found
+            if found is not None:
+                return found
+            end, window = begin, window * 4
+        return None
+
+    def follow(self, ends: list[Retained]) -> None:
+        """Reads `penstock.matched` from these ends on, until `rest`."""
+        self._following = {number: kept.end for number, kept in enumerate(ends)}
+        self._assign()
+
+    def poll(self, timeout: float) -> list[MatchedRecord]:
+        """What has been written since; waits up to `timeout` seconds for the first record."""
+        if not self._following:
+            return []
+        first = self._client().poll(timeout)
+        if first is None:
+            return []
+        found = [message for message in (first, *self._consumer.consume(AT_ONCE, 0)) if message.error() is None]
+        for message in found:
+            self._following[int(message.partition() or 0)] = int(message.offset() or 0) + 1
+        return [record for message in found if (record := _decode(message))]
+
+    def rest(self) -> None:
+        """Stops reading."""
+        self._following = {}
+        self._consumer.unassign()
+
+    def close(self) -> None:
+        """Leaves Kafka."""
+        self._consumer.close()
+
+    def _retained(self, topic: str, partition: int) -> Retained:
+        place = TopicPartition(topic, partition)
+        try:
+            first, end = self._client().get_watermark_offsets(place, timeout=KAFKA_SECONDS)
+        except KafkaException as error:
+            raise self._away(str(error)) from error
+        return Retained(int(first), int(end))
+
+    def _between(self, partition: int, begin: int, end: int) -> Iterator[Message]:
+        self._client().assign([TopicPartition(topics.MATCHED, partition, begin)])
+        try:
+            while True:
+                message = self._consumer.poll(KAFKA_SECONDS)
+                if message is None:
+                    raise self._away(f"partition {partition} of {topics.MATCHED} cannot be read")
+                error = message.error()
+                if error is not None:
+                    if error.code() == KafkaError._PARTITION_EOF:
+                        return
+                    raise self._away(str(error))
+                if (message.offset() or 0) < end:
+                    yield message
+                if (message.offset() or 0) >= end - 1:
+                    return
+        finally:
+            self._consumer.unassign()
+
+    def _client(self) -> Consumer:
+        """Whom to ask."""
+        if self._unanswered:
+            self._consumer.close()
+            self._consumer = Consumer(self._settings)
+            self._unanswered = False
+            if self._following:
+                self._assign()
+        return self._consumer
+
+    def _away(self, problem: str) -> KafkaAway:
+        self._unanswered = True
+        return KafkaAway(problem)
+
+    def _assign(self) -> None:
+        self._consumer.assign([TopicPartition(topics.MATCHED, *place) for place in self._following.items()])
+
+
+def _decode(message: Message) -> MatchedRecord | None:
+    partition, offset = message.partition(), message.offset()
+    if partition is None or offset is None:
+        return None
+    pairs = message.headers()
+    return records.decode(partition, offset, message.timestamp()[1], pairs)  # type: ignore[arg-type]  # asked for as pairs

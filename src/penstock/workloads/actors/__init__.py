@@ -1,0 +1,1 @@
+"""The programs of the conformance tests, which send, receive and record events."""

@@ -1,0 +1,69 @@
+"""Events in the YAML of the CloudEvents conformance project, which INPUT_YAML points to: a file, a folder or a URL."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pyreqwest.client import Client
+from pyreqwest.exceptions import PyreqwestError
+
+from penstock.events.attributes import check_event
+from penstock.events.event import CloudEvent, MalformedEvent
+from penstock.workloads.actors.options import BrokenEnvironment
+from penstock.workloads.clock import rfc3339
+
+
+async def load(sources: Sequence[str], client: Client) -> list[CloudEvent]:
+    """All events of all sources, in order. Raises BrokenEnvironment naming the source."""
+    events: list[CloudEvent] = []
+    for source in sources:
+        for text in await _texts(source, client):
+            try:
+                events += parse(text)
+            except (MalformedEvent, yaml.YAMLError) as error:
+                raise BrokenEnvironment(f"INPUT_YAML: {source} has no CloudEvents: {error}") from error
+    return events
+
+
+def parse(text: str) -> Iterator[CloudEvent]:
+    """The events of one YAML text."""
+    for document in yaml.safe_load_all(text):
+        if document is not None:
+            yield _event(document)
+
+
+def _event(document: Any) -> CloudEvent:
+    if not isinstance(document, dict) or not isinstance(document.get("ContextAttributes"), dict):
+        raise MalformedEvent("a document has no ContextAttributes")
+    given = dict(document["ContextAttributes"])
+    extensions = given.pop("Extensions", None) or {}
+    attributes = {name.lower(): _text(value) for name, value in {**given, **extensions}.items()}
+    check_event(attributes)
+    data = document.get("Data")
+    return CloudEvent(attributes, None if data is None else str(data).encode())
+
+
+def _text(value: Any) -> str:
+    if hasattr(value, "timestamp"):
+        return rfc3339(int(value.timestamp()) * 1_000_000_000)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+async def _texts(source: str, client: Client) -> list[str]:
+    try:
+        if source.startswith(("http://", "https://")):
+            response = await client.get(source).error_for_status(True).build().send()
+            return [await response.text()]
+        return await asyncio.to_thread(_read, Path(source))
+    except (OSError, PyreqwestError) as error:
+        raise BrokenEnvironment(f"INPUT_YAML: {source} cannot be read: {error}") from error
+
+
+def _read(path: Path) -> list[str]:
+    if path.is_dir():
+        return [file.read_text() for file in sorted(path.rglob("*.yaml"))]
+    return [path.read_text()]

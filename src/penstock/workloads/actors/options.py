@@ -1,0 +1,235 @@
+"""What the environment asks of an actor, read once and typed. A mistake is told with the variable's name and value.
+
+The variables are those of the images `recordevents` and `eventshub`; variables of others are passed over.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeVar
+
+from penstock.workloads.actors import skipping
+from penstock.workloads.actors.durations import seconds
+from penstock.workloads.actors.skipping import Skips
+from penstock.workloads.images import Image
+
+T = TypeVar("T")
+Role = Literal["receiver", "sender"]
+Vent = Literal["logger", "recorder"]
+
+
+class BrokenEnvironment(ValueError):
+    """The program would end at once with this message and exit code 1."""
+
+
+@dataclass(frozen=True)
+class Common:
+    """What both roles have."""
+
+    name: str
+    """`observer` of everything it reports: the Pod's name."""
+    namespace: str
+    """Where the recorder writes Kubernetes Events."""
+    vents: tuple[Vent, ...]
+    agent: str
+
+
+@dataclass(frozen=True)
+class Receiver:
+    """A program that receives events."""
+
+    skips: Callable[[], Skips]
+    """Makes a fresh counter for each start of the program."""
+    skip_code: int = 409
+    skip_body: str = ""
+    skip_headers: Mapping[str, str] = field(default_factory=dict)
+    reply: bool = False
+    reply_type: str = ""
+    reply_source: str = ""
+    reply_data: str = ""
+    reply_append: str = ""
+    wait: float = 0.0
+    format: Literal["", "binary", "structured"] = ""
+
+
+@dataclass(frozen=True)
+class Sender:
+    """A program that sends events."""
+
+    sink: str
+    delay: float
+    period: float
+    count: int
+    """Number of events; 0 sends without end."""
+    encoding: Literal["binary", "structured"]
+    event: Mapping[str, object] | None
+    headers: Mapping[str, str]
+    body: str
+    method: str
+    yaml: tuple[str, ...]
+    add_sequence: bool
+    incremental_id: bool
+    override_time: bool
+    add_tracing: bool
+    probe: bool
+    probe_timeout: float
+
+
+@dataclass(frozen=True)
+class Options:
+    """Everything one container is to do."""
+
+    common: Common
+    receiver: Receiver | None
+    sender: Sender | None
+
+
+def read_options(image: Image, env: Mapping[str, str]) -> Options:
+    """What the environment asks for. Raises BrokenEnvironment."""
+    roles = _choices(env, "EVENT_GENERATORS", ("receiver", "sender"))
+    if not roles:
+        raise BrokenEnvironment("EVENT_GENERATORS is empty: name receiver, sender or both")
+    common = Common(
+        name=env.get("POD_NAME") or "observer-default",
+        namespace=env.get("SYSTEM_NAMESPACE") or env.get("NAMESPACE") or "",
+        vents=_choices(env, "EVENT_LOGS", ("logger", "recorder")),
+        agent=env.get("AGENT_NAME") or "observer-default",
+    )
+    if "recorder" in common.vents and not common.namespace:
+        raise BrokenEnvironment("EVENT_LOGS names recorder, which needs SYSTEM_NAMESPACE: where to write its Events")
+    return Options(
+        common,
+        _receiver(env) if "receiver" in roles else None,
+        _sender(image, env) if "sender" in roles else None,
+    )
+
+
+def _receiver(env: Mapping[str, str]) -> Receiver:
+    algorithm = env.get("SKIP_ALGORITHM", "")
+    count = _read(env, "SKIP_COUNTER", _natural, 0)
+    makers: dict[str, Callable[[], Skips]] = {
+        "": lambda: skipping.nothing,
+        "sequence": lambda: skipping.first(count),
+        "fibonacci": skipping.Fibonacci,
+    }
+    if algorithm not in makers:
+        raise BrokenEnvironment(f'SKIP_ALGORITHM is "{algorithm}": use sequence or fibonacci, or leave it out')
+    return Receiver(
+        skips=makers[algorithm],
+        skip_code=_read(env, "SKIP_RESPONSE_CODE", _status, 409),
+        skip_body=env.get("SKIP_RESPONSE_BODY", ""),
+        skip_headers=_read(env, "SKIP_RESPONSE_HEADERS", _pairs, {}),
+        reply=_read(env, "REPLY", _flag, False),
+        reply_type=env.get("REPLY_EVENT_TYPE", ""),
+        reply_source=env.get("REPLY_EVENT_SOURCE", ""),
+        reply_data=env.get("REPLY_EVENT_DATA", ""),
+        reply_append=env.get("REPLY_APPEND_DATA", ""),
+        wait=_read(env, "RESPONSE_WAIT_TIME", seconds, 0.0),
+        format=_read(env, "EVENT_FORMAT", _format, ""),
+    )
+
+
+def _sender(image: Image, env: Mapping[str, str]) -> Sender:
+    sink = env.get("SINK", "")
+    if not sink.startswith(("http://", "https://")):
+        raise BrokenEnvironment(f'SINK is "{sink}": give the http:// or https:// URL to send to')
+    event = _read(env, "INPUT_EVENT", _object, None)
+    headers: dict[str, str] = _read(env, "INPUT_HEADERS", _pairs, {})
+    yaml = tuple(part.strip() for part in env.get("INPUT_YAML", "").split(",") if part.strip())
+    if event is None and not headers and not env.get("INPUT_BODY") and not yaml:
+        raise BrokenEnvironment(
+            "there is nothing to send: set INPUT_EVENT, INPUT_YAML, or INPUT_HEADERS and INPUT_BODY"
+        )
+    return Sender(
+        sink=sink,
+        delay=_read(env, "DELAY", seconds, 5.0),
+        period=_read(env, "PERIOD", seconds, 5.0),
+        count=_read(env, "MAX_MESSAGES", _natural, 1),
+        encoding=_read(env, "EVENT_ENCODING", _encoding, "binary"),
+        event=event,
+        headers=headers,
+        body=env.get("INPUT_BODY", ""),
+        method=env.get("INPUT_METHOD") or "POST",
+        yaml=yaml,
+        add_sequence=_read(env, "ADD_SEQUENCE", _flag, False),
+        incremental_id=_read(env, "INCREMENTAL_ID", _flag, False),
+        override_time=_read(env, "OVERRIDE_TIME", _flag, False),
+        add_tracing=_read(env, "ADD_TRACING", _flag, False),
+        probe=_read(env, "PROBE_SINK", _flag, image == "eventshub"),
+        probe_timeout=_read(env, "PROBE_SINK_TIMEOUT", seconds, 60.0),
+    )
+
+
+def _read(env: Mapping[str, str], name: str, parse: Callable[[str], T], default: T) -> T:
+    text = env.get(name, "")
+    if text == "":
+        return default
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise BrokenEnvironment(f'{name} is "{text}": {error}') from error
+
+
+def _choices(env: Mapping[str, str], name: str, known: tuple[T, ...]) -> tuple[T, ...]:
+    words = [word.strip() for word in env.get(name, "").split(",") if word.strip()]
+    unknown = [word for word in words if word not in known]
+    if unknown:
+        raise BrokenEnvironment(f"{name} names {', '.join(unknown)}: known are {', '.join(map(str, known))}")
+    return tuple(word for word in known if word in words)
+
+
+def _flag(text: str) -> bool:
+    values = {"1": True, "t": True, "true": True, "0": False, "f": False, "false": False}
+    if text.lower() not in values:
+        raise ValueError("write true or false")
+    return values[text.lower()]
+
+
+def _natural(text: str) -> int:
+    if not text.isdecimal():
+        raise ValueError("write a number, 0 or more")
+    return int(text)
+
+
+def _status(text: str) -> int:
+    if not text.isdecimal() or not 200 <= int(text) <= 599:
+        raise ValueError("write an HTTP status from 200 to 599")
+    return int(text)
+
+
+def _pairs(text: str) -> dict[str, str]:
+    pairs = {}
+    for part in text.split(","):
+        name, colon, value = part.partition(":")
+        if not colon or not name.strip():
+            raise ValueError("write name:value pairs, separated by commas")
+        pairs[name.strip()] = value.strip()
+    return pairs
+
+
+def _object(text: str) -> Mapping[str, object] | None:
+    try:
+        event = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not JSON ({error})") from error
+    if not isinstance(event, dict):
+        raise ValueError("write a CloudEvent as a JSON object")
+    return event
+
+
+def _encoding(text: str) -> Literal["binary", "structured"]:
+    if text == "structured":
+        return "structured"
+    if text == "binary":
+        return "binary"
+    raise ValueError("use binary or structured")
+
+
+def _format(text: str) -> Literal["", "binary", "structured"]:
+    if text in ("json", "structured"):
+        return "structured"
+    if text == "binary":
+        return "binary"
+    raise ValueError("use binary or json")

@@ -1,0 +1,91 @@
+"""One run of a container: the receiver and the sender that its environment asks for, from start to exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyreqwest.client import Client
+
+from penstock.workloads.actors.options import BrokenEnvironment, Options
+from penstock.workloads.actors.receiver import Receiver, Server
+from penstock.workloads.actors.reporting import Reports
+from penstock.workloads.actors.sender import Locate, Sender
+
+PORT = 8080
+"""Port that receivers listen on, as in the images."""
+
+
+@dataclass(frozen=True)
+class Exit:
+    """How a program ended."""
+
+    code: int
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a program needs of its node."""
+
+    client: Client
+    locate: Locate
+    reports: Reports
+    take_listener: Callable[[], socket.socket | None]
+    """The Pod's listening socket; None when another container of the Pod has it."""
+
+
+class Program:
+    """A container's process."""
+
+    def __init__(self, options: Options, surroundings: Surroundings) -> None:
+        self._options, self._around = options, surroundings
+        self._stop = asyncio.Event()
+        self._grace = 0.0
+
+    def stop(self, grace: float) -> None:
+        """Asks it to end within `grace` seconds; 0 ends it at once."""
+        self._grace = grace
+        self._stop.set()
+
+    async def run(self, ready: Callable[[], None]) -> Exit:
+        """Runs to its end. `ready` is called once it serves."""
+        server = None
+        name = self._options.common.name
+        if self._options.receiver:
+            listener = self._around.take_listener()
+            if listener is None:
+                return Exit(1, f"listen tcp :{PORT}: another container of the Pod listens there")
+            server = Server(Receiver(name, self._options.receiver, self._around.reports), listener)
+            await server.start()
+        ready()
+        try:
+            if self._options.sender is None:
+                await self._stop.wait()
+                return Exit(0)
+            sender = Sender(name, self._options.sender, self._around.reports, self._around.client, self._around.locate)
+            ended = await self._until_stopped(sender)
+            if server and ended.code == 0:
+                await self._stop.wait()
+            return ended
+        finally:
+            if server:
+                await server.stop(self._grace)
+
+    async def _until_stopped(self, sender: Sender) -> Exit:
+        sending = asyncio.ensure_future(sender.run())
+        stopping = asyncio.ensure_future(self._stop.wait())
+        try:
+            await asyncio.wait({sending, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if sending.done():
+                sending.result()
+                return Exit(0)
+            return Exit(143, "stopped")
+        except BrokenEnvironment as broken:
+            return Exit(1, str(broken))
+        finally:
+            for task in (sending, stopping):
+                task.cancel()
+            await asyncio.gather(sending, stopping, return_exceptions=True)

@@ -1,0 +1,135 @@
+"""The receiver: an HTTP server that takes events, rejects those it is told to, replies to the others, and reports all.
+
+The observation is reported before the answer is given, so whoever has the answer can already read the report.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from itertools import count
+
+import uvicorn
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from penstock.events import http
+from penstock.events.event import CloudEvent, MalformedEvent
+from penstock.workloads.actors import options
+from penstock.workloads.actors.eventinfo import EventInfo, Kind, reported_headers
+from penstock.workloads.actors.reporting import Reports
+from penstock.workloads.clock import rfc3339_nano
+
+READY_PATH = "/health/ready"
+
+
+class Receiver:
+    """An ASGI application."""
+
+    def __init__(self, name: str, wanted: options.Receiver, reports: Reports) -> None:
+        self._name, self._wanted, self._reports = name, wanted, reports
+        self._skips = wanted.skips()
+        self._arrived = count(1)
+        self._numbers: dict[Kind, count[int]] = {"Received": count(1), "Rejected": count(1)}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        request = Request(scope, receive)
+        response = await self._answer(request)
+        await response(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response:
+        if request.url.path == READY_PATH or request.method == "HEAD":
+            return Response(status_code=200)
+        body = await request.body()
+        event, error = self._parse(request, body)
+        skipped = self._skips(next(self._arrived))
+        kind: Kind = "Rejected" if skipped else "Received"
+        info = EventInfo(
+            kind=kind,
+            observer=self._name,
+            time=rfc3339_nano(),
+            sequence=next(self._numbers[kind]),
+            event=event,
+            error=error,
+            headers=reported_headers(request.headers.items()),
+            body=b"" if event else body,
+            origin=f"{request.client.host}:{request.client.port}" if request.client else "",
+        )
+        await self._reports.report(info)
+        if self._wanted.wait:
+            await asyncio.sleep(self._wanted.wait)
+        if skipped:
+            headers = dict(self._wanted.skip_headers)
+            return Response(self._wanted.skip_body, self._wanted.skip_code, headers)
+        return self._reply(event)
+
+    def _parse(self, request: Request, body: bytes) -> tuple[CloudEvent | None, str]:
+        try:
+            headers = http.fold_headers(request.scope["headers"])
+            mode = http.content_mode(headers)
+            event = http.from_http(headers, body)
+        except MalformedEvent as malformed:
+            return None, str(malformed)
+        if self._wanted.format and mode != self._wanted.format:
+            return event, f"the event came in {mode} mode, {self._wanted.format} was expected"
+        return event, ""
+
+    def _reply(self, event: CloudEvent | None) -> Response:
+        if not self._wanted.reply:
+            return Response(status_code=202)
+        if event is None:
+            return Response(status_code=400)
+        reply = reply_to(event, self._wanted)
+        self._reports.say(f"replying with the event {reply.id} of type {reply.type} and source {reply.source}")
+        headers, body = http.to_binary(reply)
+        response = Response(body, 200)
+        for name, value in headers:
+            response.headers[name] = value
+        return response
+
+
+def reply_to(event: CloudEvent, wanted: options.Receiver) -> CloudEvent:
+    """The event with what the options replace; everything else, extensions included, stays."""
+    data, changes = event.data, {}
+    if wanted.reply_type:
+        changes["type"] = wanted.reply_type
+    if wanted.reply_source:
+        changes["source"] = wanted.reply_source
+    if wanted.reply_data:
+        data = wanted.reply_data.encode()
+        changes["datacontenttype"] = "application/json"
+    elif wanted.reply_append:
+        data = (data or b"") + wanted.reply_append.encode()
+    return CloudEvent({**event.attributes, **changes}, data)
+
+
+class Server:
+    """Serves an application on a socket that already listens, in the loop that is running."""
+
+    def __init__(self, app: Receiver, listener: socket.socket) -> None:
+        config = uvicorn.Config(
+            app,
+            lifespan="off",
+            ws="none",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            timeout_keep_alive=75,
+        )
+        config.load()
+        self._server = uvicorn.Server(config)
+        self._server.lifespan = config.lifespan_class(config)
+        self._listener = listener
+
+    async def start(self) -> None:
+        """Accepts connections from now on."""
+        await self._server.startup(sockets=[self._listener])
+
+    async def stop(self, grace: float) -> None:
+        """Accepts no more, lets requests under way finish for `grace` seconds, then cuts them off."""
+        self._server.config.timeout_graceful_shutdown = max(int(grace), 1)
+        await self._server.shutdown(sockets=[self._listener])
