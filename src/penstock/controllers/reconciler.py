@@ -32,7 +32,7 @@ ON_THE_WAY = frozenset({"EndpointSlicesUnavailable", "BrokerNotConfigured", "Bro
 
 
 @dataclass
-class World:
+class ReconcilerContext:
     """Everything a reconciler may look at or act on."""
 
     settings: Settings
@@ -116,18 +116,18 @@ class Workers:
         if kind in self._queues:
             self._queues[kind].add(key)
 
-    def enqueue_all(self, world: World, kind: Kind) -> None:
+    def enqueue_all(self, world: ReconcilerContext, kind: Kind) -> None:
         """Has every object of the kind looked at."""
         for obj in world.tracker.informer(kind).all():
             self.enqueue((kind.kind, Key(obj["metadata"].get("namespace") or "", obj["metadata"]["name"])))
 
-    def employ(self, reconciler: Reconciler, world: World) -> None:
+    def employ(self, reconciler: Reconciler, world: ReconcilerContext) -> None:
         """Gives the reconciler a queue that fills with the changes of its kind. Work begins with `start`."""
         name = reconciler.kind.kind
         self._queues[name] = WorkQueue()
         world.tracker.informer(reconciler.kind).listen(lambda key, _: self.enqueue((name, key)))
 
-    def start(self, reconcilers: list[Reconciler], world: World) -> None:
+    def start(self, reconcilers: list[Reconciler], world: ReconcilerContext) -> None:
         """Begins work."""
         for reconciler in reconcilers:
             for number in range(self.PER_KIND):
@@ -148,7 +148,7 @@ class Workers:
         for queue in self._queues.values():
             queue.close()
 
-    async def _work(self, reconciler: Reconciler, world: World) -> None:
+    async def _work(self, reconciler: Reconciler, world: ReconcilerContext) -> None:
         queue = self._queues[reconciler.kind.kind]
         while True:
             key = await queue.take()
@@ -161,7 +161,7 @@ class Workers:
             finally:
                 queue.done(key, failed=failed)
 
-    async def _reconcile(self, reconciler: Reconciler, world: World, key: Key) -> None:
+    async def _reconcile(self, reconciler: Reconciler, world: ReconcilerContext, key: Key) -> None:
         observer = (reconciler.kind.kind, key)
         world.tracker.forget(observer)
         obj = world.tracker.informer(reconciler.kind).get(key)

@@ -8,7 +8,7 @@ from pathlib import Path
 import structlog
 
 from penstock.controllers.api import BROKER, IN_MEMORY_CHANNEL, SUBSCRIPTION, Api, Key
-from penstock.controllers.reconciler import Reconciler, Workers, World
+from penstock.controllers.reconciler import Reconciler, ReconcilerContext, Workers
 from penstock.controllers.reconcilers.broker import BrokerReconciler
 from penstock.controllers.reconcilers.channel import ChannelReconciler
 from penstock.controllers.reconcilers.inmemorychannel import InMemoryChannelReconciler
@@ -53,7 +53,7 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
         ingress_changed,
         losses_shown=settings.loss_warning_hours * 3600,
     )
-    world = World(settings, api, tracker, publisher, dataplane, recorder)
+    world = ReconcilerContext(settings, api, tracker, publisher, dataplane, recorder)
     work = asyncio.create_task(work_on(world, workers, lifecycle), name="controllers")
     stopping = asyncio.create_task(lifecycle.stopping.wait())
     try:
@@ -71,7 +71,7 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
         await api.close()
 
 
-async def work_on(world: World, workers: Workers, lifecycle: Lifecycle) -> None:
+async def work_on(world: ReconcilerContext, workers: Workers, lifecycle: Lifecycle) -> None:
     """Everything that goes on at once; ends only when one of it fails for good."""
     reconcilers = _employ(world, workers)
     await world.publisher.restore()
@@ -93,7 +93,7 @@ async def work_on(world: World, workers: Workers, lifecycle: Lifecycle) -> None:
         log.info("controllers ready", version=world.publisher.version)
 
 
-async def _first_pass(world: World, workers: Workers) -> None:
+async def _first_pass(world: ReconcilerContext, workers: Workers) -> None:
     """Returns when every object has been looked at once, with all it refers to: what nobody has claimed by then
     belongs to objects that are gone."""
     await workers.drained()
@@ -102,7 +102,7 @@ async def _first_pass(world: World, workers: Workers) -> None:
         await workers.drained()
 
 
-def _employ(world: World, workers: Workers) -> list[Reconciler]:
+def _employ(world: ReconcilerContext, workers: Workers) -> list[Reconciler]:
     subscribers = Subscribers(workers.enqueue)
     # The list of a channel's Subscriptions must be up to date when a reconciler hears of the change.
     world.tracker.informer(SUBSCRIPTION).listen(subscribers.announce)
@@ -122,7 +122,7 @@ def _employ(world: World, workers: Workers) -> list[Reconciler]:
     return reconcilers
 
 
-async def _resync(world: World) -> None:
+async def _resync(world: ReconcilerContext) -> None:
     while True:
         await asyncio.sleep(world.settings.resync_seconds)
         world.tracker.resync()

@@ -10,22 +10,22 @@ import time
 
 from penstock.contract.routes import Route
 from penstock.contract.snapshot import Snapshot
-from penstock.dispatcher.cursors import stage_payload as carried_values
+from penstock.dispatcher.cursors import stage_payload as stage_payloads
 from penstock.dispatcher.cursors.cursor import Cursor, Stage
 from penstock.dispatcher.cursors.cursor_store import Entry, Restored
-from penstock.dispatcher.cursors.partition import Ledger, Lost, Start
-from penstock.dispatcher.cursors.stage_payload import Carried
-from penstock.dispatcher.cursors.unflushed import Changes
-from penstock.dispatcher.delivery.attempt import Report, Sender
+from penstock.dispatcher.cursors.partition import Lost, PartitionCursors, Start
+from penstock.dispatcher.cursors.stage_payload import StagePayload
+from penstock.dispatcher.cursors.unflushed import Unflushed
+from penstock.dispatcher.delivery.attempt import AttemptResult, AttemptSender
 from penstock.dispatcher.delivery.dead_letter import Failure
 from penstock.dispatcher.delivery.decision import DeadLetter, Done, Dropped, Reply, Retry, Step, next_step
-from penstock.dispatcher.delivery.telemetry import Chronicle
-from penstock.dispatcher.matched.random_reader import Chunk, RereadReader
+from penstock.dispatcher.delivery.telemetry import Telemetry
+from penstock.dispatcher.matched.random_reader import Chunk, RandomReader
 from penstock.dispatcher.matched.recent import Recent
 from penstock.dispatcher.matched.record import Matched
 from penstock.dispatcher.schedule.lanes import Job, Lane, Schedule
 from penstock.dispatcher.schedule.memory import Memory
-from penstock.dispatcher.schedule.workers import Crew
+from penstock.dispatcher.schedule.workers import Workers
 from penstock.log.reporter import Reporter
 from penstock.settings import Settings
 
@@ -44,27 +44,27 @@ class Dispatcher:
     """The deliveries of some partitions."""
 
     def __init__(
-        self, settings: Settings, partitions: list[int], sender: Sender, reread: RereadReader, reporter: Reporter
+        self, settings: Settings, partitions: list[int], sender: AttemptSender, reread: RandomReader, reporter: Reporter
     ) -> None:
         self._settings, self._sender, self._reread, self._reporter = settings, sender, reread, reporter
-        self.ledgers = {partition: Ledger(partition) for partition in partitions}
-        self.changes = {partition: Changes(ledger) for partition, ledger in self.ledgers.items()}
+        self.ledgers = {partition: PartitionCursors(partition) for partition in partitions}
+        self.changes = {partition: Unflushed(ledger) for partition, ledger in self.ledgers.items()}
         self.schedule = Schedule(settings.max_in_flight_total)
         recent = settings.delivery_memory_mib * 1024 * 1024 // RECENT_SHARE
         self.memory = Memory(settings.delivery_memory_mib * 1024 * 1024 - recent)
         self.recent = {partition: Recent(recent // len(partitions)) for partition in partitions}
         self.lanes: dict[str, Lane] = {}
         self.snapshot = Snapshot()
-        self.hungry = asyncio.Event()
+        self.has_appetite = asyncio.Event()
         """Set when a detached route may have room again."""
         self.outstanding = 0
         self._gone: dict[str, None] = {}
         self._unknown: dict[str, float] = {}
-        self._chronicle = Chronicle(self.changes, reporter)
-        self._crew = Crew(self.schedule, self._run, self._chronicle.has_room)
-        self.pump = self._crew.pump
+        self._telemetry = Telemetry(self.changes, reporter)
+        self._workers = Workers(self.schedule, self._run, self._telemetry.has_room)
+        self.pump = self._workers.pump
         """Starts whatever may start."""
-        self.drain = self._crew.drain
+        self.drain = self._workers.drain
 
     # --- what comes in -------------------------------------------------------------------------------------------
 
@@ -80,7 +80,7 @@ class Dispatcher:
             if before.routes.get(uid) is not route:
                 self._adopt(route)
         self._reporter.ack(snapshot.version)
-        self.hungry.set()
+        self.has_appetite.set()
         self.pump()
 
     def _adopt(self, route: Route) -> None:
@@ -100,7 +100,7 @@ class Dispatcher:
         for job in self.schedule.close(lane):
             self.memory.release(job.record)
         self._forget(uid)
-        self._chronicle.forget(uid)
+        self._telemetry.forget(uid)
 
     def _forget(self, uid: str) -> None:
         self._gone[uid] = None
@@ -152,16 +152,16 @@ class Dispatcher:
                     self._unknown.setdefault(uid, now)
             self.recent[record.partition].follow(record, ledger.detached)
             if ledger.detached:
-                self.hungry.set()
+                self.has_appetite.set()
         self.pump()
 
     async def catch_up(self) -> None:
         """Serves detached routes, partition by partition, chunk by chunk; never returns."""
         while True:
-            self.hungry.clear()
+            self.has_appetite.clear()
             idle = True
             for ledger in self.ledgers.values():
-                begin = None if self._crew.draining else ledger.next_chunk(self.snapshot.routes, self._hungry)
+                begin = None if self._workers.draining else ledger.next_chunk(self.snapshot.routes, self._has_appetite)
                 if begin is None or ledger.tail is None:
                     continue
                 idle = False
@@ -176,12 +176,17 @@ class Dispatcher:
                     self._report_lost(ledger.skip_lost(begin, origin, self.snapshot.routes), ledger)
                 now = time.time()
                 for start in ledger.catch_up(
-                    begin, chunk.end, chunk.records, self.snapshot.routes, room=self._room, hungry=self._hungry
+                    begin,
+                    chunk.end,
+                    chunk.records,
+                    self.snapshot.routes,
+                    room=self._room,
+                    has_appetite=self._has_appetite,
                 ):
                     self._start(start, now)
                 self.pump()
             if idle:
-                await self.hungry.wait()
+                await self.has_appetite.wait()
 
     async def _read_again(self, partition: int, begin: int, end: int) -> Chunk:
         chunk = self.recent[partition].chunk(begin, end)
@@ -196,14 +201,14 @@ class Dispatcher:
             return False
         return count < SHARE or self.outstanding < self._settings.max_outstanding_total
 
-    def _hungry(self, cursor: Cursor) -> bool:
+    def _has_appetite(self, cursor: Cursor) -> bool:
         """Room for a chunk, not just for one: catching up in crumbs would read everything many times."""
         return self._room(cursor) and len(cursor.outstanding) * 2 <= self._settings.max_outstanding
 
     def _start(self, start: Start, now: float) -> None:
         lane = self.lanes[start.cursor.route]
         self.outstanding += 1
-        self._chronicle.metrics(lane.route).matched.inc()
+        self._telemetry.metrics(lane.route).matched.inc()
         record = self.memory.hold(start.record)
         self.schedule.add(Job(lane, start.record.partition, start.cursor, start.delivery, record), now)
 
@@ -217,7 +222,7 @@ class Dispatcher:
             begun = time.time()
             if record is not None:
                 if delivery.attempt == 0 and delivery.stage is Stage.SUBSCRIBER:
-                    self._chronicle.metrics(route).processed.observe(max(0.0, begun - delivery.at / 1000))
+                    self._telemetry.metrics(route).processed.observe(max(0.0, begun - delivery.at / 1000))
                 report = await self._sender.attempt(route, delivery.stage, record, job.carried)
         finally:
             self.schedule.landed(job)
@@ -225,17 +230,17 @@ class Dispatcher:
             self._lost(job)
             return
         if job.lane.gone:
-            self._chronicle.write(job, record, report, begun, result="cancelled")
+            self._telemetry.write(job, record, report, begun, result="cancelled")
             self.memory.release(job.record)
             return
         if delivery.stage is Stage.SUBSCRIBER:
-            self._mind(job.lane, report)
+            self._note_reachability(job.lane, report)
         delivery.attempt += 1
         step = next_step(route, delivery.stage, delivery.attempt, report.verdict, time.time())
-        self._chronicle.count(job, report, step)
+        self._telemetry.count(job, report, step)
         self._follow(job, record, report, step, begun)
 
-    def _mind(self, lane: Lane, report: Report) -> None:
+    def _note_reachability(self, lane: Lane, report: AttemptResult) -> None:
         """A subscriber that nobody answers for must not take much from the others."""
         if report.unreached:
             self.schedule.unreached(lane, time.time())
@@ -243,29 +248,29 @@ class Dispatcher:
             self.schedule.reached(lane)
             self.pump()
 
-    def _follow(self, job: Job, record: Matched, report: Report, step: Step, begun: float) -> None:
+    def _follow(self, job: Job, record: Matched, report: AttemptResult, step: Step, begun: float) -> None:
         stage = job.delivery.stage
         match step:
             case Done():
-                self._chronicle.write(job, record, report, begun, result="delivered")
+                self._telemetry.write(job, record, report, begun, result="delivered")
                 self._end(job)
             case Retry(at):
-                self._chronicle.write(job, record, report, begun, result="retry", due=at)
+                self._telemetry.write(job, record, report, begun, result="retry", due=at)
                 self._wait(job, stage, job.delivery.attempt, at)
             case Reply():
-                self._chronicle.write(job, record, report, begun, result="replied")
+                self._telemetry.write(job, record, report, begun, result="replied")
                 self._carry(job, report.carried)
                 self._wait(job, Stage.REPLY, 0, 0.0)
             case DeadLetter(reason):
-                self._chronicle.write(job, record, report, begun, result="deadletter")
-                self._carry(job, Carried(failure=self._failure(job, report, reason)))
+                self._telemetry.write(job, record, report, begun, result="deadletter")
+                self._carry(job, StagePayload(failure=self._failure(job, report, reason)))
                 self._wait(job, Stage.DEAD_LETTER, 0, 0.0)
             case Dropped(reason):
-                self._chronicle.write(job, record, report, begun, result="dropped")
-                self._chronicle.dropped(job, record, reason)
+                self._telemetry.write(job, record, report, begun, result="dropped")
+                self._telemetry.dropped(job, record, reason)
                 self._end(job)
 
-    def _failure(self, job: Job, report: Report, reason: str) -> Failure:
+    def _failure(self, job: Job, report: AttemptResult, reason: str) -> Failure:
         subscriber = job.lane.route.subscriber
         return Failure(
             dest=report.url,
@@ -286,14 +291,14 @@ class Dispatcher:
             job.record = None
         self.schedule.retry(job, now)
 
-    def _carry(self, job: Job, carried: Carried | None) -> None:
+    def _carry(self, job: Job, carried: StagePayload | None) -> None:
         lane, changes = job.lane, self.changes[job.partition]
         if job.carried is not None:
             lane.carried_bytes -= job.carried.size
         job.carried = carried
         if carried is not None:
             lane.carried_bytes += carried.size
-            changes.carry(job.cursor.route, job.delivery.origin, carried_values.encode(carried))
+            changes.carry(job.cursor.route, job.delivery.origin, stage_payloads.encode(carried))
         else:
             changes.drop_carried(job.cursor.route, job.delivery.origin)
 
@@ -306,7 +311,7 @@ class Dispatcher:
         self.memory.release(job.record)
         self.schedule.ended(job, time.time())
         if not job.cursor.attached:
-            self.hungry.set()
+            self.has_appetite.set()
 
     def _lost(self, job: Job) -> None:
         """Retention has removed the event while it waited."""
@@ -316,27 +321,27 @@ class Dispatcher:
         self._report_lost([lost], self.ledgers[job.partition])
         self._end(job)
 
-    def _report_lost(self, losses: list[Lost], ledger: Ledger) -> None:
-        self._chronicle.lost(losses, ledger.partition, self.lanes)
+    def _report_lost(self, losses: list[Lost], ledger: PartitionCursors) -> None:
+        self._telemetry.lost(losses, ledger.partition, self.lanes)
 
     # --- from time to time ---------------------------------------------------------------------------------------
 
     def collect(self, final: bool = False) -> dict[int, list[Entry]]:
         """What has to be written down, by partition."""
-        self._chronicle.collected()
+        self._telemetry.collected()
         return {partition: changes.entries(final) for partition, changes in self.changes.items()}
 
-    def keep_house(self) -> None:
+    def each_second(self) -> None:
         """Once a second: gauges, routes that never became known, idle workers, and lanes that nobody woke."""
         now = time.time()
         for uid in [uid for uid, seen in self._unknown.items() if now - seen > UNKNOWN_SECONDS]:
             del self._unknown[uid]
             if uid not in self.lanes:
                 self._forget(uid)
-        self._chronicle.set_gauges(self.ledgers.values(), self.lanes, now)
+        self._telemetry.set_gauges(self.ledgers.values(), self.lanes, now)
         for partition, ledger in self.ledgers.items():
             if not ledger.detached:
                 self.recent[partition].clear()
-        self._crew.dismiss()
-        self.hungry.set()
+        self._workers.dismiss()
+        self.has_appetite.set()
         self.pump()

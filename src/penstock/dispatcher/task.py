@@ -18,12 +18,12 @@ import structlog
 
 from penstock.contract import topics
 from penstock.contract.snapshot import Snapshot
-from penstock.dispatcher.cursors.cursor_store import GivenUp, Journal
-from penstock.dispatcher.delivery.attempt import Sender
-from penstock.dispatcher.delivery.replies import BrokerStore
+from penstock.dispatcher.cursors.cursor_store import CursorStore, GivenUp
+from penstock.dispatcher.delivery.attempt import AttemptSender
+from penstock.dispatcher.delivery.replies import ReplyWriter
 from penstock.dispatcher.dispatcher import Dispatcher
-from penstock.dispatcher.http.client import Clients
-from penstock.dispatcher.matched.random_reader import RereadReader
+from penstock.dispatcher.http.client import SubscriberClient
+from penstock.dispatcher.matched.random_reader import RandomReader
 from penstock.dispatcher.matched.tail import TailReader
 from penstock.log.reporter import Reporter
 from penstock.log.table import SnapshotFollower
@@ -34,7 +34,7 @@ from penstock.settings import Settings
 log = structlog.get_logger()
 
 PARENT_CHECK_SECONDS = 1.0
-HOUSE_SECONDS = 1.0
+EACH_SECONDS = 1.0
 LAST_FLUSH_SECONDS = 1.0
 
 T = TypeVar("T")
@@ -74,12 +74,12 @@ class _Task:
         self._loop = asyncio.get_running_loop()
         bootstrap = settings.bootstrap
         self._threads = ThreadPoolExecutor(max(2, len(partitions)), thread_name_prefix="cursors")
-        self._journals = {partition: Journal(bootstrap, partition) for partition in partitions}
+        self._stores = {partition: CursorStore(bootstrap, partition) for partition in partitions}
         self._tracer = trace.configure("penstock-dispatcher")
-        self._clients = Clients(settings.max_event_bytes)
-        self._store = BrokerStore(bootstrap, settings.broker_ttl, settings.max_event_bytes)
-        sender = Sender(self._clients, self._store, self._tracer, settings.delivery_timeout_seconds)
-        self._reread = RereadReader(bootstrap, self._unreadable)
+        self._clients = SubscriberClient(settings.max_event_bytes)
+        self._store = ReplyWriter(bootstrap, settings.broker_ttl, settings.max_event_bytes)
+        sender = AttemptSender(self._clients, self._store, self._tracer, settings.delivery_timeout_seconds)
+        self._reread = RandomReader(bootstrap, self._unreadable)
         self._reporter = Reporter(bootstrap, "dispatcher", instance)
         self._dispatcher = Dispatcher(settings, partitions, sender, self._reread, self._reporter)
         self._follower = SnapshotFollower(bootstrap, self._announce)
@@ -119,15 +119,15 @@ class _Task:
         """Takes over and restores."""
         begun = time.monotonic()
         self._follower.start()
-        await asyncio.gather(*(self._blocking(journal.open) for journal in self._journals.values()))
+        await asyncio.gather(*(self._blocking(store.open) for store in self._stores.values()))
         ledgers = self._dispatcher.ledgers
         restored = await asyncio.gather(
-            *(self._blocking(journal.load, ledgers[p].changed) for p, journal in self._journals.items())
+            *(self._blocking(store.load, ledgers[p].changed) for p, store in self._stores.items())
         )
         await self._first
         self._started = True
         self._dispatcher.apply(self._follower.snapshot)
-        for partition, state in zip(self._journals, restored, strict=True):
+        for partition, state in zip(self._stores, restored, strict=True):
             for key in state.unreadable:
                 POISONED.bind(topics.CURSORS).inc()
                 log.error("a cursor cannot be read and is left out", partition=partition, key=key)
@@ -152,7 +152,7 @@ class _Task:
             stopped,
             self._loop.create_task(self._flush_forever(), name="flush"),
             self._loop.create_task(self._dispatcher.catch_up(), name="catch up"),
-            self._loop.create_task(self._keep_house(), name="house"),
+            self._loop.create_task(self._each_second(), name="house"),
         }
         try:
             done, _ = await asyncio.wait(works, return_when=asyncio.FIRST_COMPLETED)
@@ -187,34 +187,34 @@ class _Task:
 
     async def _flush(self, final: bool = False) -> None:
         batches = self._dispatcher.collect(final)
-        commits = [self._blocking(self._journals[p].commit, entries) for p, entries in batches.items() if entries]
+        commits = [self._blocking(self._stores[p].commit, entries) for p, entries in batches.items() if entries]
         if commits:
             # All of them are waited for, so that no two flushes ever meet in one partition.
             for failure in await asyncio.gather(*commits, return_exceptions=True):
                 if isinstance(failure, BaseException):
                     raise failure
 
-    async def _keep_house(self) -> None:
+    async def _each_second(self) -> None:
         while True:
-            await asyncio.sleep(HOUSE_SECONDS)
-            self._dispatcher.keep_house()
-            for journal in self._journals.values():
-                journal.look_after()
+            await asyncio.sleep(EACH_SECONDS)
+            self._dispatcher.each_second()
+            for store in self._stores.values():
+                store.look_after()
 
     async def _blocking(self, call: Callable[..., T], *arguments: object) -> T:
         return await self._loop.run_in_executor(self._threads, call, *arguments)
 
     async def close(self) -> None:
         """Lets go of everything, in whatever state it is."""
-        for journal in self._journals.values():
-            journal.given_up.set()
+        for store in self._stores.values():
+            store.given_up.set()
         await self._dispatcher.drain(0)
         await self._clients.close()
         ends = [self._follower.stop, self._reread.stop, self._store.close, self._reporter.close, self._tracer.close]
         if self._tail is not None:
             ends.append(self._tail.stop)
         await asyncio.gather(*(asyncio.to_thread(end) for end in (*ends, self._threads.shutdown)))
-        await asyncio.gather(*(asyncio.to_thread(journal.close) for journal in self._journals.values()))
+        await asyncio.gather(*(asyncio.to_thread(store.close) for store in self._stores.values()))
 
 
 class ParentGone(RuntimeError):

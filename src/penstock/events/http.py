@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote_to_bytes
 from penstock.events import json_format, media_type
 from penstock.events.attributes import check_event, check_name, check_text, shown
 from penstock.events.event import REQUIRED, CloudEvent, MalformedEvent
-from penstock.events.memo import Remembered
+from penstock.events.memo import Memo
 
 PREFIX = "ce-"
 CONTENT_TYPE = "content-type"
@@ -197,6 +197,6 @@ def _no_event(headers: Mapping[str, str]) -> MalformedEvent:
     return MalformedEvent("no event: neither the header ce-specversion nor a CloudEvents content type is there")
 
 
-_NAMES = Remembered[bytes, str](lambda raw: raw.decode("latin-1").lower())
-_ATTRIBUTES = Remembered(_attribute)
-_CLAIMS = Remembered(_claim_of)
+_NAMES = Memo[bytes, str](lambda raw: raw.decode("latin-1").lower())
+_ATTRIBUTES = Memo(_attribute)
+_CLAIMS = Memo(_claim_of)

@@ -17,7 +17,7 @@ import msgspec
 from penstock.events import media_type
 from penstock.events.attributes import check_event, check_name, check_text
 from penstock.events.event import CloudEvent, MalformedEvent
-from penstock.events.memo import Remembered
+from penstock.events.memo import Memo
 
 JSON = "application/json"
 
@@ -209,4 +209,4 @@ def _from_base64(text: str) -> bytes | None:
         return None
 
 
-_ATTRIBUTES = Remembered(_attribute)
+_ATTRIBUTES = Memo(_attribute)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from penstock.events.event import REQUIRED, CloudEvent, MalformedEvent
-from penstock.events.memo import Remembered
+from penstock.events.memo import Memo
 
 PREFIX = "ce_"
 CONTENT_TYPE = "content-type"
@@ -41,4 +41,4 @@ def partition_key(event: CloudEvent) -> bytes | None:
     return key.encode() if key else None
 
 
-_HEADERS = Remembered[str, str](lambda name: CONTENT_TYPE if name == "datacontenttype" else PREFIX + name)
+_HEADERS = Memo[str, str](lambda name: CONTENT_TYPE if name == "datacontenttype" else PREFIX + name)

@@ -16,7 +16,7 @@ LENGTH = 64
 """Longer texts are not remembered."""
 
 
-class Remembered(dict[Text, Value]):
+class Memo(dict[Text, Value]):
     """`remembered[text]` is `function(text)`; looking up what is known costs no call."""
 
     def __init__(self, function: Callable[[Text], Value]) -> None:

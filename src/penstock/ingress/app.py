@@ -13,12 +13,12 @@ from functools import partial
 from penstock.events import http
 from penstock.events.broker_attributes import enter_broker
 from penstock.events.event import CloudEvent, MalformedEvent
-from penstock.ingress import responses as answers
+from penstock.ingress import responses
 from penstock.ingress.disk import DiskWatch
 from penstock.ingress.event_log import EventLog, NoRoom, NotStored, RecordTooLarge
 from penstock.ingress.record import record_of, travelling
 from penstock.ingress.request import Request
-from penstock.ingress.responses import Answer
+from penstock.ingress.responses import Response
 from penstock.ingress.targets import Addressee, TargetTable
 from penstock.observability import trace
 from penstock.observability.metrics import Rejections
@@ -36,21 +36,21 @@ class Ingress:
         self._ttl = settings.broker_ttl
         self._untargeted = Rejections("", "", "")
         self.max_body_bytes = settings.max_event_bytes
-        self.too_large = answers.too_large(settings.max_event_bytes)
+        self.too_large = responses.too_large(settings.max_event_bytes)
         self.targets: TargetTable | None = None
         """None until the snapshot has been read: until then nobody can tell which targets there are."""
         self.draining = False
 
-    def early_answer(self, request: Request) -> Answer | None:
+    def early_answer(self, request: Request) -> Response | None:
         """The answer to what needs no body; None where the body is wanted."""
         if request.method != b"POST":
             return self._other(request)
         if self.targets is None:
-            return answers.NOT_READY
+            return responses.NOT_READY
         request.addressee = self.targets.find(request.url, request.headers.get("host", ""))
-        return self._refusal(request) if request.addressee is not None else answers.NOT_FOUND
+        return self._refusal(request) if request.addressee is not None else responses.NOT_FOUND
 
-    def refuse(self, request: Request, answer: Answer) -> None:
+    def refuse(self, request: Request, answer: Response) -> None:
         """Answers with anything but 202."""
         if answer.status >= 400:
             (request.addressee.metrics if request.addressee is not None else self._untargeted).rejected(answer.status)
@@ -66,9 +66,9 @@ class Ingress:
             if addressee.is_broker:
                 events = [enter_broker(event, self._ttl, request.started) for event in events]
         except http.UnsupportedFormat as error:
-            return self.refuse(request, answers.unsupported(str(error)))
+            return self.refuse(request, responses.unsupported(str(error)))
         except MalformedEvent as error:
-            return self.refuse(request, answers.malformed(str(error)))
+            return self.refuse(request, responses.malformed(str(error)))
         parent = request.parent = trace.parse(request.headers.get(trace.TRACEPARENT))
         state = trace.parse_state(request.headers.get(trace.TRACESTATE)) if parent is not None else None
         request.span = self._tracer.accept(parent)
@@ -80,23 +80,23 @@ class Ingress:
         except (NoRoom, NotStored, RecordTooLarge) as error:
             done(error)
 
-    def _refusal(self, request: Request) -> Answer | None:
+    def _refusal(self, request: Request) -> Response | None:
         """What can be refused without the body."""
         if request.refusal is not None:
             return request.refusal
         if request.declared_length > self.max_body_bytes:
             return self.too_large
         if self._disk.full:
-            return answers.DISK_FULL
-        return None if self._log.has_room() else answers.TOO_MANY
+            return responses.DISK_FULL
+        return None if self._log.has_room() else responses.TOO_MANY
 
-    def _other(self, request: Request) -> Answer:
+    def _other(self, request: Request) -> Response:
         if request.method == b"OPTIONS":
-            return answers.OPTIONS
+            return responses.OPTIONS
         if request.method in (b"GET", b"HEAD") and (path := request.path) in PROBES:
             is_ready = self.targets is not None and not self.draining
-            return answers.HEALTHY if is_ready or path != "/readyz" else answers.NOT_READY
-        return answers.METHOD_NOT_ALLOWED
+            return responses.HEALTHY if is_ready or path != "/readyz" else responses.NOT_READY
+        return responses.METHOD_NOT_ALLOWED
 
     def _stored(
         self, request: Request, addressee: Addressee, events: int, traced: CloudEvent | None, error: Exception | None
@@ -119,9 +119,9 @@ class Ingress:
                 error=None if error is None else answer.body.decode().strip(),
             )
 
-    def _answer_to(self, error: Exception | None) -> Answer:
+    def _answer_to(self, error: Exception | None) -> Response:
         if error is None:
-            return answers.ACCEPTED
+            return responses.ACCEPTED
         if isinstance(error, NoRoom):
-            return answers.TOO_MANY
-        return self.too_large if isinstance(error, RecordTooLarge) else answers.NOT_STORED
+            return responses.TOO_MANY
+        return self.too_large if isinstance(error, RecordTooLarge) else responses.NOT_STORED

@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection: bytes become requests, and answers go back in the order of the requests.
+"""One HTTP/1.1 connection: bytes become requests, and responses go back in the order of the requests.
 
 httptools parses. There is no task, timer or future per request: they are most of what a general server spends on one.
 Requests of a connection are served one after the other; while one waits for its answer no further one is read, so a
@@ -20,9 +20,9 @@ from typing import Protocol, cast
 import httptools
 import structlog
 
-from penstock.ingress import responses as answers
+from penstock.ingress import responses
 from penstock.ingress.request import Request
-from penstock.ingress.responses import Answer
+from penstock.ingress.responses import Response
 
 HEAD_BYTES = 64 * 1024
 """All headers of a request together."""
@@ -40,24 +40,24 @@ log = structlog.get_logger()
 
 
 class Application(Protocol):
-    """Who answers."""
+    """Who responses."""
 
     draining: bool
     """Whether every answer ends its connection."""
     max_body_bytes: int
-    too_large: Answer
+    too_large: Response
 
-    def early_answer(self, request: Request) -> Answer | None:
+    def early_answer(self, request: Request) -> Response | None:
         """The answer to what needs no body; None where the body is wanted."""
 
     def take(self, request: Request, body: bytes) -> None:
         """Answers a request that is complete, now or later."""
 
-    def refuse(self, request: Request, answer: Answer) -> None:
+    def refuse(self, request: Request, answer: Response) -> None:
         """Answers a request without its body."""
 
 
-class Surroundings(Protocol):
+class ServerState(Protocol):
     """What the connections of a server share."""
 
     now: float
@@ -70,8 +70,8 @@ class Surroundings(Protocol):
 class Connection(asyncio.Protocol):
     """The protocol of one connection."""
 
-    def __init__(self, app: Application, surroundings: Surroundings) -> None:
-        self._app, self._surroundings = app, surroundings
+    def __init__(self, app: Application, state: ServerState) -> None:
+        self._app, self._state = app, state
         self._transport = cast(asyncio.Transport, None)
         self._parser = self._new_parser()
         self._url = b""
@@ -84,9 +84,9 @@ class Connection(asyncio.Protocol):
         """The request that is to be answered next."""
         self._waiting: deque[Request] = deque()
         """Requests that came before that answer."""
-        self._farewell: Answer | None = None
-        """What is to be said after all answers, because what came then was no request."""
-        self._since = surroundings.now
+        self._farewell: Response | None = None
+        """What is to be said after all responses, because what came then was no request."""
+        self._since = state.now
         """When the present state of the connection began."""
 
     @property
@@ -113,10 +113,10 @@ class Connection(asyncio.Protocol):
                 if request.answered:
                     self.close()
                 else:
-                    self._app.refuse(request, answers.BODY_TIMEOUT)
+                    self._app.refuse(request, responses.BODY_TIMEOUT)
         elif self._in_head:
             if waited > HEAD_SECONDS:
-                self._end_with(answers.HEAD_TIMEOUT)
+                self._end_with(responses.HEAD_TIMEOUT)
         elif waited > KEEP_ALIVE_SECONDS:
             self.close()
 
@@ -124,14 +124,14 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._surroundings.connections.add(self)
+        self._state.connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._surroundings.connections.discard(self)
+        self._state.connections.discard(self)
         self._waiting.clear()
         request = self._serving
         if request is not None and not request.complete and not request.answered:
-            self._app.refuse(request, answers.BODY_CUT_OFF)
+            self._app.refuse(request, responses.BODY_CUT_OFF)
 
     def eof_received(self) -> bool:
         """A client that sends no more still gets the answer to what it has sent."""
@@ -155,12 +155,12 @@ class Connection(asyncio.Protocol):
         except httptools.HttpParserCallbackError as error:
             self._fail(error.__context__ or error)
         except httptools.HttpParserError:
-            self._end_with(answers.NO_REQUEST)
+            self._end_with(responses.NO_REQUEST)
         # The parser alone would collect headers that never end.
         if was_in_head and self._in_head:
             self._head_bytes += len(data)
             if self._head_bytes > HEAD_BYTES:
-                self._end_with(answers.HEAD_TOO_LARGE)
+                self._end_with(responses.HEAD_TOO_LARGE)
 
     # What the parser calls
 
@@ -168,7 +168,7 @@ class Connection(asyncio.Protocol):
         self._url, self._headers = b"", []
         self._in_head, self._head_bytes = True, 0
         if self._serving is None:
-            self._since = self._surroundings.now
+            self._since = self._state.now
 
     def on_url(self, url: bytes) -> None:
         self._url += url
@@ -188,7 +188,7 @@ class Connection(asyncio.Protocol):
             request.keep_alive = False
         # Few come near the limit, so they are measured only where so much has arrived.
         if self._arrived + self._head_bytes > HEAD_BYTES and _size(self._headers) > HEAD_BYTES:
-            request.refusal = answers.HEAD_TOO_LARGE
+            request.refusal = responses.HEAD_TOO_LARGE
         if self._serving is None:
             self._begin(request)
         else:
@@ -217,7 +217,7 @@ class Connection(asyncio.Protocol):
     # A request from begin to answer
 
     def _begin(self, request: Request) -> None:
-        self._serving, self._since = request, self._surroundings.now
+        self._serving, self._since = request, self._state.now
         answer = self._app.early_answer(request)
         if answer is not None:
             self._app.refuse(request, answer)
@@ -230,7 +230,7 @@ class Connection(asyncio.Protocol):
         else:
             self._app.take(request, bytes(request.body))
 
-    def _reply(self, request: Request, answer: Answer) -> None:
+    def _reply(self, request: Request, answer: Response) -> None:
         if request.answered:
             return
         request.answered = True
@@ -240,14 +240,14 @@ class Connection(asyncio.Protocol):
         closing = (
             answer.closes or not request.keep_alive or self._app.draining or (self._has_ended and not self._waiting)
         )
-        transport.write(answer.rendered(self._surroundings.date, closing, request.method == b"HEAD"))
+        transport.write(answer.rendered(self._state.date, closing, request.method == b"HEAD"))
         if closing:
             transport.close()
         elif request.complete:
             self._serve_next()
 
     def _serve_next(self) -> None:
-        self._serving, self._since = None, self._surroundings.now
+        self._serving, self._since = None, self._state.now
         if self._waiting:
             # Not at once: a thousand requests in one piece would be as many calls inside each other.
             asyncio.get_running_loop().call_soon(self._serve_waiting)
@@ -267,13 +267,13 @@ class Connection(asyncio.Protocol):
         except Exception as error:
             self._fail(error)
 
-    def _end_with(self, answer: Answer) -> None:
+    def _end_with(self, answer: Response) -> None:
         """Says why, and ends; a request that is being served is answered first."""
         request = self._serving
         if self._transport.is_closing():
             return
         if request is None or request.answered:
-            self._transport.write(answer.rendered(self._surroundings.date, closing=True))
+            self._transport.write(answer.rendered(self._state.date, closing=True))
             self._transport.close()
         elif request.complete:
             self._farewell = answer
@@ -284,9 +284,9 @@ class Connection(asyncio.Protocol):
     def _fail(self, error: BaseException) -> None:
         log.error("a request could not be handled", exc_info=error)
         if self._serving is not None and not self._serving.answered:
-            self._reply(self._serving, answers.FAILED)
+            self._reply(self._serving, responses.FAILED)
         else:
-            self._end_with(answers.FAILED)
+            self._end_with(responses.FAILED)
 
     def _new_parser(self) -> httptools.HttpRequestParser:
         parser = httptools.HttpRequestParser(self)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from penstock.contract import headers as stored
 from penstock.events import kafka_binding as kafka
 from penstock.events.event import CloudEvent
-from penstock.events.memo import Remembered
+from penstock.events.memo import Memo
 
 _PASSED = ("x-request-id",)
 _PASSED_PREFIXES = ("knative-", "x-b3-")
@@ -46,4 +46,4 @@ def _passed_as(name: str) -> str | None:
     return stored.PASSED + name if name in _PASSED or name.startswith(_PASSED_PREFIXES) else None
 
 
-_PASSED_AS = Remembered(_passed_as)
+_PASSED_AS = Memo(_passed_as)

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 
 from penstock.events.event import MalformedEvent
 from penstock.events.http import fold_headers
-from penstock.ingress import responses as answers
-from penstock.ingress.responses import Answer
+from penstock.ingress import responses
+from penstock.ingress.responses import Response
 from penstock.ingress.targets import Addressee, path_of
 
 
 class Request:
-    """One request. The application answers it once, now or later."""
+    """One request. The application responses it once, now or later."""
 
     __slots__ = (
         "_reply",
@@ -32,18 +32,18 @@ class Request:
     )
 
     def __init__(
-        self, method: bytes, url: bytes, raw: list[tuple[bytes, bytes]], reply: Callable[[Request, Answer], None]
+        self, method: bytes, url: bytes, raw: list[tuple[bytes, bytes]], reply: Callable[[Request, Response], None]
     ) -> None:
         self.started = time.time_ns()
         self.method, self.url = method, url
-        self.refusal: Answer | None = None
+        self.refusal: Response | None = None
         """The answer where the head alone is bad enough; to be given once the target is known."""
         self.headers: Mapping[str, str] = {}
         """Names in lower case."""
         try:
             self.headers = fold_headers(raw)
         except MalformedEvent as error:
-            self.refusal = answers.malformed(str(error))
+            self.refusal = responses.malformed(str(error))
         self.addressee: Addressee | None = None
         self.parent: str | None = None
         """The `traceparent` that it came with."""
@@ -63,7 +63,7 @@ class Request:
         else:
             self.body += chunk
 
-    def reply(self, answer: Answer) -> None:
+    def reply(self, answer: Response) -> None:
         """Answers it."""
         self._reply(self, answer)
 

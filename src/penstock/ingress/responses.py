@@ -1,6 +1,6 @@
-"""What the ingress answers. Each answer is a value; the messages say what to do, because people read them.
+"""What the ingress responses. Each answer is a value; the messages say what to do, because people read them.
 
-Nearly all answers are constants, so an answer has its bytes ready: writing one adds the date and nothing else.
+Nearly all responses are constants, so an answer has its bytes ready: writing one adds the date and nothing else.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _ALLOW = (b"allow", b"POST, OPTIONS")
 _RETRY_AFTER = (b"retry-after", str(RETRY_AFTER_SECONDS).encode())
 
 
-class Answer:
+class Response:
     """A complete response."""
 
     __slots__ = ("_fields", "_status_line", "body", "closes", "status")
@@ -30,11 +30,11 @@ class Answer:
         return self._status_line + date + self._fields + ending + (b"" if bodiless else self.body)
 
 
-def answer(status: int, text: str = "", *headers: tuple[bytes, bytes], closes: bool = False) -> Answer:
+def answer(status: int, text: str = "", *headers: tuple[bytes, bytes], closes: bool = False) -> Response:
     """An answer with a line of text."""
     body = text.encode() + b"\n" if text else b""
     kind = ((b"content-type", b"text/plain; charset=utf-8"),) if body else ()
-    return Answer(status, (*headers, *kind, (b"content-length", str(len(body)).encode())), body, closes)
+    return Response(status, (*headers, *kind, (b"content-length", str(len(body)).encode())), body, closes)
 
 
 ACCEPTED = answer(202)
@@ -54,16 +54,16 @@ DISK_FULL = answer(507, "the disk is nearly full; no event is accepted until the
 FAILED = answer(500, "the ingress failed; its log says why", closes=True)
 
 
-def malformed(reason: str) -> Answer:
+def malformed(reason: str) -> Response:
     """No event."""
     return answer(400, reason)
 
 
-def unsupported(reason: str) -> Answer:
+def unsupported(reason: str) -> Response:
     """An event in a format that is not understood."""
     return answer(415, reason)
 
 
-def too_large(limit: int) -> Answer:
+def too_large(limit: int) -> Response:
     """More than one event may have."""
     return answer(413, f"the event is larger than {limit} bytes")

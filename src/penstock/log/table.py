@@ -15,7 +15,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from penstock.contract import topics
 from penstock.contract.snapshot import Snapshot, SnapshotBuilder
-from penstock.log.watchdog import Sight
+from penstock.log.watchdog import Watchdog
 
 log = structlog.get_logger()
 
@@ -30,7 +30,7 @@ class TableFollower:
         self._away = False
         self._behind = True
         self._next = OFFSET_BEGINNING
-        self._sight = Sight()
+        self._sight = Watchdog()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"follow {topic}", daemon=True)
 
@@ -45,7 +45,7 @@ class TableFollower:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            self._sight = Sight()
+            self._sight = Watchdog()
             consumer = Consumer(self._sight.of(self._settings()))
             try:
                 # An assignment to a topic that the client has not heard of yet starts half a second late.

@@ -34,7 +34,7 @@ class _Statistics(msgspec.Struct):
     brokers: dict[str, _Broker]
 
 
-class Sight:
+class Watchdog:
     """Whether one client still knows a broker. It learns that where the client is polled, so poll it now and then."""
 
     def __init__(self, lost: Callable[[str], None] = lambda client: None) -> None:
@@ -62,7 +62,7 @@ def watched(config: Mapping[str, Any], every: float = LOOK_SECONDS) -> dict[str,
 
     For a client that cannot be replaced where it is. Nothing that was confirmed depends on an end in order.
     """
-    return Sight(_end_process).of(config, every)
+    return Watchdog(_end_process).of(config, every)
 
 
 def _end_process(client: str) -> None:

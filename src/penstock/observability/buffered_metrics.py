@@ -18,13 +18,13 @@ from typing import Any
 FLUSH_SECONDS = 0.25
 
 
-class Tally:
+class BufferedCounter:
     """A counter or gauge."""
 
     __slots__ = ("_dirty", "_metric", "_tallies", "_total", "_value", "_written")
 
-    def __init__(self, metric: Any, tallies: Tallies) -> None:
-        self._metric, self._tallies = metric, tallies
+    def __init__(self, metric: Any, buffer: MetricBuffer) -> None:
+        self._metric, self._tallies = metric, buffer
         self._total = self._written = 0.0
         self._value: float | None = None
         self._dirty = False
@@ -63,8 +63,8 @@ class Distribution:
 
     __slots__ = ("_bounds", "_counts", "_dirty", "_metric", "_sum", "_tallies", "_written", "_written_sum")
 
-    def __init__(self, metric: Any, bounds: tuple[float, ...], tallies: Tallies) -> None:
-        self._metric, self._bounds, self._tallies = metric, bounds, tallies
+    def __init__(self, metric: Any, bounds: tuple[float, ...], buffer: MetricBuffer) -> None:
+        self._metric, self._bounds, self._tallies = metric, bounds, buffer
         self._counts = [0] * (len(bounds) + 1)
         self._written = [0] * (len(bounds) + 1)
         self._sum = self._written_sum = 0.0
@@ -98,11 +98,11 @@ class Distribution:
         self._written, self._written_sum = counts, total
 
 
-class Tallies:
-    """The tallies of a process that have changed, and the thread that writes them."""
+class MetricBuffer:
+    """The buffer of a process that have changed, and the thread that writes them."""
 
     def __init__(self) -> None:
-        self.changed: deque[Tally | Distribution] = deque()
+        self.changed: deque[BufferedCounter | Distribution] = deque()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 

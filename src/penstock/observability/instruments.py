@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from penstock.observability.buffered_metrics import Distribution, Tallies, Tally
+from penstock.observability.buffered_metrics import BufferedCounter, Distribution, MetricBuffer
 from penstock.observability.tombstones import Notes, ObjectKey
 
 REGISTRY = CollectorRegistry()
@@ -70,10 +70,10 @@ class Instrument:
         if self.labels[:3] == OBJECT:
             _process.notes.remember((values[0], values[1], values[2]))
         metric = self.metric.labels(*values) if self.labels else self.metric
-        _process.tallies.start()
+        _process.buffer.start()
         if self.kind == "histogram":
-            return Distribution(metric, BUCKETS, _process.tallies)
-        return Tally(metric, _process.tallies)
+            return Distribution(metric, BUCKETS, _process.buffer)
+        return BufferedCounter(metric, _process.buffer)
 
 
 class _Process:
@@ -82,7 +82,7 @@ class _Process:
     def __init__(self) -> None:
         self.recording = True
         self.notes = Notes()
-        self.tallies = Tallies()
+        self.buffer = MetricBuffer()
         self.instruments: list[Instrument] = []
 
 
@@ -96,7 +96,7 @@ def record_metrics(wanted: bool) -> None:
 
 def write_metrics() -> None:
     """Makes everything counted so far visible now; a process does so when it ends, and a few times a second."""
-    _process.tallies.write()
+    _process.buffer.write()
 
 
 def instruments() -> tuple[Instrument, ...]:

@@ -34,10 +34,10 @@ from penstock.contract.routes import Route
 from penstock.contract.snapshot import Snapshot
 from penstock.router import positions
 from penstock.router.markers import MarkerSender, MarkerWatch
-from penstock.router.positions import Gap, Retained, Start
-from penstock.router.route_index import RouteTable, file_routes
-from penstock.router.topic_ends import Tail
-from penstock.router.unplannable import Fitness
+from penstock.router.positions import Gap, Retained, StartOffsets
+from penstock.router.route_index import RouteTable, index_routes
+from penstock.router.topic_ends import TopicEnds
+from penstock.router.unplannable import Unplannable
 
 log = structlog.get_logger()
 
@@ -61,7 +61,7 @@ class RunningQuery(Protocol):
         """Ends it and what belongs to it."""
 
 
-Launch = Callable[[RouteTable, int, Start], RunningQuery]
+Launch = Callable[[RouteTable, int, StartOffsets], RunningQuery]
 
 
 class GenerationFailed(RuntimeError):
@@ -102,10 +102,10 @@ class Generations:
     def __init__(
         self,
         launch: Launch,
-        tail: Tail,
+        tail: TopicEnds,
         sender: MarkerSender,
         watch: MarkerWatch,
-        fitness: Fitness,
+        fitness: Unplannable,
         *,
         live: Callable[[Generation], None],
         lost: Callable[[Route, Gap], None],
@@ -129,7 +129,7 @@ class Generations:
         began = time.monotonic()
         partitions = self._partitions = self._tail.partitions()
         unfit = self._fitness.unfit(snapshot.routes)
-        table = file_routes(route for uid, route in snapshot.routes.items() if uid not in unfit)
+        table = index_routes(route for uid, route in snapshot.routes.items() if uid not in unfit)
         refused = {**unfit, **table.refused}
         routes = {uid: route for uid, route in snapshot.routes.items() if uid not in refused}
         newcomers = [] if before is None else positions.newcomers(_served(before), routes)
@@ -240,7 +240,7 @@ class Generations:
         """After a start that failed: whether there are routes to blame, which the next start does without."""
         return self._fitness.examine(snapshot.routes, {} if self.live is None else self.live.routes)
 
-    def _where(self, routes: Mapping[str, Route], newcomers: list[Route]) -> Start:
+    def _where(self, routes: Mapping[str, Route], newcomers: list[Route]) -> StartOffsets:
         found = {number: self._tail.newest(number) for number in range(self._partitions)}
         newest = {number: record for number, record in found.items() if record is not None}
         retained = self._events()

@@ -13,7 +13,7 @@ from penstock.contract import headers
 from penstock.contract.routes import Route
 from penstock.events.event import REQUIRED
 from penstock.events.kafka_binding import PREFIX
-from penstock.router.route_index import file_routes
+from penstock.router.route_index import index_routes
 from penstock.router.routing import route
 
 LONGEST_REASON = 300
@@ -22,7 +22,7 @@ LONGEST_REASON = 300
 def attempt(spark: SparkSession, routes: Sequence[Route]) -> str | None:
     """Why Spark cannot route by these routes; None where it can. What is not Spark's judgement is raised."""
     try:
-        route(_event(spark, routes[0].target if routes else ""), file_routes(routes), 0).collect()
+        route(_event(spark, routes[0].target if routes else ""), index_routes(routes), 0).collect()
     except (Py4JJavaError, PySparkException, RecursionError) as error:
         return (str(error).strip().splitlines() or [type(error).__name__])[0][:LONGEST_REASON]
     return None

@@ -34,7 +34,7 @@ class Gap:
 
 
 @dataclass(frozen=True)
-class Start:
+class StartOffsets:
     """Where a query starts in each partition, and what it can no longer read."""
 
     offsets: tuple[int, ...]
@@ -47,7 +47,7 @@ class Start:
         return json.dumps({topics.EVENTS: {str(partition): offset for partition, offset in enumerate(self.offsets)}})
 
 
-def resume(newest_origins: Mapping[int, int], retained: Sequence[Retained]) -> Start:
+def resume(newest_origins: Mapping[int, int], retained: Sequence[Retained]) -> StartOffsets:
     """Right after the newest origin of each partition; from the oldest event where nothing has been routed yet."""
     offsets, gaps = [], []
     for partition, kept in enumerate(retained):
@@ -56,20 +56,20 @@ def resume(newest_origins: Mapping[int, int], retained: Sequence[Retained]) -> S
         if position < kept.first:
             gaps.append(Gap(partition, position, kept.first - 1))
         offsets.append(min(max(position, kept.first), kept.end))
-    return Start(tuple(offsets), tuple(gaps))
+    return StartOffsets(tuple(offsets), tuple(gaps))
 
 
-def reach_back(start: Start, newcomers: Iterable[Route], retained: Sequence[Retained]) -> Start:
+def reach_back(start: StartOffsets, newcomers: Iterable[Route], retained: Sequence[Retained]) -> StartOffsets:
     """The same start, moved back to where the routes that no earlier query knew want to begin, as far as that goes."""
     offsets = list(start.offsets)
     for route in newcomers:
         for partition, kept in enumerate(retained):
             wanted = route.start[partition] if partition < len(route.start) else kept.first
             offsets[partition] = min(offsets[partition], max(wanted, kept.first))
-    return Start(tuple(offsets), start.gaps, start.offsets)
+    return StartOffsets(tuple(offsets), start.gaps, start.offsets)
 
 
-def spare(routes: Iterable[Route], newcomers: Iterable[Route], start: Start) -> dict[str, tuple[int, ...]]:
+def spare(routes: Iterable[Route], newcomers: Iterable[Route], start: StartOffsets) -> dict[str, tuple[int, ...]]:
     """Where routes start in a query that reaches back, by uid: those served before get nothing that they have had.
 
     What lies before the point that routing had reached has been routed for them already. Without this a query would

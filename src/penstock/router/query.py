@@ -21,7 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from penstock.contract import topics
-from penstock.router.positions import Start
+from penstock.router.positions import StartOffsets
 from penstock.router.route_index import RouteTable
 from penstock.router.routing import SESSION, route
 from penstock.router.task_watch import KilledTasks
@@ -96,7 +96,7 @@ class Query:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def launch(spark: SparkSession, settings: Settings, table: RouteTable, generation: int, start: Start) -> Query:
+def launch(spark: SparkSession, settings: Settings, table: RouteTable, generation: int, start: StartOffsets) -> Query:
     """Starts the query of a generation from explicit offsets."""
     parent = settings.data_dir / "spark"
     parent.mkdir(parents=True, exist_ok=True)
@@ -127,7 +127,7 @@ def sweep(settings: Settings) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def read_events(spark: SparkSession, settings: Settings, start: Start) -> DataFrame:
+def read_events(spark: SparkSession, settings: Settings, start: StartOffsets) -> DataFrame:
     """The stream of `penstock.events` from these offsets on."""
     return (
         spark.readStream.format("kafka")

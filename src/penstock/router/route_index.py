@@ -93,7 +93,7 @@ class RouteTable:
         return replace(self, filed=filed, unfiled=moved(self.unfiled))
 
 
-def file_routes(routes: Iterable[Route]) -> RouteTable:
+def index_routes(routes: Iterable[Route]) -> RouteTable:
     """Files the routes."""
     drafts = [draft for route in routes if (draft := _draft(route)) is not None]
     sharing = Counter((draft.route.target, *place) for draft in drafts for way in draft.ways for place in way.places)

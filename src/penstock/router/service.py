@@ -25,12 +25,12 @@ from penstock.observability import metrics
 from penstock.router.generations import Generation, GenerationFailed, Generations, Stopping
 from penstock.router.markers import MarkerSender, MarkerWatch
 from penstock.router.plan_probe import attempt
-from penstock.router.positions import Gap, Start
+from penstock.router.positions import Gap, StartOffsets
 from penstock.router.query import Query, launch, sweep
 from penstock.router.route_index import RouteTable
 from penstock.router.set_aside import SetAside
-from penstock.router.topic_ends import KafkaAway, Tail
-from penstock.router.unplannable import Fitness
+from penstock.router.topic_ends import KafkaAway, TopicEnds
+from penstock.router.unplannable import Unplannable
 from penstock.settings import Settings
 
 log = structlog.get_logger()
@@ -65,7 +65,7 @@ class RouterService:
         self._status: dict[str, Any] = {"generation": 0, "version": 0, "lag": 0, "marker_transit_ms": None}
         self._deaths = 0
         self._live_since = 0.0
-        self._mourned = 0
+        self._noticed_death = 0
         self._refused: frozenset[str] = frozenset()
         self._thread = threading.Thread(target=self._run, name="router", daemon=True)
 
@@ -100,7 +100,7 @@ class RouterService:
     def _run(self) -> None:
         reporter = Reporter(self._settings.bootstrap, "router", "router")
         follower = SnapshotFollower(self._settings.bootstrap, lambda snapshot: self._changed.set())
-        tail = Tail(self._settings.bootstrap)
+        tail = TopicEnds(self._settings.bootstrap)
         set_aside = SetAside(self._settings.bootstrap)
         generations = self._generations(tail, reporter, set_aside)
         try:
@@ -125,8 +125,8 @@ class RouterService:
             set_aside.close()
             reporter.close()
 
-    def _generations(self, tail: Tail, reporter: Reporter, set_aside: SetAside) -> Generations:
-        def start(table: RouteTable, number: int, where: Start) -> Query:
+    def _generations(self, tail: TopicEnds, reporter: Reporter, set_aside: SetAside) -> Generations:
+        def start(table: RouteTable, number: int, where: StartOffsets) -> Query:
             set_aside.start(tail.retained(topics.SET_ASIDE, len(where.offsets)))
             return launch(self._spark, self._settings, table, number, where)
 
@@ -165,7 +165,7 @@ class RouterService:
         transit = metrics.ROUTER_TRANSIT.bind()
         sender = MarkerSender(self._settings.bootstrap)
         watch = MarkerWatch(self._settings.router_marker_seconds, timed=lambda ms: transit.observe(ms / 1000))
-        fitness = Fitness(partial(attempt, self._spark))
+        fitness = Unplannable(partial(attempt, self._spark))
         return Generations(start, tail, sender, watch, fitness, live=live, lost=lost, stopping=self._stop.is_set)
 
     def _turn(self, generations: Generations, follower: SnapshotFollower) -> None:
@@ -200,9 +200,9 @@ class RouterService:
 
     def _died(self, generation: Generation) -> None:
         """Takes note of the end of a query that was live. One that dies again and again is not started at once."""
-        if self._mourned == generation.number:
+        if self._noticed_death == generation.number:
             return
-        self._mourned = generation.number
+        self._noticed_death = generation.number
         self._check_spark()
         reason = generation.query.reason()
         log.error("the query ended and is started again", generation=generation.number, reason=reason)
@@ -243,7 +243,7 @@ class RouterService:
     def _observe(self, generations: Generations) -> None:
         """Keeps the status current and replaces a query that stands still."""
         now, watch = time.monotonic(), generations.watch
-        alive = generations.live is not None and generations.live.number != self._mourned
+        alive = generations.live is not None and generations.live.number != self._noticed_death
         if self._deaths and alive and now - self._live_since > STEADY_SECONDS:
             self._deaths = 0
         stalled = watch.stalled_for(now)

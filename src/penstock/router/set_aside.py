@@ -9,7 +9,7 @@ import structlog
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from penstock.contract import topics
-from penstock.log.watchdog import Sight
+from penstock.log.watchdog import Watchdog
 from penstock.observability.metrics import POISONED
 from penstock.router.matched_record import decode
 from penstock.router.positions import Retained
@@ -64,7 +64,7 @@ class SetAside:
         self._consumer.close()
 
     def _open(self) -> None:
-        self._sight = Sight()
+        self._sight = Watchdog()
         self._consumer = Consumer(self._sight.of(self._settings))
 
     def _assign(self) -> None:

@@ -34,7 +34,7 @@ class KafkaAway(ConnectionError):
     """Kafka does not answer; nothing is known about the topics until it does."""
 
 
-class Tail:
+class TopicEnds:
     """The ends of both topics. Used by one thread only."""
 
     def __init__(self, bootstrap: str) -> None:

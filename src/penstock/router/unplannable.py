@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from penstock.contract.routes import Route
-from penstock.router.route_index import file_routes
+from penstock.router.route_index import index_routes
 
 Trial = Callable[[Sequence[Route]], str | None]
 """Why these routes cannot be planned together; None where they can."""
 
 
-class Fitness:
+class Unplannable:
     """What is known about routes that do not fit into a query."""
 
     def __init__(self, trial: Trial) -> None:
@@ -36,7 +36,7 @@ class Fitness:
         Those of the live generation come first, so that what works already is not given up for what is new.
         """
         known = self.unfit(routes)
-        suspects = [r for uid, r in routes.items() if uid not in known and file_routes([r]).predicates]
+        suspects = [r for uid, r in routes.items() if uid not in known and index_routes([r]).predicates]
         if not suspects or self._trial([]) is not None:
             return False
         suspects.sort(key=lambda route: route.uid not in live)

@@ -25,7 +25,7 @@ from pyreqwest.client import Client
 
 from penstock.workloads import addresses, restarts
 from penstock.workloads.actors.options import BrokenEnvironment, read_options
-from penstock.workloads.actors.program import PORT, Exit, Program, Surroundings
+from penstock.workloads.actors.program import PORT, ActorEnvironment, Exit, Program
 from penstock.workloads.actors.reporting import REASON, PodLog, Reports
 from penstock.workloads.actors.sender import Locate
 from penstock.workloads.clock import rfc3339
@@ -176,7 +176,7 @@ class PodLife:
             return Exit(1, str(broken))
         reports = Reports(wanted.common, self._log, self._record)
         program = Program(
-            wanted, Surroundings(self._node.client, self._node.locate, reports, self._listener_for(wanted.receiver))
+            wanted, ActorEnvironment(self._node.client, self._node.locate, reports, self._listener_for(wanted.receiver))
         )
         self._programs[container["name"]] = program
         if self._stopping.is_set():

@@ -14,7 +14,7 @@ from nameless_kafka import NamelessKafka
 
 from penstock.contract import topics
 from penstock.log.table import TableFollower
-from penstock.log.watchdog import EXIT_CODE, LOOKS, Sight
+from penstock.log.watchdog import EXIT_CODE, LOOKS, Watchdog
 from penstock.settings import Settings
 from running import eventually
 
@@ -41,7 +41,7 @@ def nameless() -> Iterator[NamelessKafka]:
         server.shutdown()
 
 
-def client(nameless: NamelessKafka, sight: Sight) -> Consumer:
+def client(nameless: NamelessKafka, sight: Watchdog) -> Consumer:
     config = {
         "bootstrap.servers": nameless.bootstrap,
         "group.id": "sight",
@@ -57,7 +57,7 @@ def client(nameless: NamelessKafka, sight: Sight) -> Consumer:
 
 def test_a_client_that_was_told_of_no_broker_is_lost(nameless: NamelessKafka) -> None:
     told: list[str] = []
-    sight = Sight(told.append)
+    sight = Watchdog(told.append)
     consumer = client(nameless, sight)
     try:
         eventually(lambda: consumer.poll(EVERY) is None and consumer.list_topics("t", 5).brokers, 5)
@@ -72,7 +72,7 @@ def test_a_client_that_was_told_of_no_broker_is_lost(nameless: NamelessKafka) ->
 
 
 def test_a_client_whose_kafka_is_away_is_not_lost(nameless: NamelessKafka) -> None:
-    sight = Sight()
+    sight = Watchdog()
     consumer = client(nameless, sight)
     try:
         nameless.shutdown()

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.contract.names import NameTable
 from penstock.contract.routes import Endpoint, ServiceName
-from penstock.dispatcher.http.client import Clients, Unsendable
+from penstock.dispatcher.http.client import SubscriberClient, Unsendable
 from penstock.dispatcher.http.connection import Answer, NoAnswer
 from penstock.dispatcher.http.pool import IDLE_SECONDS, SWEEP_SECONDS
 
@@ -57,20 +57,24 @@ async def server() -> AsyncIterator[Server]:
 
 
 @pytest.fixture
-async def clients() -> AsyncIterator[Clients]:
-    made = Clients(1024 * 1024)
+async def clients() -> AsyncIterator[SubscriberClient]:
+    made = SubscriberClient(1024 * 1024)
     yield made
     await made.close()
 
 
 async def post(
-    clients: Clients, endpoint: Endpoint, body: bytes = b"x", seconds: float = 5, names: NameTable | None = None
+    clients: SubscriberClient,
+    endpoint: Endpoint,
+    body: bytes = b"x",
+    seconds: float = 5,
+    names: NameTable | None = None,
 ) -> Answer:
     table = names or NameTable()
     return await clients.post(endpoint, table, b"ce-id: 1\r\n", body, seconds=seconds, reply_counts=True)
 
 
-async def test_a_connection_is_kept_and_closed_when_it_is_not_needed(server: Server, clients: Clients) -> None:
+async def test_a_connection_is_kept_and_closed_when_it_is_not_needed(server: Server, clients: SubscriberClient) -> None:
     for _ in range(5):
         assert (await post(clients, Endpoint(server.url))).status == 202
     assert (server.made, len(server.bodies)) == (1, 5)
@@ -82,7 +86,9 @@ async def test_a_connection_is_kept_and_closed_when_it_is_not_needed(server: Ser
     assert (await post(clients, Endpoint(server.url))).status == 202
 
 
-async def test_a_name_of_the_snapshot_is_asked_at_its_address_by_its_name(server: Server, clients: Clients) -> None:
+async def test_a_name_of_the_snapshot_is_asked_at_its_address_by_its_name(
+    server: Server, clients: SubscriberClient
+) -> None:
     names = NameTable([ServiceName("sink.team.svc.cluster.local", {"80": (f"127.0.0.1:{server.port}",)})])
     await post(clients, Endpoint("http://sink.team.svc.cluster.local/a?b=c"), names=names)
     assert server.heads[0].startswith("POST /a?b=c HTTP/1.1\r\nhost: sink.team.svc.cluster.local\r\n")
@@ -90,20 +96,20 @@ async def test_a_name_of_the_snapshot_is_asked_at_its_address_by_its_name(server
         await post(clients, Endpoint("http://sink.team.svc.cluster.local:81/"), names=names)
 
 
-async def test_a_large_event_arrives_whole(server: Server, clients: Clients) -> None:
+async def test_a_large_event_arrives_whole(server: Server, clients: SubscriberClient) -> None:
     body = bytes(range(256)) * 4096
     assert (await post(clients, Endpoint(server.url), body)).status == 202
     assert server.bodies == [body]
 
 
-async def test_a_server_that_reads_nothing_is_given_up_in_time(clients: Clients) -> None:
+async def test_a_server_that_reads_nothing_is_given_up_in_time(clients: SubscriberClient) -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=1) as deaf:
         url = f"http://127.0.0.1:{deaf.getsockname()[1]}/"
         with pytest.raises(NoAnswer, match=r"no answer within 0\.3 s"):
             await post(clients, Endpoint(url), b"x" * 8_000_000, seconds=0.3)
 
 
-async def test_a_request_that_is_cancelled_leaves_nothing_behind(server: Server, clients: Clients) -> None:
+async def test_a_request_that_is_cancelled_leaves_nothing_behind(server: Server, clients: SubscriberClient) -> None:
     server.pause = 10
     request = asyncio.create_task(post(clients, Endpoint(server.url)))
     while not server.bodies:  # noqa: ASYNC110  # the server has no event for it
@@ -116,7 +122,7 @@ async def test_a_request_that_is_cancelled_leaves_nothing_behind(server: Server,
     assert server.made == 2, "the connection with the old answer is not used"
 
 
-async def test_nobody_there_is_no_answer(clients: Clients) -> None:
+async def test_nobody_there_is_no_answer(clients: SubscriberClient) -> None:
     with socket.create_server(("127.0.0.1", 0)) as gone:
         port = gone.getsockname()[1]
     with pytest.raises(NoAnswer, match=f"no connection to 127.0.0.1:{port}"):
@@ -129,6 +135,6 @@ async def test_nobody_there_is_no_answer(clients: Clients) -> None:
     "endpoint",
     [Endpoint("mailto:a@b"), Endpoint("http://"), Endpoint("https://127.0.0.1:1/", ca_certs="no certificate")],
 )
-async def test_what_can_never_be_sent_says_so(clients: Clients, endpoint: Endpoint) -> None:
+async def test_what_can_never_be_sent_says_so(clients: SubscriberClient, endpoint: Endpoint) -> None:
     with pytest.raises(Unsendable):
         await post(clients, endpoint)

@@ -116,13 +116,13 @@ def test_an_offer_to_upgrade_does_not_matter(ingress: IngressProcess) -> None:
 def test_pipelined_requests_are_answered_in_order(ingress: IngressProcess) -> None:
     requests = [head(*POST, f"ce-id: {n}", "Content-Length: 5") + b"hello" for n in range(50)]
     requests[20] = head("PUT /shop/orders HTTP/1.1", "Host: x", "Content-Length: 5") + b"hello"
-    answers = b""
+    responses = b""
     with socket.create_connection(("127.0.0.1", ingress.settings.port), timeout=20) as connection:
         connection.sendall(b"".join(requests))
         connection.shutdown(socket.SHUT_WR)
         while chunk := connection.recv(65536):
-            answers += chunk
-    codes = re.findall(rb"HTTP/1\.1 (\d+)", answers)
+            responses += chunk
+    codes = re.findall(rb"HTTP/1\.1 (\d+)", responses)
     assert codes == [b"405" if n == 20 else b"202" for n in range(50)]
 
 

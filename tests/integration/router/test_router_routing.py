@@ -10,7 +10,7 @@ from pyspark.sql import Row, SparkSession
 from penstock.contract.routes import Route
 from penstock.filters.evaluate import matches
 from penstock.filters.parse import parse
-from penstock.router.route_index import file_routes
+from penstock.router.route_index import index_routes
 from penstock.router.routing import SESSION, route
 
 RECORDS = "partition int, offset long, key binary, value binary, headers array<struct<key:string,value:binary>>"
@@ -46,7 +46,7 @@ def run(spark: SparkSession, records: list[Headers], *routes: Route, partition: 
     for name, value in SESSION.items():
         spark.conf.set(name, value)
     rows = [(partition, offset, b"key", b"data", found) for offset, found in enumerate(records)]
-    routed = route(spark.createDataFrame(rows, RECORDS).coalesce(1), file_routes(routes), generation=9)
+    routed = route(spark.createDataFrame(rows, RECORDS).coalesce(1), index_routes(routes), generation=9)
     return sorted(routed.collect(), key=lambda row: int(header(row, "penstock_origin")))
 
 

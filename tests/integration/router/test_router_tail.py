@@ -9,11 +9,11 @@ from router_stage import Stage
 
 from penstock.contract import headers, topics
 from penstock.router.positions import Retained
-from penstock.router.topic_ends import AT_ONCE, KafkaAway, Tail
+from penstock.router.topic_ends import AT_ONCE, KafkaAway, TopicEnds
 from running import eventually
 
 
-def _ends(tail: Tail) -> list[Retained] | None:
+def _ends(tail: TopicEnds) -> list[Retained] | None:
     try:
         return tail.retained(topics.MATCHED, tail.partitions())
     except KafkaAway:
@@ -21,7 +21,7 @@ def _ends(tail: Tail) -> list[Retained] | None:
 
 
 def test_every_record_is_seen(stage: Stage) -> None:
-    tail = Tail(stage.settings.bootstrap)
+    tail = TopicEnds(stage.settings.bootstrap)
     try:
         ends = eventually(lambda: _ends(tail), every=0.2)
         count = 3 * AT_ONCE + 7
@@ -41,7 +41,7 @@ def test_every_record_is_seen(stage: Stage) -> None:
 
 
 def test_another_client_goes_on_after_a_question_without_an_answer(stage: Stage) -> None:
-    tail = Tail(stage.settings.bootstrap)
+    tail = TopicEnds(stage.settings.bootstrap)
 
     def write(origin: int) -> None:
         marks = {headers.ORIGIN: str(origin).encode(), headers.GENERATION: b"1"}

@@ -11,7 +11,7 @@ from penstock.contract.routes import Endpoint, Route
 from penstock.dispatcher.cursors.cursor import Cursor, Delivery
 from penstock.dispatcher.http.address import Origin
 from penstock.dispatcher.http.connection import Connection, NoAnswer, NoConnection
-from penstock.dispatcher.http.single_flight import REMEMBERED, Lookout
+from penstock.dispatcher.http.single_flight import REMEMBERED, SingleFlight
 from penstock.dispatcher.schedule.breaker import ATTEMPTS_PER_SECOND, SHORT_REST_SECONDS, rounds
 from penstock.dispatcher.schedule.lanes import Job, Lane, Schedule
 
@@ -123,9 +123,9 @@ async def settle(*calls: Awaitable[object]) -> list[object]:
     return await asyncio.gather(*calls, return_exceptions=True)
 
 
-async def deserted(door: Door) -> Lookout:
+async def deserted(door: Door) -> SingleFlight:
     """A lookout that knows nobody is there."""
-    lookout = Lookout(door.connect)
+    lookout = SingleFlight(door.connect)
     first = asyncio.create_task(settle(lookout.connect(ORIGIN, 5)))
     await turns()
     await door.refuse()
@@ -134,7 +134,7 @@ async def deserted(door: Door) -> Lookout:
     return lookout
 
 
-async def many(lookout: Lookout, count: int, seconds: float = 5) -> Callable[[], Awaitable[list[object]]]:
+async def many(lookout: SingleFlight, count: int, seconds: float = 5) -> Callable[[], Awaitable[list[object]]]:
     waiting = asyncio.gather(*(lookout.connect(ORIGIN, seconds) for _ in range(count)), return_exceptions=True)
     await turns()
 
@@ -146,7 +146,7 @@ async def many(lookout: Lookout, count: int, seconds: float = 5) -> Callable[[],
 
 async def test_everybody_connects_where_nothing_is_known() -> None:
     door = Door()
-    outcome = await many(Lookout(door.connect), 5)
+    outcome = await many(SingleFlight(door.connect), 5)
     assert len(door.tried) == 5
     await door.refuse()
     assert [str(problem) for problem in await outcome()] == ["nobody there"] * 5
@@ -217,7 +217,7 @@ async def test_who_waits_for_another_keeps_its_own_time_limit() -> None:
 
 async def test_deserted_origins_are_not_remembered_without_end() -> None:
     door = Door()
-    lookout = Lookout(door.connect)
+    lookout = SingleFlight(door.connect)
     for port in range(REMEMBERED + 10):
         trying = asyncio.create_task(settle(lookout.connect(Origin("h", port, None, None), 5)))
         await turns()

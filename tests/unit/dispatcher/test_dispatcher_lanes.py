@@ -6,7 +6,7 @@ import msgspec
 
 from penstock.contract.routes import Endpoint, Route
 from penstock.dispatcher.cursors.cursor import Cursor, Delivery
-from penstock.dispatcher.cursors.partition import Ledger, Lost
+from penstock.dispatcher.cursors.partition import Lost, PartitionCursors
 from penstock.dispatcher.matched.record import Matched
 from penstock.dispatcher.schedule.lanes import GRANTED, Job, Lane, Schedule
 
@@ -143,7 +143,7 @@ def never(_: Cursor) -> bool:
 
 
 def test_an_unknown_route_waits_for_its_snapshot() -> None:
-    ledger = Ledger(0, 0)
+    ledger = PartitionCursors(0, 0)
     log = [matched(0, 0, "late"), matched(1, 1, "late")]
     for record in log:
         assert list(ledger.take(record, {}, (), always)) == []
@@ -151,19 +151,19 @@ def test_an_unknown_route_waits_for_its_snapshot() -> None:
     assert ledger.next_chunk({}, always) is None
     routes = {"late": route("late")}
     assert ledger.next_chunk(routes, always) == 0
-    starts = list(ledger.catch_up(0, 2, log, routes, room=always, hungry=always))
+    starts = list(ledger.catch_up(0, 2, log, routes, room=always, has_appetite=always))
     assert [start.delivery.origin for start in starts] == [0, 1]
     assert ledger.cursors["late"].attached
 
 
 def test_a_route_that_is_gone_leaves_no_cursor() -> None:
-    ledger = Ledger(0, 0)
+    ledger = PartitionCursors(0, 0)
     assert list(ledger.take(matched(0, 0, "gone"), {}, {"gone"}, always)) == []
     assert ledger.cursors == {}
 
 
 def test_a_paused_route_is_left_behind_and_reads_on_later() -> None:
-    ledger = Ledger(0, 0)
+    ledger = PartitionCursors(0, 0)
     paused = {"r": route("r", paused=True)}
     assert list(ledger.take(matched(0, 0, "r"), paused, (), always)) == []
     assert ledger.next_chunk(paused, always) is None
@@ -171,7 +171,7 @@ def test_a_paused_route_is_left_behind_and_reads_on_later() -> None:
 
 
 def test_detached_routes_take_turns() -> None:
-    ledger, routes = Ledger(0, 0), {"long": route("long"), "short": route("short")}
+    ledger, routes = PartitionCursors(0, 0), {"long": route("long"), "short": route("short")}
     for offset in range(10):
         names = ("long", "short") if offset > 7 else ("long",)
         list(ledger.take(matched(offset, offset, *names), routes, (), never))
@@ -182,7 +182,7 @@ def test_detached_routes_take_turns() -> None:
 
 def test_what_retention_removed_is_named_and_skipped() -> None:
     routes = {"behind": route("behind", start=(3,)), "abreast": route("abreast"), "fine": route("fine")}
-    ledger = Ledger(0, 100)
+    ledger = PartitionCursors(0, 100)
     ledger.restore(
         [
             Cursor("behind", 0, 10, ledger.changed),

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.contract.routes import Delivery, Endpoint, Route
-from penstock.dispatcher.cursors import stage_payload as carried_values
+from penstock.dispatcher.cursors import stage_payload as stage_payloads
 from penstock.dispatcher.cursors.cursor import Stage
-from penstock.dispatcher.cursors.stage_payload import Carried
+from penstock.dispatcher.cursors.stage_payload import StagePayload
 from penstock.dispatcher.delivery.dead_letter import ERROR_DATA_LIMIT, Failure, dead_letter, error_data, no_answer_data
 from penstock.dispatcher.delivery.request import compose, passed_along, passed_from_answer
 from penstock.events.event import CloudEvent
@@ -119,11 +119,11 @@ def test_without_an_answer_the_data_says_so() -> None:
 def test_what_is_carried_survives_the_topic(
     attributes: dict[str, str], data: bytes | None, passed: list[tuple[str, str]]
 ) -> None:
-    carried = carried_values.reply(CloudEvent(attributes, data), passed)
-    again = carried_values.decode(carried_values.encode(carried))
+    carried = stage_payloads.reply(CloudEvent(attributes, data), passed)
+    again = stage_payloads.decode(stage_payloads.encode(carried))
     assert (dict(again.reply.attributes), again.reply.data, again.passed) == (attributes, data, passed)
 
 
 def test_a_carried_failure_survives_the_topic() -> None:
-    carried = Carried(failure=Failure("http://r/", 409, "", "http://s/", "no", 4))
-    assert carried_values.decode(carried_values.encode(carried)) == carried
+    carried = StagePayload(failure=Failure("http://r/", 409, "", "http://s/", "no", 4))
+    assert stage_payloads.decode(stage_payloads.encode(carried)) == carried

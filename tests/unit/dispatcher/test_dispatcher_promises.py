@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from penstock.contract.routes import Endpoint, Route
 from penstock.dispatcher.cursors.cursor import Cursor, Stage, encode, restore
-from penstock.dispatcher.cursors.partition import Ledger, Start
+from penstock.dispatcher.cursors.partition import PartitionCursors, Start
 from penstock.dispatcher.matched.recent import Recent
 from penstock.dispatcher.matched.record import KEY_HEADER, OVERHEAD_BYTES, Matched
 from penstock.dispatcher.schedule.lanes import Job, Lane, Schedule
@@ -90,7 +90,7 @@ class Node:
         self.boot()
 
     def boot(self) -> None:
-        self.ledger = Ledger(0, self.saved_tail)
+        self.ledger = PartitionCursors(0, self.saved_tail)
         self.recent = Recent(RECENT * OVERHEAD_BYTES)
         self.schedule = Schedule(max_in_flight=8)
         self.lanes = {uid: Lane(ROUTES[uid], 3) for uid in ROUTES}
@@ -104,7 +104,7 @@ class Node:
     def room(self, cursor: Cursor) -> bool:
         return len(cursor.outstanding) < MAX_OUTSTANDING
 
-    def hungry(self, cursor: Cursor) -> bool:
+    def has_appetite(self, cursor: Cursor) -> bool:
         return len(cursor.outstanding) * 2 <= MAX_OUTSTANDING
 
     def begin(self, starts: list[Start]) -> None:
@@ -121,14 +121,16 @@ class Node:
             self.recent.follow(record, self.ledger.detached)
 
     def catch_up(self) -> None:
-        begin = self.ledger.next_chunk(ROUTES, self.hungry)
+        begin = self.ledger.next_chunk(ROUTES, self.has_appetite)
         if begin is not None:
             assert self.ledger.tail is not None
             end = min(self.ledger.tail, begin + CHUNK)
             chunk = self.world.log[begin:end]
             kept = self.recent.chunk(begin, end)
             assert kept is None or (kept.begin, kept.end, kept.records) == (begin, end, chunk)  # no gap, whatever came
-            self.begin(list(self.ledger.catch_up(begin, end, chunk, ROUTES, room=self.room, hungry=self.hungry)))
+            self.begin(
+                list(self.ledger.catch_up(begin, end, chunk, ROUTES, room=self.room, has_appetite=self.has_appetite))
+            )
 
     def send(self) -> None:
         job = self.schedule.pop()

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from penstock.contract import topics
 from penstock.dispatcher.cursors import keys as journal_keys
-from penstock.dispatcher.cursors.attempt_record import Fact
+from penstock.dispatcher.cursors.attempt_record import AttemptRecord
 from penstock.dispatcher.cursors.cursor import Cursor, Delivery, Stage, Taken, encode, restore
 from penstock.dispatcher.cursors.cursor_store import understand
-from penstock.dispatcher.cursors.partition import Ledger
-from penstock.dispatcher.cursors.unflushed import Changes
+from penstock.dispatcher.cursors.partition import PartitionCursors
+from penstock.dispatcher.cursors.unflushed import Unflushed
 from penstock.dispatcher.matched.random_reader import NEAR, runs
 from penstock.dispatcher.matched.record import Matched, Unreadable, read
 from penstock.dispatcher.schedule.memory import Memory
@@ -109,13 +109,13 @@ def test_whatever_is_in_the_journal_is_understood_or_named(values: dict[str, byt
     assert understood + len(restored.unreadable) <= len(values) or not values
 
 
-def fact(origin: int) -> Fact:
-    return Fact(0.0, "r", 0, origin, "1", "/s", "t", "subscriber", 1, "http://s/", "delivered", 0.1, 202)
+def fact(origin: int) -> AttemptRecord:
+    return AttemptRecord(0.0, "r", 0, origin, "1", "/s", "t", "subscriber", 1, "http://s/", "delivered", 0.1, 202)
 
 
 def test_a_flush_writes_facts_cursors_and_tail_once() -> None:
-    ledger = Ledger(0, 0)
-    changes = Changes(ledger)
+    ledger = PartitionCursors(0, 0)
+    changes = Unflushed(ledger)
     ledger.tail = 6
     ledger.cursor("r").take(5, 5, 0, 0, room=True)
     changes.facts.append(fact(5))
@@ -127,8 +127,8 @@ def test_a_flush_writes_facts_cursors_and_tail_once() -> None:
 
 
 def test_a_removed_route_is_deleted_with_what_it_carried_and_may_come_back() -> None:
-    ledger = Ledger(0, 0)
-    changes = Changes(ledger)
+    ledger = PartitionCursors(0, 0)
+    changes = Unflushed(ledger)
     cursor = ledger.cursor("r")
     taken = cursor.take(5, 5, 0, 0, room=True)
     assert isinstance(taken, Delivery)

@@ -10,11 +10,11 @@ import uvloop
 
 from penstock.contract.routes import Delivery, Endpoint, Route
 from penstock.contract.snapshot import Snapshot
-from penstock.dispatcher.delivery.attempt import Report, Sender
+from penstock.dispatcher.delivery.attempt import AttemptResult, AttemptSender
 from penstock.dispatcher.delivery.decision import Verdict
 from penstock.dispatcher.dispatcher import Dispatcher
 from penstock.dispatcher.http.outcome import Outcome
-from penstock.dispatcher.matched.random_reader import RereadReader
+from penstock.dispatcher.matched.random_reader import RandomReader
 from penstock.dispatcher.matched.record import OVERHEAD_BYTES, Matched
 from penstock.dispatcher.schedule.breaker import rounds
 from penstock.log.reporter import Reporter
@@ -30,13 +30,13 @@ class Asked:
 
     def __init__(self) -> None:
         self.origins: list[int] = []
-        self.answers: list[asyncio.Future[Report]] = []
+        self.answers: list[asyncio.Future[AttemptResult]] = []
 
     def routed(self, record: Matched, targets: object) -> None:
         """Nobody traces."""
 
-    async def attempt(self, _: Route, __: object, record: Matched, ___: object) -> Report:
-        answer: asyncio.Future[Report] = asyncio.get_running_loop().create_future()
+    async def attempt(self, _: Route, __: object, record: Matched, ___: object) -> AttemptResult:
+        answer: asyncio.Future[AttemptResult] = asyncio.get_running_loop().create_future()
         self.origins.append(record.origin)
         self.answers.append(answer)
         return await answer
@@ -44,7 +44,7 @@ class Asked:
     async def answer(self, outcome: Outcome = Outcome.DELIVERED, *, unreached: bool = False) -> None:
         answers, self.answers = self.answers, []
         for answer in answers:
-            answer.set_result(Report(Verdict(outcome, 202), "http://s/", 0.0, unreached=unreached))
+            answer.set_result(AttemptResult(Verdict(outcome, 202), "http://s/", 0.0, unreached=unreached))
         for _ in range(5):
             await asyncio.sleep(0)
 
@@ -58,8 +58,8 @@ def dispatcher(asked: Asked, **changes: int) -> Dispatcher:
     made = Dispatcher(
         Settings(**changes),  # type: ignore[arg-type]  # limits, all of them numbers
         [0],
-        cast("Sender", asked),
-        cast("RereadReader", None),
+        cast("AttemptSender", asked),
+        cast("RandomReader", None),
         cast("Reporter", Silent()),
     )
     made.apply(Snapshot(version=1, routes={ROUTE.uid: ROUTE}))
@@ -83,7 +83,7 @@ async def test_a_worker_is_used_again_and_ends_when_nothing_comes() -> None:
         await asked.answer()
     assert asked.origins == list(range(20))
     assert (made.outstanding, tasks()) == (0, 1)
-    made.keep_house()
+    made.each_second()
     await asyncio.sleep(0)
     assert tasks() == 0
 
@@ -99,7 +99,7 @@ async def test_what_waits_for_room_is_taken_up_by_whoever_is_free() -> None:
     assert (asked.origins, tasks()) == (list(range(10)), 3)
     made.take(records(10, 12))
     await asyncio.sleep(0)
-    made.keep_house()  # dismisses the one that is idle, not those at work
+    made.each_second()  # dismisses the one that is idle, not those at work
     await asyncio.sleep(0)
     assert tasks() == 2
     await asked.answer()
@@ -131,7 +131,7 @@ async def test_what_is_kept_for_routes_behind_is_bounded_and_let_go() -> None:
     assert [record.offset for record in kept.records] == [1999]
     assert recent.chunk(1999 - limit // OVERHEAD_BYTES, 2000) is None
     made.apply(Snapshot(version=2))  # the route is gone, and nobody else is behind
-    made.keep_house()
+    made.each_second()
     assert recent.chunk(1999, 2000) is None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.events.http import fold_headers
-from penstock.events.memo import CAPACITY, LENGTH, Remembered
+from penstock.events.memo import CAPACITY, LENGTH, Memo
 
 
 def test_a_text_is_worked_out_once() -> None:
@@ -15,17 +15,17 @@ def test_a_text_is_worked_out_once() -> None:
         asked.append(text)
         return len(text)
 
-    remembered = Remembered(length)
+    remembered = Memo(length)
     assert [remembered["ab"], remembered["ab"], remembered["abc"]] == [2, 2, 3]
     assert asked == ["ab", "abc"]
 
 
 def test_it_never_grows_without_bound() -> None:
-    remembered = Remembered(len)
+    remembered = Memo(len)
     for number in range(CAPACITY * 2):
         assert remembered[str(number)] == len(str(number))
     assert len(remembered) == CAPACITY
-    fresh = Remembered(len)
+    fresh = Memo(len)
     assert fresh["x" * (LENGTH + 1)] == LENGTH + 1
     assert len(fresh) == 0
 
@@ -34,7 +34,7 @@ def test_a_refusal_is_not_remembered() -> None:
     def refuse(text: str) -> str:
         raise ValueError(text)
 
-    remembered = Remembered(refuse)
+    remembered = Memo(refuse)
     for _ in range(2):
         with pytest.raises(ValueError, match="x"):
             remembered["x"]

@@ -26,7 +26,7 @@ EVENT = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/here", "ce-type":
 
 @dataclass
 class RememberingLog:
-    """Takes the place of Kafka where only the answers are looked at."""
+    """Takes the place of Kafka where only the responses are looked at."""
 
     records: list[Record] = field(default_factory=list)
     room: bool = True
@@ -90,7 +90,7 @@ class Response:
 
 
 def responses(written: bytes, bodiless: bool = False) -> list[Response]:
-    """The answers in what was written, `100 Continue` among them."""
+    """The responses in what was written, `100 Continue` among them."""
     found = []
     while written:
         head, _, written = written.partition(b"\r\n\r\n")
@@ -109,7 +109,7 @@ def head(headers: dict[str, str] | None = None, method: str = "POST", path: str 
 
 
 class Client:
-    """One application, its server's surroundings, and what it has stored."""
+    """One application, its server's state, and what it has stored."""
 
     def __init__(self, tracer: Tracer | None = None, **settings: Any) -> None:
         self.log = RememberingLog()

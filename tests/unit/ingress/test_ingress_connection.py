@@ -1,4 +1,4 @@
-"""How a connection behaves: order of answers, limits of size and time, its end. No sockets, and time is a number."""
+"""How a connection behaves: order of responses, limits of size and time, its end. No sockets, and time is a number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tallies: what is counted in passing arrives whole."""
+"""MetricBuffer: what is counted in passing arrives whole."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from penstock.observability.buffered_metrics import Distribution, Tallies, Tally
+from penstock.observability.buffered_metrics import BufferedCounter, Distribution, MetricBuffer
 
 BOUNDS = (0.1, 1.0, 5.0)
 
@@ -18,13 +18,13 @@ def test_a_distribution_is_what_prometheus_would_have_counted(rounds: list[list[
     registry = CollectorRegistry()
     direct = Histogram("direct", "d", buckets=BOUNDS, registry=registry)
     tallied = Histogram("tallied", "t", buckets=BOUNDS, registry=registry)
-    tallies = Tallies()
-    distribution = Distribution(tallied, BOUNDS, tallies)
+    buffer = MetricBuffer()
+    distribution = Distribution(tallied, BOUNDS, buffer)
     for amounts in rounds:
         for amount in amounts:
             direct.observe(amount)
             distribution.observe(amount)
-        tallies.write()
+        buffer.write()
     for bound in ("0.1", "1.0", "5.0", "+Inf"):
         assert registry.get_sample_value("tallied_bucket", {"le": bound}) == registry.get_sample_value(
             "direct_bucket", {"le": bound}
@@ -34,13 +34,13 @@ def test_a_distribution_is_what_prometheus_would_have_counted(rounds: list[list[
 
 def test_counts_survive_being_written_while_they_rise() -> None:
     registry = CollectorRegistry()
-    tallies = Tallies()
-    tally = Tally(Counter("risen", "r", registry=registry), tallies)
+    buffer = MetricBuffer()
+    tally = BufferedCounter(Counter("risen", "r", registry=registry), buffer)
     done = threading.Event()
 
     def write() -> None:
         while not done.is_set():
-            tallies.write()
+            buffer.write()
 
     writer = threading.Thread(target=write)
     writer.start()
@@ -48,25 +48,25 @@ def test_counts_survive_being_written_while_they_rise() -> None:
         tally.inc()
     done.set()
     writer.join()
-    tallies.write()
+    buffer.write()
     assert registry.get_sample_value("risen_total") == 50_000
 
 
 def test_a_gauge_shows_its_newest_value() -> None:
     registry = CollectorRegistry()
-    tallies = Tallies()
-    gauge = Tally(Gauge("level", "l", registry=registry), tallies)
+    buffer = MetricBuffer()
+    gauge = BufferedCounter(Gauge("level", "l", registry=registry), buffer)
     for value in (3, 0, 7):
         gauge.set(value)
-    tallies.write()
+    buffer.write()
     assert registry.get_sample_value("level") == 7
 
 
 def test_what_did_not_change_is_not_written_again() -> None:
-    tallies = Tallies()
-    tally = Tally(Counter("once", "o", registry=CollectorRegistry()), tallies)
+    buffer = MetricBuffer()
+    tally = BufferedCounter(Counter("once", "o", registry=CollectorRegistry()), buffer)
     tally.inc()
     tally.inc()
-    assert len(tallies.changed) == 1
-    tallies.write()
-    assert len(tallies.changed) == 0
+    assert len(buffer.changed) == 1
+    buffer.write()
+    assert len(buffer.changed) == 0

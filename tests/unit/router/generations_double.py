@@ -11,9 +11,9 @@ from penstock.contract.snapshot import Snapshot
 from penstock.router.generations import Generation, Generations
 from penstock.router.markers import MarkerWatch, Round
 from penstock.router.matched_record import Marker, MatchedRecord
-from penstock.router.positions import Gap, Retained, Start
+from penstock.router.positions import Gap, Retained, StartOffsets
 from penstock.router.route_index import RouteTable
-from penstock.router.unplannable import Fitness
+from penstock.router.unplannable import Unplannable
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Scene:
     """The route that cannot be planned."""
     lost: list[tuple[str, Gap]] = field(default_factory=list)
     tables: list[RouteTable] = field(default_factory=list)
-    starts: list[Start] = field(default_factory=list)
+    starts: list[StartOffsets] = field(default_factory=list)
     announced: list[Generation] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -54,7 +54,7 @@ class Scene:
             self,  # type: ignore[arg-type]
             self,  # type: ignore[arg-type]
             MarkerWatch(2.0),
-            Fitness(lambda routes: "bad" if any(route.uid == self.bad for route in routes) else None),
+            Unplannable(lambda routes: "bad" if any(route.uid == self.bad for route in routes) else None),
             live=self.announced.append,
             lost=lambda route, gap: self.lost.append((route.uid, gap)),
             stopping=lambda: False,
@@ -63,7 +63,7 @@ class Scene:
     def advance(self, version: int, *routes: Route) -> None:
         self.generations.advance(Snapshot(version, routes={route.uid: route for route in routes}))
 
-    def _launch(self, table: RouteTable, number: int, start: Start) -> QueryDouble:
+    def _launch(self, table: RouteTable, number: int, start: StartOffsets) -> QueryDouble:
         if self.fails:
             raise self.fails.pop(0)
         if self.bad in {found.uid for bucket in table.unfiled for found in bucket.candidates}:

@@ -9,7 +9,7 @@ from penstock.contract.routes import Route
 from penstock.filters.evaluate import matches
 from penstock.filters.normal import Atom
 from penstock.filters.parse import parse
-from penstock.router.route_index import MAX_FILED, MAX_TERMS, Candidate, RouteTable, count_terms, file_routes
+from penstock.router.route_index import MAX_FILED, MAX_TERMS, Candidate, RouteTable, count_terms, index_routes
 
 
 def route(uid: str, filters: list[dict[str, Any]] | None = None, target: str = "t", **attributes: str) -> Route:
@@ -60,7 +60,7 @@ def look_up(table: RouteTable, target: str, event: dict[str, str]) -> list[str]:
 
 
 def test_a_route_with_one_exact_atom_is_filed_under_it_and_nothing_remains():
-    table = file_routes([route("a", type="x")])
+    table = index_routes([route("a", type="x")])
     assert places(table) == {("type", "x", "a")}
     assert table.filed["type"][0].candidates == (Candidate("a", ()),)
     assert table.unfiled == ()
@@ -68,50 +68,50 @@ def test_a_route_with_one_exact_atom_is_filed_under_it_and_nothing_remains():
 
 def test_a_route_is_filed_where_it_has_the_least_company():
     routes = [route(f"r{number}", type="common", source=f"/{number}") for number in range(5)]
-    assert places(file_routes(routes)) == {("source", f"/{number}", f"r{number}") for number in range(5)}
+    assert places(index_routes(routes)) == {("source", f"/{number}", f"r{number}") for number in range(5)}
 
 
 def test_type_is_preferred_where_the_choice_is_equal():
-    assert places(file_routes([route("a", subject="s", type="x", zone="z")])) == {("type", "x", "a")}
+    assert places(index_routes([route("a", subject="s", type="x", zone="z")])) == {("type", "x", "a")}
 
 
 def test_a_choice_of_exact_values_is_filed_under_each():
     either = [{"any": [{"exact": {"type": "x"}}, {"exact": {"type": "y"}}]}]
-    assert places(file_routes([route("a", either)])) == {("type", "x", "a"), ("type", "y", "a")}
+    assert places(index_routes([route("a", either)])) == {("type", "x", "a"), ("type", "y", "a")}
 
 
 def test_routes_of_one_value_share_a_bucket_so_that_the_join_stays_one_to_one():
-    table = file_routes([route("a", type="x"), route("b", type="x"), route("c", type="x", target="other")])
+    table = index_routes([route("a", type="x"), route("b", type="x"), route("c", type="x", target="other")])
     keys = [(bucket.target, bucket.key) for bucket in table.filed["type"]]
     assert sorted(keys) == [("other", "x"), ("t", "x")]
 
 
 def test_a_route_without_an_exact_atom_is_found_by_its_target_alone():
-    table = file_routes([route("all"), route("pre", [{"prefix": {"type": "x"}}])])
+    table = index_routes([route("all"), route("pre", [{"prefix": {"type": "x"}}])])
     assert table.filed == {}
     assert [found.uid for found in table.unfiled[0].candidates] == ["all", "pre"]
 
 
 def test_cesql_is_an_expression_shared_by_routes_that_say_the_same():
     long = [{"cesql": "LENGTH(type) > 3"}]
-    table = file_routes([route("a", long), route("b", long), route("c", [{"cesql": "LENGTH(type) > 4"}])])
+    table = index_routes([route("a", long), route("b", long), route("c", [{"cesql": "LENGTH(type) > 4"}])])
     assert len(table.predicates) == 2
     assert [found.predicate for found in table.unfiled[0].candidates] == [0, 0, 1]
 
 
 def test_cesql_beside_an_exact_atom_is_evaluated_for_events_with_that_value_only():
-    table = file_routes([route("a", [{"exact": {"type": "x"}}, {"cesql": "LENGTH(id) > 3"}])])
+    table = index_routes([route("a", [{"exact": {"type": "x"}}, {"cesql": "LENGTH(id) > 3"}])])
     assert places(table) == {("type", "x", "a")}
     assert table.unfiled == ()
 
 
 def test_a_route_that_can_match_nothing_is_left_out():
-    table = file_routes([route("a", [{"cesql": "this is ( no expression"}])])
+    table = index_routes([route("a", [{"cesql": "this is ( no expression"}])])
     assert table == RouteTable()
 
 
 def test_the_number_of_attributes_that_events_are_looked_up_under_is_bounded():
-    table = file_routes([route(f"r{number}", **{f"x{number}": "v"}) for number in range(50)])
+    table = index_routes([route(f"r{number}", **{f"x{number}": "v"}) for number in range(50)])
     assert len(table.filed) == MAX_FILED
     assert sum(len(bucket.candidates) for bucket in table.unfiled) == 50 - MAX_FILED
 
@@ -139,12 +139,12 @@ EVENTS = st.dictionaries(NAMES, VALUES).map(
 def test_filed_routes_match_what_their_filters_match(every, event):
     routes = [route(f"r{number}", filters) for number, filters in enumerate(every)]
     expected = sorted(found.uid for found in routes if matches(parse({}, found.filters), event))
-    assert sorted(look_up(file_routes(routes), "t", event)) == expected
+    assert sorted(look_up(index_routes(routes), "t", event)) == expected
 
 
 def test_an_enormous_expression_is_refused_and_the_others_are_filed():
     alternatives = [{"prefix": {f"a{number}": "x"}} for number in range(MAX_TERMS)]
-    table = file_routes([route("huge", [{"any": alternatives}]), route("plain", type="a")])
+    table = index_routes([route("huge", [{"any": alternatives}]), route("plain", type="a")])
     assert table.refused == {"huge": f"its filter has {MAX_TERMS + 1} terms, at most {MAX_TERMS} are possible"}
     assert table.predicates == ()
     assert places(table) == {("type", "a", "plain")}
@@ -159,7 +159,7 @@ def test_terms_are_counted_through_filters_and_expressions():
 
 def test_a_table_can_start_its_routes_elsewhere() -> None:
     filed, unfiled = route("filed", type="a"), route("unfiled")
-    table = file_routes([filed, unfiled])
+    table = index_routes([filed, unfiled])
     moved = table.starting({"filed": (5, 6)})
     assert [found.start for bucket in moved.filed["type"] for found in bucket.candidates] == [(5, 6)]
     assert (moved.unfiled, moved.predicates, moved.refused) == (table.unfiled, table.predicates, table.refused)

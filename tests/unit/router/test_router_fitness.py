@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.contract.routes import Route
-from penstock.router.unplannable import Fitness, part
+from penstock.router.unplannable import Unplannable, part
 
 
 def route(uid: str, sql: str = "LENGTH(type) > 3") -> Route:
@@ -45,14 +45,14 @@ def test_one_among_a_thousand_is_found_in_a_few_trials() -> None:
 
 
 def test_what_works_already_is_not_given_up_for_what_is_new() -> None:
-    fitness = Fitness(Spark(room=2))
+    fitness = Unplannable(Spark(room=2))
     routes = known(route("new"), route("old-1"), route("old-2"))
     assert fitness.examine(routes, known(route("old-1"), route("old-2")))
     assert fitness.unfit(routes) == {"new": "it is too much"}
 
 
 def test_a_route_stays_out_until_its_filter_changes_or_it_is_gone() -> None:
-    fitness = Fitness(Spark("bad"))
+    fitness = Unplannable(Spark("bad"))
     routes = known(route("good"), route("bad"))
     assert fitness.examine(routes, {})
     assert fitness.unfit(routes) == {"bad": "it is bad"}
@@ -62,7 +62,7 @@ def test_a_route_stays_out_until_its_filter_changes_or_it_is_gone() -> None:
 
 
 def test_routes_are_not_blamed_where_spark_can_do_nothing_at_all() -> None:
-    fitness = Fitness(lambda _: "Spark is out of order")
+    fitness = Unplannable(lambda _: "Spark is out of order")
     assert not fitness.examine(known(route("good")), {})
     assert fitness.unfit(known(route("good"))) == {}
 
@@ -70,5 +70,5 @@ def test_routes_are_not_blamed_where_spark_can_do_nothing_at_all() -> None:
 def test_routes_that_travel_as_data_are_beyond_suspicion() -> None:
     spark = Spark("plain")
     plain = Route(uid="plain", kind="Trigger", namespace="d", name="plain", target="t", attributes={"type": "a"})
-    assert not Fitness(spark).examine(known(plain), {})
+    assert not Unplannable(spark).examine(known(plain), {})
     assert spark.trials == 0

@@ -6,7 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.contract.routes import Route
-from penstock.router.positions import Gap, Retained, Start, losses, newcomers, out_of_reach, reach_back, resume, spare
+from penstock.router.positions import (
+    Gap,
+    Retained,
+    StartOffsets,
+    losses,
+    newcomers,
+    out_of_reach,
+    reach_back,
+    resume,
+    spare,
+)
 
 
 def route(uid: str = "r", start: tuple[int, ...] = ()) -> Route:
@@ -14,15 +24,15 @@ def route(uid: str = "r", start: tuple[int, ...] = ()) -> Route:
 
 
 def test_routing_goes_on_right_after_the_newest_origin():
-    assert resume({0: 41, 1: 7}, [Retained(0, 100), Retained(0, 8)]) == Start((42, 8))
+    assert resume({0: 41, 1: 7}, [Retained(0, 100), Retained(0, 8)]) == StartOffsets((42, 8))
 
 
 def test_a_partition_nothing_was_routed_from_starts_at_its_oldest_event():
-    assert resume({}, [Retained(5, 100)]) == Start((5,))
+    assert resume({}, [Retained(5, 100)]) == StartOffsets((5,))
 
 
 def test_events_that_retention_removed_unrouted_are_a_gap():
-    assert resume({0: 9}, [Retained(25, 100)]) == Start((25,), (Gap(0, 10, 24),))
+    assert resume({0: 9}, [Retained(25, 100)]) == StartOffsets((25,), (Gap(0, 10, 24),))
 
 
 def test_an_origin_beyond_the_end_of_the_events_does_not_end_in_an_offset_that_kafka_refuses():
@@ -30,16 +40,16 @@ def test_an_origin_beyond_the_end_of_the_events_does_not_end_in_an_offset_that_k
 
 
 def test_a_new_route_moves_the_start_back_to_its_own():
-    found = reach_back(Start((50, 60)), [route(start=(40, 70))], [Retained(0, 90), Retained(0, 90)])
+    found = reach_back(StartOffsets((50, 60)), [route(start=(40, 70))], [Retained(0, 90), Retained(0, 90)])
     assert found.offsets == (40, 60)
 
 
 def test_a_new_route_without_a_start_begins_with_the_oldest_event():
-    assert reach_back(Start((50,)), [route()], [Retained(3, 90)]).offsets == (3,)
+    assert reach_back(StartOffsets((50,)), [route()], [Retained(3, 90)]).offsets == (3,)
 
 
 def test_a_start_older_than_what_is_retained_is_cut():
-    assert reach_back(Start((50,)), [route(start=(1,))], [Retained(30, 90)]).offsets == (30,)
+    assert reach_back(StartOffsets((50,)), [route(start=(1,))], [Retained(30, 90)]).offsets == (30,)
 
 
 def test_what_a_new_route_can_no_longer_get_is_lost_to_it():
@@ -70,7 +80,7 @@ def test_a_loss_is_reported_to_the_routes_that_were_still_to_get_it():
 
 
 def test_a_start_is_written_as_spark_reads_it():
-    assert json.loads(Start((3, 9)).as_json()) == {"penstock.events": {"0": 3, "1": 9}}
+    assert json.loads(StartOffsets((3, 9)).as_json()) == {"penstock.events": {"0": 3, "1": 9}}
 
 
 @given(
@@ -92,7 +102,7 @@ def test_no_retained_event_behind_the_newest_origin_is_skipped(partitions, wante
 
 def test_routes_that_were_served_get_nothing_again_when_a_query_reaches_back() -> None:
     served, fresh, late = route("served", (3, 70)), route("fresh", (40, 0)), route("late")
-    start = reach_back(Start((50, 60)), [fresh], [Retained(0, 90), Retained(0, 90)])
-    assert start == Start((40, 0), (), (50, 60))
+    start = reach_back(StartOffsets((50, 60)), [fresh], [Retained(0, 90), Retained(0, 90)])
+    assert start == StartOffsets((40, 0), (), (50, 60))
     starts = spare([served, fresh, late], [fresh], start)
     assert [starts.get(each.uid, each.start) for each in (served, fresh, late)] == [(50, 70), (40, 0), (50, 60)]

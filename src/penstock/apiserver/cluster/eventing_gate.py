@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from penstock.apiserver.documents import Obj, decode
 from penstock.apiserver.store.storage import Change
-from penstock.apiserver.verbs.admission import Denied, Occasion
+from penstock.apiserver.verbs.admission import AdmissionRequest, Denied
 from penstock.filters import cesql
 from penstock.resources.registry import ADMISSION, Admission, AdmissionContext, AdmissionDenied
 from penstock.settings import Settings
@@ -34,12 +34,12 @@ class EventingGate:
                     others[change.name] = decode(change.body).get("data") or {}
                 self._configmaps = others
 
-    def default(self, obj: Obj, old: Obj | None, occasion: Occasion) -> Obj:
+    def default(self, obj: Obj, old: Obj | None, occasion: AdmissionRequest) -> Obj:
         """The object with its kind's defaults."""
         admission = self._admissions.get((occasion.kind.group, occasion.kind.kind))
         return admission.default(obj, self._context(occasion, old)) if admission else obj
 
-    def validate(self, obj: Obj, old: Obj | None, occasion: Occasion) -> None:
+    def validate(self, obj: Obj, old: Obj | None, occasion: AdmissionRequest) -> None:
         """Raises Denied in the words of the kind."""
         admission = self._admissions.get((occasion.kind.group, occasion.kind.kind))
         if admission is None:
@@ -49,7 +49,7 @@ class EventingGate:
         except AdmissionDenied as denied:
             raise Denied(str(denied)) from None
 
-    def _context(self, occasion: Occasion, old: Obj | None) -> AdmissionContext:
+    def _context(self, occasion: AdmissionRequest, old: Obj | None) -> AdmissionContext:
         return AdmissionContext(
             user=occasion.user,
             namespace=occasion.namespace,

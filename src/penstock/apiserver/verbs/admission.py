@@ -14,7 +14,7 @@ from penstock.apiserver.kinds.registry import Kind
 
 
 @dataclass(frozen=True)
-class Occasion:
+class AdmissionRequest:
     """Who does what to an object of which kind."""
 
     kind: Kind
@@ -31,19 +31,19 @@ class Denied(Exception):  # named after what the client is told
 class Gate(Protocol):
     """Defaults and rules beyond the schema."""
 
-    def default(self, obj: Obj, old: Obj | None, occasion: Occasion) -> Obj:
+    def default(self, obj: Obj, old: Obj | None, occasion: AdmissionRequest) -> Obj:
         """The object with what was left out filled in."""
 
-    def validate(self, obj: Obj, old: Obj | None, occasion: Occasion) -> None:
+    def validate(self, obj: Obj, old: Obj | None, occasion: AdmissionRequest) -> None:
         """Raises Denied if the object may not be stored."""
 
 
 class OpenGate:
     """No rules beyond the schema."""
 
-    def default(self, obj: Obj, old: Obj | None, occasion: Occasion) -> Obj:
+    def default(self, obj: Obj, old: Obj | None, occasion: AdmissionRequest) -> Obj:
         """The object as it is."""
         return obj
 
-    def validate(self, obj: Obj, old: Obj | None, occasion: Occasion) -> None:
+    def validate(self, obj: Obj, old: Obj | None, occasion: AdmissionRequest) -> None:
         """Every object passes."""

@@ -20,7 +20,7 @@ from penstock.apiserver.kinds.registry import Kind, Registry
 from penstock.apiserver.kinds.schema_walkers import walker_of
 from penstock.apiserver.store.storage import Transaction
 from penstock.apiserver.verbs import apply as ownership
-from penstock.apiserver.verbs.admission import Denied, Gate, Occasion
+from penstock.apiserver.verbs.admission import AdmissionRequest, Denied, Gate
 from penstock.apiserver.verbs.apply import Manager
 from penstock.apiserver.verbs.deletion import DeleteOptions, Deletion
 
@@ -217,7 +217,7 @@ class Verbs:
                     _drop_nulls(obj[key])
         self._report_unknown(target, walker.prune(obj))
         walker.fill(obj)
-        occasion = Occasion(kind, target.namespace, target.user, "UPDATE" if old else "CREATE")
+        occasion = AdmissionRequest(kind, target.namespace, target.user, "UPDATE" if old else "CREATE")
         governed = target.subresource == ""
         if governed:
             obj = self._gate.default(obj, old, occasion)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.contract.routes import key_of
 from penstock.controllers.api import BROKER, Key, Obj
-from penstock.controllers.reconciler import World
+from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.reconcilers.destinations import resolve_optional
 from penstock.controllers.routes.route_records import broker_path, broker_target
 from penstock.resources.broker.model import Broker
@@ -17,7 +17,7 @@ class BrokerReconciler:
 
     kind = BROKER
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ReconcilerContext) -> None:
         self._world = world
 
     async def reconcile(self, key: Key, obj: Obj | None) -> None:

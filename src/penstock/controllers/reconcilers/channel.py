@@ -9,7 +9,7 @@ import copy
 from typing import Any
 
 from penstock.controllers.api import CHANNEL, CONFLICT, IN_MEMORY_CHANNEL, NOT_FOUND, Key, Kind, Obj, code_of
-from penstock.controllers.reconciler import World
+from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.reconcilers.subscribers import Entry, Subscribers
 from penstock.resources.channel.model import Channel
 from penstock.resources.channel.status import BackingChannel, status_of
@@ -20,7 +20,7 @@ class ChannelReconciler:
 
     kind = CHANNEL
 
-    def __init__(self, world: World, subscribers: Subscribers) -> None:
+    def __init__(self, world: ReconcilerContext, subscribers: Subscribers) -> None:
         self._world, self._subscribers = world, subscribers
 
     async def reconcile(self, key: Key, obj: Obj | None) -> None:
@@ -100,7 +100,7 @@ def backing_channel(channel: Channel, kind: Kind) -> Obj:
     }
 
 
-async def write_subscribers(world: World, kind: Kind, obj: Obj, entries: list[Entry]) -> Obj:
+async def write_subscribers(world: ReconcilerContext, kind: Kind, obj: Obj, entries: list[Entry]) -> Obj:
     """Stores the entries in the channel if it has others; the channel as it then is."""
     if _entries(obj) == entries:
         return obj

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.contract.routes import Record, Route, key_of
 from penstock.controllers.api import CHANNEL, IN_MEMORY_CHANNEL, SUBSCRIPTION, Key, Obj
-from penstock.controllers.reconciler import World
+from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.reconcilers.broker import was_true
 from penstock.controllers.reconcilers.channel import write_subscribers
 from penstock.controllers.reconcilers.destinations import resolve_optional
@@ -27,7 +27,7 @@ class InMemoryChannelReconciler:
 
     kind = IN_MEMORY_CHANNEL
 
-    def __init__(self, world: World, subscribers: Subscribers) -> None:
+    def __init__(self, world: ReconcilerContext, subscribers: Subscribers) -> None:
         self._world, self._subscribers = world, subscribers
 
     async def reconcile(self, key: Key, obj: Obj | None) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.controllers.api import ENDPOINTS, NOT_FOUND, POD, SERVICE, Key, Obj, code_of
-from penstock.controllers.reconciler import Workers, World
+from penstock.controllers.reconciler import ReconcilerContext, Workers
 from penstock.controllers.reconcilers.endpoints import endpoints_of, name_of, selects
 
 
@@ -17,7 +17,7 @@ class ServiceReconciler:
 
     kind = SERVICE
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ReconcilerContext) -> None:
         self._world = world
 
     def listen_to_pods(self, workers: Workers) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.controllers.api import CHANNEL, IN_MEMORY_CHANNEL, SUBSCRIPTION, Key, Kind, Obj
-from penstock.controllers.reconciler import World
+from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.reconcilers.broker import was_true
 from penstock.controllers.reconcilers.channel import write_subscribers
 from penstock.controllers.reconcilers.destinations import resolve_optional
@@ -25,7 +25,7 @@ class SubscriptionReconciler:
 
     kind = SUBSCRIPTION
 
-    def __init__(self, world: World, subscribers: Subscribers) -> None:
+    def __init__(self, world: ReconcilerContext, subscribers: Subscribers) -> None:
         self._world, self._subscribers = world, subscribers
         self._known: dict[Key, Obj] = {}
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from penstock.contract.routes import Route, key_of
 from penstock.controllers.api import BROKER, TRIGGER, Key, Kind, Obj
-from penstock.controllers.reconciler import World
+from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.reconcilers.broker import was_true
 from penstock.controllers.reconcilers.destinations import resolve, resolve_optional
 from penstock.controllers.routes.route_records import trigger_route
@@ -36,7 +36,7 @@ class TriggerReconciler:
 
     kind = TRIGGER
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ReconcilerContext) -> None:
         self._world = world
 
     async def reconcile(self, key: Key, obj: Obj | None) -> None:

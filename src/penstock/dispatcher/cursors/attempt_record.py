@@ -13,7 +13,7 @@ Result = Literal["delivered", "replied", "retry", "deadletter", "dropped", "canc
 """What followed: done, on to the reply, another attempt, on to the dead letter sink, given up, route gone."""
 
 
-class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
+class AttemptRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """One attempt."""
 
     at: float
@@ -44,6 +44,6 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
 _encoder = msgspec.json.Encoder()
 
 
-def encode(fact: Fact) -> bytes:
+def encode(fact: AttemptRecord) -> bytes:
     """The fact's value in the topic."""
     return _encoder.encode(fact)

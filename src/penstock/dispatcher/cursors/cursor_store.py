@@ -16,9 +16,9 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from penstock.contract import topics
 from penstock.dispatcher.cursors import keys as journal_keys
-from penstock.dispatcher.cursors import stage_payload as carried_records
+from penstock.dispatcher.cursors import stage_payload as stage_payloads
 from penstock.dispatcher.cursors.cursor import Cursor, restore
-from penstock.dispatcher.cursors.stage_payload import Carried
+from penstock.dispatcher.cursors.stage_payload import StagePayload
 from penstock.dispatcher.matched.tail import get_to_know
 from penstock.log.watchdog import watched
 
@@ -54,11 +54,11 @@ class Restored:
 
     tail: int | None = None
     cursors: dict[str, Cursor] = field(default_factory=dict)
-    carried: dict[tuple[str, int], Carried] = field(default_factory=dict)
+    carried: dict[tuple[str, int], StagePayload] = field(default_factory=dict)
     unreadable: list[str] = field(default_factory=list)
 
 
-class Journal:
+class CursorStore:
     """The cursors of one partition. Every method blocks: call from a thread."""
 
     def __init__(self, bootstrap: str, partition: int) -> None:
@@ -215,7 +215,7 @@ def understand(values: dict[str, bytes], partition: int, changed: set[Cursor]) -
             if key == journal_keys.tail_key(partition):
                 restored.tail = int(value)
             elif (ident := journal_keys.parse_carried(key)) is not None:
-                restored.carried[ident] = carried_records.decode(value)
+                restored.carried[ident] = stage_payloads.decode(value)
             elif (route := journal_keys.parse_cursor(key)) is not None:
                 restored.cursors[route] = restore(route, value, changed)
             else:

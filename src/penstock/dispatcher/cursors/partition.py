@@ -39,7 +39,7 @@ class Lost:
     last: int
 
 
-class Ledger:
+class PartitionCursors:
     """Everything a task knows of one partition of `penstock.matched`."""
 
     def __init__(self, partition: int, tail: int | None = None) -> None:
@@ -97,12 +97,12 @@ class Ledger:
         taken = cursor.take(record.origin, record.offset, record.at, key, room=free)
         return Start(cursor, taken, record) if isinstance(taken, Delivery) else taken
 
-    def next_chunk(self, routes: Routes, hungry: Room) -> int | None:
+    def next_chunk(self, routes: Routes, has_appetite: Room) -> int | None:
         """Where the catch-up reader reads next: at the position of the detached route whose turn it is."""
         for uid in list(self._turns):
             cursor = self.cursors[uid]
             route = routes.get(uid)
-            if route is None or route.paused or cursor.resume is None or not hungry(cursor):
+            if route is None or route.paused or cursor.resume is None or not has_appetite(cursor):
                 continue
             if self.tail is None or cursor.resume >= self.tail:
                 self._attach(cursor)
@@ -112,7 +112,7 @@ class Ledger:
         return None
 
     def catch_up(
-        self, begin: int, end: int, records: Sequence[Matched], routes: Routes, *, room: Room, hungry: Room
+        self, begin: int, end: int, records: Sequence[Matched], routes: Routes, *, room: Room, has_appetite: Room
     ) -> Iterator[Start]:
         """Serves the records from `begin` up to `end` (exclusive) to every detached route that stands among them."""
         end = min(end, self.tail or 0)
@@ -120,7 +120,7 @@ class Ledger:
         for uid in self._turns:
             cursor, route = self.cursors[uid], routes.get(uid)
             within = cursor.resume is not None and begin <= cursor.resume < end
-            if within and route is not None and not route.paused and hungry(cursor):
+            if within and route is not None and not route.paused and has_appetite(cursor):
                 eating[uid] = cursor
         for record in records:
             if record.offset >= end:

@@ -14,7 +14,7 @@ from penstock.events.event import CloudEvent
 OVERHEAD_BYTES = 512
 
 
-class Carried(msgspec.Struct, frozen=True, omit_defaults=True):
+class StagePayload(msgspec.Struct, frozen=True, omit_defaults=True):
     """Exactly one of both is there."""
 
     attributes: dict[str, str] | None = None
@@ -35,16 +35,16 @@ class Carried(msgspec.Struct, frozen=True, omit_defaults=True):
         return OVERHEAD_BYTES + len(self.data or b"")
 
 
-def reply(event: CloudEvent, passed: list[tuple[str, str]]) -> Carried:
+def reply(event: CloudEvent, passed: list[tuple[str, str]]) -> StagePayload:
     """What goes into the reply stage."""
-    return Carried(attributes=dict(event.attributes), data=event.data, passed=passed)
+    return StagePayload(attributes=dict(event.attributes), data=event.data, passed=passed)
 
 
-def encode(carried: Carried) -> bytes:
+def encode(carried: StagePayload) -> bytes:
     """The value in the topic."""
     return msgspec.json.encode(carried)
 
 
-def decode(value: bytes) -> Carried:
+def decode(value: bytes) -> StagePayload:
     """What was written."""
-    return msgspec.json.decode(value, type=Carried)
+    return msgspec.json.decode(value, type=StagePayload)

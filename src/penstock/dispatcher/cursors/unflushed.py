@@ -6,23 +6,23 @@ import time
 from collections.abc import Iterable
 
 from penstock.contract import topics
-from penstock.dispatcher.cursors import attempt_record as fact_records
+from penstock.dispatcher.cursors import attempt_record as attempt_records
 from penstock.dispatcher.cursors import keys as journal_keys
-from penstock.dispatcher.cursors.attempt_record import Fact
+from penstock.dispatcher.cursors.attempt_record import AttemptRecord
 from penstock.dispatcher.cursors.cursor import Cursor, encode
 from penstock.dispatcher.cursors.cursor_store import Entry
-from penstock.dispatcher.cursors.partition import Ledger
+from penstock.dispatcher.cursors.partition import PartitionCursors
 
 TAIL_ONLY_SECONDS = 5.0
 """How often a tail that moved over markers alone is written down: they come every few seconds and matter to nobody."""
 
 
-class Changes:
+class Unflushed:
     """Gathers what the next flush of a partition writes."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: PartitionCursors) -> None:
         self._ledger = ledger
-        self.facts: list[Fact] = []
+        self.facts: list[AttemptRecord] = []
         self._others: dict[str, bytes | None] = {}
         self._tail: int | None = None
         self._tail_matters = False
@@ -37,7 +37,7 @@ class Changes:
         self._others[journal_keys.carried_key(route, self._ledger.partition, origin)] = None
 
     def orphaned(self, idents: Iterable[tuple[str, int]]) -> None:
-        """Carried things whose delivery is gone."""
+        """StagePayload things whose delivery is gone."""
         for route, origin in idents:
             self.drop_carried(route, origin)
 
@@ -56,7 +56,7 @@ class Changes:
     def entries(self, final: bool = False) -> list[Entry]:
         """Everything that changed, as records; nothing of it counts as changed any more."""
         ledger, partition = self._ledger, self._ledger.partition
-        entries = [Entry(topics.ATTEMPTS, fact.route, fact_records.encode(fact)) for fact in self.facts]
+        entries = [Entry(topics.ATTEMPTS, fact.route, attempt_records.encode(fact)) for fact in self.facts]
         self.facts = []
         for cursor in ledger.changed:
             key = journal_keys.cursor_key(cursor.route, partition)

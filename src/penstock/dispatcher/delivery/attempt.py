@@ -11,15 +11,15 @@ import msgspec
 from penstock.contract import headers as stored
 from penstock.contract.names import NameTable
 from penstock.contract.routes import Endpoint, Route, Target
-from penstock.dispatcher.cursors import stage_payload as carried_values
+from penstock.dispatcher.cursors import stage_payload as stage_payloads
 from penstock.dispatcher.cursors.cursor import STAGE_NAMES, Stage
-from penstock.dispatcher.cursors.stage_payload import Carried
+from penstock.dispatcher.cursors.stage_payload import StagePayload
 from penstock.dispatcher.delivery.dead_letter import NO_ANSWER, error_data, no_answer_data
 from penstock.dispatcher.delivery.decision import Verdict, destination, expects_reply
-from penstock.dispatcher.delivery.replies import BrokerStore, NotStored
+from penstock.dispatcher.delivery.replies import NotStored, ReplyWriter
 from penstock.dispatcher.delivery.request import content, passed_from_answer, request
 from penstock.dispatcher.delivery.route_span import record_route_span
-from penstock.dispatcher.http.client import Clients, Unsendable
+from penstock.dispatcher.http.client import SubscriberClient, Unsendable
 from penstock.dispatcher.http.connection import Answer, NoAnswer, NoConnection
 from penstock.dispatcher.http.outcome import Outcome, classify
 from penstock.dispatcher.matched.record import Matched
@@ -36,7 +36,7 @@ UNAVAILABLE = 503
 NOWHERE = Endpoint("")
 
 
-class Report(msgspec.Struct, frozen=True):
+class AttemptResult(msgspec.Struct, frozen=True):
     """What came of an attempt."""
 
     verdict: Verdict
@@ -46,7 +46,7 @@ class Report(msgspec.Struct, frozen=True):
     """`knativeerrorcode` if this was the last attempt."""
     data: str = ""
     """`knativeerrordata` likewise."""
-    carried: Carried | None = None
+    carried: StagePayload | None = None
     """The reply, where it has a stage of its own."""
     stored: bool = False
     """Whether a reply was stored in the Broker."""
@@ -73,23 +73,25 @@ class _Exchange(msgspec.Struct, frozen=True):
         *,
         code: int = 0,
         data: str = "",
-        carried: Carried | None = None,
+        carried: StagePayload | None = None,
         stored: bool = False,
         discarded: bool = False,
-    ) -> Report:
+    ) -> AttemptResult:
         latency = time.perf_counter() - self.begun
-        return Report(verdict, self.endpoint.url, latency, code, data, carried, stored, discarded)
+        return AttemptResult(verdict, self.endpoint.url, latency, code, data, carried, stored, discarded)
 
-    def failed(self, status: int, reason: str, code: int) -> Report:
+    def failed(self, status: int, reason: str, code: int) -> AttemptResult:
         """An answer that looked well and was not."""
         verdict = Verdict(Outcome.RETRYABLE, status, reason=reason)
         return self.report(verdict, code=code, data=error_data(reason.encode()))
 
 
-class Sender:
+class AttemptSender:
     """Makes attempts."""
 
-    def __init__(self, clients: Clients, store: BrokerStore, tracer: trace.Tracer, default_timeout: float) -> None:
+    def __init__(
+        self, clients: SubscriberClient, store: ReplyWriter, tracer: trace.Tracer, default_timeout: float
+    ) -> None:
         self._clients, self._store, self._tracer = clients, store, tracer
         self._default_timeout = default_timeout
         self.names = NameTable()
@@ -99,7 +101,7 @@ class Sender:
         if self._tracer.enabled and record.routes:
             record_route_span(self._tracer, record, targets.get(record.header(stored.TARGET) or ""))
 
-    async def attempt(self, route: Route, stage: Stage, record: Matched, carried: Carried | None) -> Report:
+    async def attempt(self, route: Route, stage: Stage, record: Matched, carried: StagePayload | None) -> AttemptResult:
         """Sends the event to where its stage leads."""
         begun = time.perf_counter()
         endpoint = destination(route, stage)
@@ -122,7 +124,7 @@ class Sender:
         else:
             if 200 <= answer.status <= 299 and not answer.headers and not answer.body:
                 # Nothing but a status that counts: how nearly all deliveries end.
-                report = Report(_delivered(answer.status), endpoint.url, time.perf_counter() - begun)
+                report = AttemptResult(_delivered(answer.status), endpoint.url, time.perf_counter() - begun)
             else:
                 report = await self._judge(_Exchange(route, record, endpoint, span, counts, begun), answer)
         if self._tracer.enabled:
@@ -130,7 +132,7 @@ class Sender:
             self._trace(route, event, stage, report, span=span, parent=record.parent, start=start_ns)
         return report
 
-    async def _judge(self, exchange: _Exchange, answer: Answer) -> Report:
+    async def _judge(self, exchange: _Exchange, answer: Answer) -> AttemptResult:
         outcome = classify(answer.status)
         if outcome is not Outcome.DELIVERED:
             reason = f"HTTP status {answer.status}"
@@ -149,14 +151,14 @@ class Sender:
             return exchange.failed(answer.status, reason, BAD_GATEWAY)
         return await self._take_reply(exchange, reply, answer)
 
-    async def _take_reply(self, exchange: _Exchange, reply: CloudEvent, answer: Answer) -> Report:
+    async def _take_reply(self, exchange: _Exchange, reply: CloudEvent, answer: Answer) -> AttemptResult:
         route = exchange.route
         passed = passed_from_answer(answer.headers.items())
         if route.kind == "Subscription":
             if route.reply is None:
                 return exchange.report(Verdict(Outcome.DELIVERED, answer.status), discarded=True)
             verdict = Verdict(Outcome.DELIVERED, answer.status, replied=True)
-            return exchange.report(verdict, carried=carried_values.reply(reply, passed))
+            return exchange.report(verdict, carried=stage_payloads.reply(reply, passed))
         ttl = exchange.record.event.attributes.get(TTL)
         try:
             await self._store.store(route.target, reply, ttl, passed, exchange.span)
@@ -171,7 +173,7 @@ class Sender:
         route: Route,
         event: CloudEvent,
         stage: Stage,
-        report: Report,
+        report: AttemptResult,
         *,
         span: str,
         parent: str | None,
@@ -200,13 +202,15 @@ def _delivered(status: int) -> Verdict:
     return Verdict(Outcome.DELIVERED, status)
 
 
-def _no_answer(problem: NoAnswer, endpoint: Endpoint, begun: float) -> Report:
+def _no_answer(problem: NoAnswer, endpoint: Endpoint, begun: float) -> AttemptResult:
     latency, reason = time.perf_counter() - begun, str(problem)
     verdict = Verdict(Outcome.RETRYABLE, reason=reason)
     unreached = isinstance(problem, NoConnection)
-    return Report(verdict, endpoint.url, latency, NO_ANSWER, no_answer_data(reason), unreached=unreached)
+    return AttemptResult(verdict, endpoint.url, latency, NO_ANSWER, no_answer_data(reason), unreached=unreached)
 
 
-def _refused(reason: str, endpoint: Endpoint, begun: float) -> Report:
+def _refused(reason: str, endpoint: Endpoint, begun: float) -> AttemptResult:
     latency = time.perf_counter() - begun
-    return Report(Verdict(Outcome.REFUSED, reason=reason), endpoint.url, latency, NO_ANSWER, no_answer_data(reason))
+    return AttemptResult(
+        Verdict(Outcome.REFUSED, reason=reason), endpoint.url, latency, NO_ANSWER, no_answer_data(reason)
+    )

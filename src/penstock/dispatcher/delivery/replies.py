@@ -21,7 +21,7 @@ class NotStored(RuntimeError):
     """The reply is not, or not surely, in the Broker."""
 
 
-class BrokerStore:
+class ReplyWriter:
     """Stores replies; each is durable when `store` returns."""
 
     def __init__(self, bootstrap: str, default_ttl: int, max_event_bytes: int) -> None:

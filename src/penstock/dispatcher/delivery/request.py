@@ -13,7 +13,7 @@ from functools import lru_cache
 from penstock.contract import headers
 from penstock.contract.routes import Route
 from penstock.dispatcher.cursors.cursor import Stage
-from penstock.dispatcher.cursors.stage_payload import Carried
+from penstock.dispatcher.cursors.stage_payload import StagePayload
 from penstock.dispatcher.delivery.dead_letter import dead_letter
 from penstock.dispatcher.delivery.decision import expects_reply
 from penstock.dispatcher.matched.record import Matched
@@ -32,7 +32,7 @@ _VISIBLE = re.compile(r"[\t\x20-\x7e]*")
 
 
 def request(
-    route: Route, stage: Stage, record: Matched, carried: Carried | None, *, traceparent: str
+    route: Route, stage: Stage, record: Matched, carried: StagePayload | None, *, traceparent: str
 ) -> tuple[bytes, bytes]:
     """Header lines and body of an attempt. Raises ValueError where the event cannot be sent.
 
@@ -54,7 +54,7 @@ def _route_lines(namespace: str, reply_wanted: bool) -> bytes:
     return header_lines([("kn-namespace", namespace), *([("prefer", "reply")] if reply_wanted else [])])
 
 
-def content(stage: Stage, record: Matched, carried: Carried | None) -> tuple[CloudEvent, HttpHeaders]:
+def content(stage: Stage, record: Matched, carried: StagePayload | None) -> tuple[CloudEvent, HttpHeaders]:
     """The event that a stage sends, and the HTTP headers that go with it."""
     if stage is Stage.REPLY and carried is not None:
         return carried.reply, carried.passed

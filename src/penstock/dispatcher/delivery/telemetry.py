@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 import structlog
 
 from penstock.contract.routes import Route
-from penstock.dispatcher.cursors.attempt_record import Fact, Result
+from penstock.dispatcher.cursors.attempt_record import AttemptRecord, Result
 from penstock.dispatcher.cursors.cursor import STAGE_NAMES, Cursor, Stage
-from penstock.dispatcher.cursors.partition import Ledger, Lost
-from penstock.dispatcher.cursors.unflushed import Changes
-from penstock.dispatcher.delivery.attempt import Report
+from penstock.dispatcher.cursors.partition import Lost, PartitionCursors
+from penstock.dispatcher.cursors.unflushed import Unflushed
+from penstock.dispatcher.delivery.attempt import AttemptResult
 from penstock.dispatcher.delivery.decision import Dropped, Step
 from penstock.dispatcher.http.outcome import Outcome
 from penstock.dispatcher.matched.record import Matched
@@ -26,10 +26,10 @@ FACTS_LIMIT = 50_000
 """Facts not yet written at which no further attempt starts: Kafka is away."""
 
 
-class Chronicle:
+class Telemetry:
     """Keeps the metrics of routes and hands facts to what is written next."""
 
-    def __init__(self, changes: Mapping[int, Changes], reporter: Reporter) -> None:
+    def __init__(self, changes: Mapping[int, Unflushed], reporter: Reporter) -> None:
         self._changes, self._reporter = changes, reporter
         self._metrics: dict[str, RouteMetrics] = {}
         self._shown: set[str] = set()
@@ -50,7 +50,7 @@ class Chronicle:
 
     # --- attempts ------------------------------------------------------------------------------------------------
 
-    def count(self, job: Job, report: Report, step: Step) -> None:
+    def count(self, job: Job, report: AttemptResult, step: Step) -> None:
         """An attempt is over, and this follows."""
         metrics = self.metrics(job.lane.route)
         stage, verdict = job.delivery.stage, report.verdict
@@ -71,13 +71,20 @@ class Chronicle:
             metrics.dropped.inc()
 
     def write(
-        self, job: Job, record: Matched, report: Report, begun: float, *, result: Result, due: float | None = None
+        self,
+        job: Job,
+        record: Matched,
+        report: AttemptResult,
+        begun: float,
+        *,
+        result: Result,
+        due: float | None = None,
     ) -> None:
         """The attempt as a fact."""
         delivery = job.delivery
         self._facts += 1
         self._changes[job.partition].facts.append(
-            Fact(
+            AttemptRecord(
                 begun,
                 job.lane.route.uid,
                 job.partition,
@@ -129,9 +136,9 @@ class Chronicle:
 
     # --- how it stands -------------------------------------------------------------------------------------------
 
-    def set_gauges(self, ledgers: Iterable[Ledger], lanes: Mapping[str, Lane], now: float) -> None:
+    def set_gauges(self, ledgers: Iterable[PartitionCursors], lanes: Mapping[str, Lane], now: float) -> None:
         """For routes that have something to show, and once more for those that no longer have."""
-        busy: dict[str, list[tuple[Ledger, Cursor]]] = {uid: [] for uid in self._shown}
+        busy: dict[str, list[tuple[PartitionCursors, Cursor]]] = {uid: [] for uid in self._shown}
         for ledger in ledgers:
             for uid, cursor in ledger.cursors.items():
                 if uid in lanes and (cursor.outstanding or not cursor.attached):

@@ -19,7 +19,7 @@ class Unsendable(ValueError):
     """The request can not be made, now or ever: the address or a header is invalid."""
 
 
-class Clients:
+class SubscriberClient:
     """The HTTP side of a task."""
 
     def __init__(self, max_event_bytes: int) -> None:

@@ -10,7 +10,7 @@ from functools import lru_cache
 from penstock.dispatcher.http.address import Origin
 from penstock.dispatcher.http.connection import Connection, NoAnswer, NoConnection
 from penstock.dispatcher.http.dns import Resolver
-from penstock.dispatcher.http.single_flight import Lookout
+from penstock.dispatcher.http.single_flight import SingleFlight
 
 IDLE_SECONDS = 1.5
 """Connections unused for this long are closed here, before the servers in common use (2 to 5 seconds) close them: a
@@ -29,7 +29,7 @@ class Pool:
         """Of each origin the one used last is used first, so that those not needed grow old."""
         self._sweeping: asyncio.TimerHandle | None = None
         self._resolver = Resolver()
-        self._lookout = Lookout(self._open)
+        self._lookout = SingleFlight(self._open)
 
     def idle(self, origin: Origin) -> Connection | None:
         """A connection that waits for a request."""

@@ -15,7 +15,7 @@ REMEMBERED = 4096
 """Deserted origins that are remembered; beyond that the oldest is looked at afresh by everybody."""
 
 
-class Lookout:
+class SingleFlight:
     """Makes connections, each for the one who asks; that nobody is there is told to all."""
 
     def __init__(self, connect: Callable[[Origin, float], Awaitable[Connection]]) -> None:

@@ -46,7 +46,7 @@ class _Request:
     answer: asyncio.Future[Chunk]
 
 
-class RereadReader:
+class RandomReader:
     """Random access to the topic."""
 
     def __init__(self, bootstrap: str, unreadable: Callable[[int, int, str], None]) -> None:

@@ -14,7 +14,7 @@ from penstock.events import http
 from penstock.events import kafka_binding as kafka
 from penstock.events.broker_attributes import TTL
 from penstock.events.event import REQUIRED, MalformedEvent
-from penstock.events.memo import Remembered
+from penstock.events.memo import Memo
 
 Fields = Mapping[str, bytes | None]
 
@@ -78,7 +78,7 @@ def _opening_of(name: str, plain: bytes) -> _Opening:
     return _Opening(text, plain)
 
 
-_OPENINGS = Remembered(_opening)
+_OPENINGS = Memo(_opening)
 
 
 def header_lines(pairs: Iterable[tuple[str, str]]) -> bytes:

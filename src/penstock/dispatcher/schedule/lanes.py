@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from penstock.contract.routes import Route
 from penstock.dispatcher.cursors.cursor import Cursor, Delivery
-from penstock.dispatcher.cursors.stage_payload import Carried
+from penstock.dispatcher.cursors.stage_payload import StagePayload
 from penstock.dispatcher.matched.record import Matched
 from penstock.dispatcher.schedule import breaker
 
@@ -76,7 +76,7 @@ class Job:
     delivery: Delivery
     record: Matched | None = None
     """None where memory was short: it is read again when its turn comes."""
-    carried: Carried | None = None
+    carried: StagePayload | None = None
 
 
 class Schedule:

@@ -15,7 +15,7 @@ log = structlog.get_logger()
 BROKEN_OFF_SECONDS = 1.0
 
 
-class Crew:
+class Workers:
     """Runs the jobs of a schedule, as many at once as it allows, on the event loop."""
 
     def __init__(

@@ -27,7 +27,7 @@ class Exit:
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class ActorEnvironment:
     """What a program needs of its node."""
 
     client: Client
@@ -40,7 +40,7 @@ class Surroundings:
 class Program:
     """A container's process."""
 
-    def __init__(self, options: Options, surroundings: Surroundings) -> None:
+    def __init__(self, options: Options, surroundings: ActorEnvironment) -> None:
         self._options, self._around = options, surroundings
         self._stop = asyncio.Event()
         self._grace = 0.0
