@@ -119,6 +119,11 @@ class Generations:
         self._told: set[tuple[str, Gap]] = set()
         self.live: Generation | None = None
 
+    def acts_by(self, snapshot: Snapshot) -> bool:
+        """Whether these very routes are in force. The topic's order decides which snapshot is the newest, not its
+        number."""
+        return self.live is not None and self.live.routes is snapshot.routes
+
     def advance(self, snapshot: Snapshot) -> None:
         """Makes the snapshot's routes the ones in force; returns when they are."""
         before = self.live

@@ -175,7 +175,7 @@ class RouterService:
             if live is not None and not live.query.alive():
                 self._died(live)
                 self._advance(generations, follower.snapshot)
-            elif live is None or live.version != follower.snapshot.version:
+            elif not generations.acts_by(follower.snapshot):
                 self._gather(first=live is None)
                 self._advance(generations, follower.snapshot)
             generations.tend(time.monotonic())

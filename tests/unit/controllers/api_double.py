@@ -183,15 +183,21 @@ class TopicDouble:
 
     def __init__(self) -> None:
         self.records: dict[str, bytes] = {}
+        self.complete = True
         self.writes: list[list[str]] = []
         self.ends: tuple[int, ...] = (0, 0)
         self.fail = 0
+        """Writes to come that reach nothing."""
+        self.unacknowledged: list[int | None] = []
+        """Writes to come of which so many records are stored (None: all, the version too) although they fail."""
+        self.snapshots: list[tuple[int, dict[str, bytes]]] = []
+        """What a reader has seen: the number of each version and the records it completed."""
 
     def read(self) -> Any:
         from penstock.contract.routes import VERSION_KEY, Version, decode
         from penstock.controllers.routes.routes_topic import Stored
 
-        stored = Stored(complete=VERSION_KEY in self.records)
+        stored = Stored(complete=self.complete and VERSION_KEY in self.records)
         for key, value in self.records.items():
             record = decode(key, value)
             if isinstance(record, Version):
@@ -206,12 +212,25 @@ class TopicDouble:
         if self.fail:
             self.fail -= 1
             raise OSError("Kafka is away")
-        self.writes.append([key for key, _ in changes])
-        for key, value in [*changes, (VERSION_KEY, version)]:
-            if value is None:
-                self.records.pop(key, None)
-            else:
-                self.records[key] = value
+        lost = bool(self.unacknowledged)
+        until = self.unacknowledged.pop(0) if lost else None
+        if not lost:
+            self.writes.append([key for key, _ in changes])
+        for key, value in [*changes, (VERSION_KEY, version)][:until]:
+            self._store(key, value)
+        if lost:
+            raise OSError("the acknowledgement was lost")
+
+    def _store(self, key: str, value: bytes | None) -> None:
+        from penstock.contract.routes import VERSION_KEY, Version, decode
+
+        self.complete = key == VERSION_KEY
+        if value is None:
+            self.records.pop(key, None)
+            return
+        self.records[key] = value
+        if isinstance(version := decode(key, value), Version):
+            self.snapshots.append((version.version, {k: v for k, v in self.records.items() if k != VERSION_KEY}))
 
     def event_ends(self) -> tuple[int, ...]:
         return self.ends

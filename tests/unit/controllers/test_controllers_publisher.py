@@ -138,6 +138,7 @@ async def test_a_change_that_was_cut_off_before_its_version_is_completed(topic: 
     from penstock.contract.routes import encode
 
     topic.records["route/a"] = encode(route("a", start=(1,)))
+    topic.complete = False
     async with publishing(topic) as publisher:
         publisher.claim(ME, [route("a")])
         await publish(publisher, 1)
@@ -149,9 +150,44 @@ async def test_a_kafka_that_is_away_is_tried_again(topic: TopicDouble) -> None:
     async with publishing(topic) as publisher:
         publisher.claim(ME, [route("a")])
         assert publisher.version_of("route/a") is None
-        await publish(publisher, 1)
-        assert publisher.version_of("route/a") == 1
+        await publish(publisher, 3)
+        assert publisher.version_of("route/a") == 3
     assert topic.writes == [["route/a"]]
+
+
+async def test_a_lost_acknowledgement_never_gives_one_number_to_two_contents(topic: TopicDouble) -> None:
+    topic.unacknowledged = [None]
+    async with publishing(topic) as publisher:
+        publisher.claim(ME, [route("a")])
+        publisher.announce = lambda _: None
+        with pytest.raises(OSError, match="lost"):
+            await publisher._publish()
+        publisher.claim(ME, [route("a"), route("b")])
+        await publish(publisher, 2)
+        assert publisher.version_of("route/b") == 2
+    assert [(number, set(records)) for number, records in topic.snapshots] == [
+        (1, {"route/a"}),
+        (2, {"route/a", "route/b"}),
+    ]
+
+
+@pytest.mark.parametrize("stored", [0, 1, 2, None], ids=["nothing", "one record", "all but the version", "all"])
+async def test_what_a_failed_write_left_behind_is_put_right(topic: TopicDouble, stored: int | None) -> None:
+    """The claims go back to what was published before: the topic may hold something else all the same."""
+    async with publishing(topic) as publisher:
+        publisher.claim(ME, [route("old")])
+        await publish(publisher, 1)
+        before = topic.records["route/old"]
+        topic.unacknowledged = [stored]
+        publisher.claim(ME, [route("new"), route("old", paused=True)])
+        with pytest.raises(OSError, match="lost"):
+            await publisher._publish()
+        publisher.claim(ME, [route("old")])
+        assert publisher.version_of("route/old") is None
+        await publish(publisher, 3)
+    assert topic.records.keys() == {"route/old", "version"}
+    assert topic.records["route/old"] == before
+    assert version_in(topic) == Version(3, routes=1)
 
 
 async def test_a_record_that_changes_hands_stays(topic: TopicDouble) -> None:

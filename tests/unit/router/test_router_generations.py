@@ -131,3 +131,11 @@ def test_a_refused_route_needs_no_new_query_for_every_version():
     assert len(scene.tables) == 1
     assert scene.announced[-1].version == 2
     assert list(scene.announced[-1].refused) == ["huge"]
+
+
+def test_a_snapshot_with_other_routes_under_the_same_number_is_not_the_one_in_force():
+    scene = Scene(Retained(0, 50), origin=49)
+    first, other = (Snapshot(1, routes={uid: route(uid, 10)}) for uid in ("a", "b"))
+    scene.generations.advance(first)
+    assert scene.generations.acts_by(first)
+    assert not scene.generations.acts_by(other)

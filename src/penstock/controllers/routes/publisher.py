@@ -3,6 +3,9 @@
 A reconciler claims the records of its object; the publisher compares them with what it has published, gathers changes
 for a moment, and writes only the changed records and one `Version`. It reads the topic back at start, so a restart
 changes nothing in it. A new route gets its `start` here: the ends of `penstock.events` when it is first published.
+
+A write that failed may have been stored all the same, and readers may act by it. So every attempt has a version number
+of its own, and the next attempt writes again whatever the failed one may have left in the topic.
 """
 
 from __future__ import annotations
@@ -40,6 +43,10 @@ class Publisher:
         self._owner: dict[str, Observer] = {}
         self._keys: dict[Observer, set[str]] = defaultdict(set)
         self._dirty: set[str] = set()
+        self._newest_number = 0
+        """The highest version number that an attempt to publish has used."""
+        self._unconfirmed: set[str] = set()
+        """Keys that a failed attempt may have changed in the topic."""
         self._incomplete = True
         self._work = asyncio.Event()
 
@@ -47,6 +54,7 @@ class Publisher:
         """Takes up what is published already."""
         stored = await asyncio.to_thread(self._topic.read)
         self._published, self.version = stored.records, stored.version
+        self._newest_number = stored.version
         # A topic whose last record is not a Version was left in the middle of a change.
         self._incomplete = not stored.complete
         self._changed_at = dict.fromkeys(stored.records, stored.version)
@@ -80,11 +88,11 @@ class Publisher:
 
     def version_of(self, key: str) -> int | None:
         """The version in which the record last changed; None while a change waits to be published."""
-        return None if key in self._dirty else self._changed_at.get(key)
+        return None if self._waits(key) else self._changed_at.get(key)
 
     def is_as_restored(self, key: str) -> bool:
         """Whether the record has been the same since before this process."""
-        return key in self._restored and key not in self._dirty
+        return key in self._restored and not self._waits(key)
 
     def owners_between(self, after: int, until: int) -> Iterator[Observer]:
         """Whose records last changed in the versions from `after` (not included) until `until`."""
@@ -109,25 +117,32 @@ class Publisher:
                 self._work.set()
 
     async def _publish(self) -> None:
-        changes: dict[str, Record | None] = {}
-        for key in sorted(self._dirty):
-            desired = self._desired.get(key)
-            if desired != self._published.get(key):
-                changes[key] = desired
+        changes = self._changes()
         if not changes and not self._incomplete:
             self._dirty.clear()
             return
         await self._give_starts(changes)
         version = self._next_version(changes)
+        self._unconfirmed.update(changes)
+        self._incomplete = True
         encoded = [(key, None if record is None else encode(record)) for key, record in changes.items()]
         await asyncio.to_thread(self._topic.write, encoded, encode(version))
         self._incomplete = False
+        self._unconfirmed.clear()
         self.version = version.version
         for key, record in changes.items():
             self._settle(key, record, version.version)
         self._dirty = {key for key in self._dirty if self._desired.get(key) != self._published.get(key)}
         self.announce(version.version)
         log.info("routes published", version=version.version, changed=len(changes))
+
+    def _changes(self) -> dict[str, Record | None]:
+        """What to write: where a claim differs from what is published, and where the topic may hold something else."""
+        return {
+            key: self._desired.get(key)
+            for key in sorted(self._dirty | self._unconfirmed)
+            if key in self._unconfirmed or self._desired.get(key) != self._published.get(key)
+        }
 
     async def _give_starts(self, changes: dict[str, Record | None]) -> None:
         fresh = [r for r in changes.values() if isinstance(r, Route) and not r.start]
@@ -144,9 +159,10 @@ class Publisher:
                 self._desired[key] = msgspec.structs.replace(current, start=ends)
 
     def _next_version(self, changes: dict[str, Record | None]) -> Version:
+        self._newest_number += 1
         after = {**self._published, **changes}
         counts = {kind: sum(isinstance(record, kind) for record in after.values()) for kind in _KINDS}
-        return Version(self.version + 1, *(counts[kind] for kind in _KINDS))
+        return Version(self._newest_number, *(counts[kind] for kind in _KINDS))
 
     def _settle(self, key: str, record: Record | None, version: int) -> None:
         self._restored.discard(key)
@@ -162,6 +178,9 @@ class Publisher:
             return record
         held = self.held(key_of(record))
         return msgspec.structs.replace(record, start=held.start) if isinstance(held, Route) else record
+
+    def _waits(self, key: str) -> bool:
+        return key in self._dirty or key in self._unconfirmed
 
     def _mark(self, key: str) -> None:
         self._dirty.add(key)
