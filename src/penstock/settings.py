@@ -1,29 +1,35 @@
 """Every setting of penstock, typed, in one object.
 
-Values come from flags, then the environment (`PENSTOCK_*`), then `penstock.toml` in the working directory, then the
-defaults below. The text under each field is its reference documentation; it states the unit and what the default means.
+The command reads them from flags, then the environment (`PENSTOCK_*`), then `penstock.toml`, then the defaults below,
+and hands them on whole: no other process looks at those again. The text under each field is its reference
+documentation; it states the unit and what the default means.
 """
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 SETTINGS_FILE = "penstock.toml"
 
 
-class Settings(BaseSettings):
+def _listed(value: Any) -> Any:
+    """A list as it is written in a flag or a variable: `a,b`, or as JSON."""
+    if not isinstance(value, str):
+        return value
+    return json.loads(value) if value.lstrip().startswith("[") else [part.strip() for part in value.split(",")]
+
+
+Names = Annotated[list[str], BeforeValidator(_listed)]
+
+
+class Settings(BaseModel):
     """The settings of one stack."""
 
-    model_config = SettingsConfigDict(
-        env_prefix="PENSTOCK_",
-        toml_file=SETTINGS_FILE,
-        use_attribute_docstrings=True,
-        extra="forbid",
-    )
+    model_config = ConfigDict(use_attribute_docstrings=True, extra="forbid")
 
     data_dir: Path = Path(".penstock")
     """Folder of everything the stack keeps: Kafka's log, the API's objects, certificates, logs. Created if missing."""
@@ -130,7 +136,7 @@ class Settings(BaseSettings):
     loss_warning_hours: float = Field(24, gt=0)
     """Hours that a Trigger or Subscription warns in its status of events that retention took before it had them."""
 
-    broker_classes: list[str] = ["Penstock", "MTChannelBasedBroker", "Kafka"]
+    broker_classes: Names = ["Penstock", "MTChannelBasedBroker", "Kafka"]
     """Broker classes served here; Brokers of another class are left alone."""
 
     default_broker_class: str = "Penstock"
@@ -151,17 +157,11 @@ class Settings(BaseSettings):
     verbose: bool = False
     """Show every component's log on the terminal and log at debug level."""
 
+    @field_validator("cache_dir", "kafka", "replication", "spark_master", "kubeconfig", "address_base", mode="before")
     @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Flags, environment, file: in this order."""
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+    def _empty_is_none(cls, value: Any) -> Any:
+        """A variable that is set to nothing means what the documentation says of an empty setting."""
+        return None if value == "" else value
 
     @property
     def bootstrap(self) -> str:

@@ -43,7 +43,7 @@ def dev(
 
     Settings come from these flags, then PENSTOCK_* variables, then penstock.toml.
     """
-    from penstock.cli.options import load
+    from penstock.cli.settings_sources import load
     from penstock.cli.terminal import problems
 
     with problems():

@@ -17,7 +17,7 @@ def status(
     """Show what runs: component, state, address, pid, memory, uptime, restarts, lag."""
     import json
 
-    from penstock.cli.options import load
+    from penstock.cli.settings_sources import load
     from penstock.cli.terminal import console, problems
     from penstock.engine import datadir
     from penstock.engine.problem import Problem

@@ -36,17 +36,18 @@ def console() -> Console:
 
 @contextmanager
 def problems() -> Iterator[None]:
-    """Prints a Problem for people and exits with 1."""
+    """Prints a Problem for people and exits with its code."""
     try:
         yield
     except Problem as problem:
         errors = Console(stderr=True, highlight=False, soft_wrap=True)
         for line in problem.details:
             errors.print(f"  [dim]{escape(_readable(line))}[/dim]")
-        errors.print(f"[bold red]penstock:[/bold red] {escape(problem.what)}")
+        for line in problem.what.splitlines():
+            errors.print(f"[bold red]penstock:[/bold red] {escape(line)}")
         if problem.remedy:
             errors.print(f"  {escape(problem.remedy)}")
-        raise typer.Exit(1) from None
+        raise typer.Exit(problem.exit_code) from None
 
 
 class StackScreen:

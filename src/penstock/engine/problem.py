@@ -9,12 +9,13 @@ from __future__ import annotations
 class Problem(Exception):
     """Something the user can put right."""
 
-    def __init__(self, what: str, remedy: str = "", details: tuple[str, ...] = ()) -> None:
+    def __init__(self, what: str, remedy: str = "", details: tuple[str, ...] = (), exit_code: int = 1) -> None:
         super().__init__(what)
         self.what = what
         self.remedy = remedy
         self.details = details
         """Lines to show with it, such as the end of a log."""
+        self.exit_code = exit_code
 
     def __str__(self) -> str:
         return f"{self.what} {self.remedy}".strip()

@@ -85,7 +85,7 @@ def _data_files() -> list[Path]:
 def test_every_import_is_a_declared_dependency() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     declared = {_normal(re.split(r"[\[<>=!~ ]", line)[0]) for line in project["dependencies"]}
-    declared |= {"uvloop", "httptools", "py4j", "pydantic"}  # of uvicorn[standard], pyspark and pydantic-settings
+    declared |= {"uvloop", "httptools", "py4j"}  # of uvicorn[standard] and pyspark
     homes = packages_distributions()
     missing = {
         f"{name} ({path.relative_to(ROOT)})"

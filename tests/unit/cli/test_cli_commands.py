@@ -35,8 +35,8 @@ def test_no_colour_where_none_is_wanted(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_a_wrong_setting_is_a_sentence_not_a_traceback() -> None:
     result = runner.invoke(app, ["dev", "--port", "70000"])
-    assert result.exit_code == 1
-    assert "settings are not valid" in result.output
+    assert result.exit_code == 2
+    assert "--port cannot be 70000: input should be less than or equal to 65535" in result.output
     assert "Traceback" not in result.output
 
 

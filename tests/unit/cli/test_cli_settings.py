@@ -1,18 +1,29 @@
-"""Where settings come from: flags, then the environment, then penstock.toml, then the defaults."""
+"""Where settings come from (flags, the environment, penstock.toml, the defaults), and what is said of wrong ones."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from penstock.cli.options import load
+from penstock.cli import app
+from penstock.cli.settings_sources import load
 from penstock.engine.problem import Problem
+from penstock.settings import Settings
 
 
 @pytest.fixture(autouse=True)
 def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+
+
+def complaints(*assignments: str, **flags: object) -> list[str]:
+    """The lines in which the settings are refused."""
+    with pytest.raises(Problem) as raised:
+        load(list(assignments), **flags)
+    assert raised.value.exit_code == 2
+    return raised.value.what.splitlines()
 
 
 def test_precedence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,29 +39,98 @@ def test_a_flag_that_is_not_given_leaves_the_others_in_force(monkeypatch: pytest
     assert load(port=None).port == 2001
 
 
+def test_what_nobody_set_is_known_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_API_PORT", "8443")
+    assert load(port=0).model_fields_set == {"port", "api_port"}
+
+
 def test_any_setting_can_be_set_by_name() -> None:
     settings = load(["retention_hours=24", "broker_classes=A,B"])
     assert (settings.retention_hours, settings.broker_classes) == (24, ["A", "B"])
 
 
-def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(Problem) as raised:
-        load(["retention=1"])
-    assert "retention_hours" in raised.value.remedy
+@pytest.mark.parametrize("written", ["A,B", " A, B", '["A", "B"]'])
+def test_lists_in_the_environment(written: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_BROKER_CLASSES", written)
+    assert load().broker_classes == ["A", "B"]
 
 
-def test_a_wrong_value_names_the_setting_and_the_reason() -> None:
-    with pytest.raises(Problem, match="port: Input should be less than or equal to 65535"):
-        load(port=70000)
+def test_an_empty_variable_means_an_empty_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "penstock.toml").write_text('kafka = "elsewhere:9092"\n')
+    monkeypatch.setenv("PENSTOCK_KAFKA", "")
+    assert load().kafka is None
 
 
-def test_an_unknown_name_in_the_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "penstock.toml").write_text("prot = 1\n")
-    with pytest.raises(Problem, match="prot"):
-        load()
+def test_only_the_command_reads_the_environment_and_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that is broken while a stack runs must not keep its processes from starting again."""
+    (tmp_path / "penstock.toml").write_text("port = = 1\n")
+    monkeypatch.setenv("PENSTOCK_PORT", "x")
+    assert Settings(**Settings(port=7).model_dump(mode="json")).port == 7
+
+
+def test_a_typo_in_the_environment_is_named_with_what_was_meant(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_PROT", "8081")
+    assert complaints() == ["PENSTOCK_PROT names no setting; did you mean PENSTOCK_PORT?"]
+
+
+def test_a_typo_in_the_file_is_named_with_what_was_meant(tmp_path: Path) -> None:
+    (tmp_path / "penstock.toml").write_text("retention_hour = 1\n[spark]\nheap = 1\n")
+    assert complaints() == [
+        "retention_hour in penstock.toml names no setting; did you mean retention_hours?",
+        "spark in penstock.toml names no setting; `docs/settings.md` lists them all.",
+    ]
+
+
+def test_a_typo_in_a_flag_is_named_with_what_was_meant() -> None:
+    assert complaints("max_inflight=1") == ["--set max_inflight names no setting; did you mean max_in_flight?"]
+
+
+def test_an_assignment_without_a_value_is_refused() -> None:
+    assert complaints("verbose") == ["--set verbose: write it as NAME=VALUE."]
+
+
+def test_variables_that_are_no_settings_are_allowed_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_INSTANCE", "ingress-1")
+    assert load() == Settings()
+
+
+def test_every_wrong_value_is_a_line_that_says_where_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "penstock.toml").write_text('port = 8081\nmetrics = "perhaps"\n')
+    monkeypatch.setenv("PENSTOCK_PARTITIONS", "four")
+    monkeypatch.setenv("PENSTOCK_PROT", "1")
+    assert complaints("router_mode=fast", port=70000) == [
+        "PENSTOCK_PROT names no setting; did you mean PENSTOCK_PORT?",
+        "--port cannot be 70000: input should be less than or equal to 65535.",
+        "metrics in penstock.toml cannot be 'perhaps': input should be a valid boolean, unable to interpret input.",
+        "PENSTOCK_PARTITIONS cannot be 'four': input should be a valid integer, unable to parse string as an integer.",
+        "--set router_mode cannot be 'fast': input should be 'realtime' or 'microbatch'.",
+    ]
+
+
+def test_a_value_that_another_one_overrides_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_PORT", "many")
+    assert load(port=1).port == 1
 
 
 def test_a_broken_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "penstock.toml").write_text("port = = 1\n")
-    with pytest.raises(Problem, match=r"penstock\.toml cannot be read"):
-        load()
+    [line] = complaints()
+    assert line.startswith("penstock.toml is not TOML (name = value): Invalid value (at line 1")
+
+
+def test_a_file_in_another_encoding_is_named(tmp_path: Path) -> None:
+    (tmp_path / "penstock.toml").write_bytes(b'host = "\xff"\n')
+    [line] = complaints()
+    assert line.startswith("penstock.toml is not TOML")
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "penstock.toml").mkdir()
+    assert complaints() == ["penstock.toml cannot be read: Is a directory."]
+
+
+def test_nothing_is_started_with_wrong_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_PROT", "1")
+    result = CliRunner().invoke(app, ["dev", "--data-dir", str(tmp_path / "data")])
+    assert (result.exit_code, (tmp_path / "data").exists()) == (2, False)
+    assert result.output == "penstock: PENSTOCK_PROT names no setting; did you mean PENSTOCK_PORT?\n"

@@ -1,0 +1,111 @@
+"""Where settings come from: flags, the environment, `penstock.toml`. Every value remembers where it was found.
+
+Nothing is passed over silently: a name that is no setting and a value of the wrong kind are each one line that says
+where it stands and what was probably meant.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from penstock.engine.problem import Problem
+from penstock.settings import SETTINGS_FILE, Settings
+
+PREFIX = "PENSTOCK_"
+
+OTHER_VARIABLES = frozenset({"PENSTOCK_INSTANCE"})
+"""Variables that begin like settings and are none: the supervisor sets this one for its ingress processes."""
+
+USAGE_EXIT_CODE = 2
+
+
+@dataclass(frozen=True)
+class Given:
+    """One value, as it was found."""
+
+    name: str
+    """The setting that is meant."""
+    value: Any
+    place: str
+    """How the user wrote it: `--port`, `PENSTOCK_PORT`, `port in penstock.toml`."""
+
+
+def resolve(flags: Mapping[str, Any], assignments: Iterable[str], environ: Mapping[str, str], file: Path) -> Settings:
+    """The settings in force. Raises Problem with a line for each thing that is wrong."""
+    given = [*_from_flags(flags), *_from_assignments(assignments), *_from_environment(environ), *_from_file(file)]
+    wrong = [line for one in given if (line := _unknown(one)) is not None]
+    first = {one.name: one for one in reversed(given) if one.name in Settings.model_fields}
+    try:
+        settings = Settings(**{name: one.value for name, one in first.items()})
+    except ValidationError as error:
+        wrong += [_refused(first[str(one["loc"][0])], one["msg"]) for one in error.errors(include_url=False)]
+    if wrong:
+        raise _problem(wrong)
+    return settings
+
+
+def _from_flags(flags: Mapping[str, Any]) -> Iterator[Given]:
+    for name, value in flags.items():
+        if value is not None:
+            yield Given(name, value, f"--{name.replace('_', '-')}")
+
+
+def _from_assignments(assignments: Iterable[str]) -> Iterator[Given]:
+    for assignment in assignments:
+        name, sign, value = assignment.partition("=")
+        if not sign:
+            raise _problem([f"--set {assignment}: write it as NAME=VALUE."])
+        yield Given(name.strip(), value, f"--set {name.strip()}")
+
+
+def _from_environment(environ: Mapping[str, str]) -> Iterator[Given]:
+    for variable, value in sorted(environ.items()):
+        if variable.upper().startswith(PREFIX) and variable not in OTHER_VARIABLES:
+            yield Given(variable[len(PREFIX) :].lower(), value, variable)
+
+
+def _from_file(file: Path) -> Iterator[Given]:
+    try:
+        values = tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise _problem([f"{file} cannot be read: {error.strerror}."]) from None
+    except ValueError as error:  # not TOML, or not UTF-8
+        raise _problem([f"{file} is not TOML (name = value): {error}."]) from None
+    for name, value in values.items():
+        yield Given(name, value, f"{name} in {file.name}")
+
+
+def _unknown(given: Given) -> str | None:
+    if given.name in Settings.model_fields:
+        return None
+    near = get_close_matches(given.name, Settings.model_fields, n=1, cutoff=0.6)
+    advice = f"did you mean {_as_written(near[0], given)}?" if near else "`docs/settings.md` lists them all."
+    return f"{given.place} names no setting; {advice}"
+
+
+def _as_written(name: str, given: Given) -> str:
+    """A setting's name in the spelling of the place where another one was found."""
+    return PREFIX + name.upper() if given.place.upper().startswith(PREFIX) else name
+
+
+def _refused(given: Given, reason: str) -> str:
+    return f"{given.place} cannot be {given.value!r}: {reason[:1].lower()}{reason[1:]}."
+
+
+def _problem(lines: list[str]) -> Problem:
+    return Problem("\n".join(lines), exit_code=USAGE_EXIT_CODE)
+
+
+def load(assignments: list[str] | None = None, **flags: Any) -> Settings:
+    """The settings of this command: its flags, this process's environment, the file in the working directory."""
+    return resolve(flags, assignments or [], os.environ, Path(SETTINGS_FILE))
