@@ -13,11 +13,10 @@ from penstock.contract.snapshot import Snapshot
 from penstock.dispatcher.cursors import stage_payload as stage_payloads
 from penstock.dispatcher.cursors.cursor import Cursor, Stage
 from penstock.dispatcher.cursors.cursor_store import Entry, Restored
-from penstock.dispatcher.cursors.partition import Lost, PartitionCursors, Start
-from penstock.dispatcher.cursors.stage_payload import StagePayload
+from penstock.dispatcher.cursors.partition import Lost, NewDelivery, PartitionCursors
+from penstock.dispatcher.cursors.stage_payload import Failure, StagePayload
 from penstock.dispatcher.cursors.unflushed import Unflushed
 from penstock.dispatcher.delivery.attempt import AttemptResult, AttemptSender
-from penstock.dispatcher.delivery.dead_letter import Failure
 from penstock.dispatcher.delivery.decision import DeadLetter, Done, Dropped, Reply, Retry, Step, next_step
 from penstock.dispatcher.delivery.telemetry import Telemetry
 from penstock.dispatcher.matched.random_reader import Chunk, RandomReader
@@ -29,7 +28,7 @@ from penstock.dispatcher.schedule.workers import Workers
 from penstock.log.reporter import Reporter
 from penstock.settings import Settings
 
-CARRIED_LIMIT_BYTES = 16 * 1024 * 1024
+PAYLOAD_LIMIT_BYTES = 16 * 1024 * 1024
 """Replies that a route may have waiting; beyond that it has no room."""
 UNKNOWN_SECONDS = 60.0
 """How long records wait for a route that the snapshot does not know (yet)."""
@@ -47,20 +46,20 @@ class Dispatcher:
         self, settings: Settings, partitions: list[int], sender: AttemptSender, reread: RandomReader, reporter: Reporter
     ) -> None:
         self._settings, self._sender, self._reread, self._reporter = settings, sender, reread, reporter
-        self.ledgers = {partition: PartitionCursors(partition) for partition in partitions}
-        self.changes = {partition: Unflushed(ledger) for partition, ledger in self.ledgers.items()}
+        self.partitions = {partition: PartitionCursors(partition) for partition in partitions}
+        self.unflushed = {partition: Unflushed(cursors) for partition, cursors in self.partitions.items()}
         self.schedule = Schedule(settings.max_in_flight_total)
         recent = settings.delivery_memory_mib * 1024 * 1024 // RECENT_SHARE
         self.memory = Memory(settings.delivery_memory_mib * 1024 * 1024 - recent)
         self.recent = {partition: Recent(recent // len(partitions)) for partition in partitions}
         self.lanes: dict[str, Lane] = {}
         self.snapshot = Snapshot()
-        self.has_appetite = asyncio.Event()
+        self.may_catch_up = asyncio.Event()
         """Set when a detached route may have room again."""
         self.outstanding = 0
         self._gone: dict[str, None] = {}
         self._unknown: dict[str, float] = {}
-        self._telemetry = Telemetry(self.changes, reporter)
+        self._telemetry = Telemetry(self.unflushed, reporter)
         self._workers = Workers(self.schedule, self._run, self._telemetry.has_room)
         self.pump = self._workers.pump
         """Starts whatever may start."""
@@ -80,7 +79,7 @@ class Dispatcher:
             if before.routes.get(uid) is not route:
                 self._adopt(route)
         self._reporter.ack(snapshot.version)
-        self.has_appetite.set()
+        self.may_catch_up.set()
         self.pump()
 
     def _adopt(self, route: Route) -> None:
@@ -106,87 +105,89 @@ class Dispatcher:
         self._gone[uid] = None
         while len(self._gone) > 10_000:
             self._gone.pop(next(iter(self._gone)))
-        for partition, ledger in self.ledgers.items():
-            cursor = ledger.cursors.get(uid)
+        for partition, cursors in self.partitions.items():
+            cursor = cursors.cursors.get(uid)
             if cursor is not None:
                 self.outstanding -= len(cursor.outstanding)
-                ledger.forget(uid)
-                self.changes[partition].removed(cursor)
+                cursors.forget(uid)
+                self.unflushed[partition].removed(cursor)
 
     def restore(self, partition: int, restored: Restored) -> None:
         """Goes on where the cursors say; the snapshot must be in force."""
-        ledger, now = self.ledgers[partition], time.time()
-        ledger.tail = restored.tail
-        ledger.restore(restored.cursors.values())
+        cursors, now = self.partitions[partition], time.time()
+        cursors.tail = restored.tail
+        cursors.restore(restored.cursors.values())
         for uid, cursor in restored.cursors.items():
             self.outstanding += len(cursor.outstanding)
             lane = self.lanes.get(uid)
             if lane is None:
                 continue
             for delivery in cursor.outstanding.values():
-                carried = restored.carried.get((uid, delivery.origin))
-                if carried is None and delivery.stage is Stage.REPLY:
+                payload = restored.payloads.get((uid, delivery.origin))
+                if payload is None and delivery.stage is Stage.REPLY:
                     delivery.stage, delivery.attempt, delivery.due = Stage.SUBSCRIBER, 0, 0.0
-                if carried is not None:
-                    lane.carried_bytes += carried.size
-                self.schedule.add(Job(lane, partition, cursor, delivery, None, carried), now)
+                if payload is not None:
+                    lane.payload_bytes += payload.size
+                self.schedule.add(Job(lane, partition, cursor, delivery, None, payload), now)
         if self.snapshot.version > 0:
-            for uid in [uid for uid in ledger.cursors if uid not in self.lanes]:
+            for uid in [uid for uid in cursors.cursors if uid not in self.lanes]:
                 self._forget(uid)
-        alive = {(uid, origin) for uid, cursor in ledger.cursors.items() for origin in cursor.outstanding}
-        self.changes[partition].orphaned(ident for ident in restored.carried if ident not in alive)
+        alive = {(uid, origin) for uid, cursor in cursors.cursors.items() for origin in cursor.outstanding}
+        self.unflushed[partition].orphaned(ident for ident in restored.payloads if ident not in alive)
 
     def take(self, batch: list[Matched]) -> None:
         """Takes records from the tail."""
         now = time.time()
         for record in batch:
-            ledger = self.ledgers[record.partition]
-            if ledger.tail is not None and record.offset > ledger.tail:
-                self._report_lost(ledger.skip_lost(record.offset, record.origin, self.snapshot.routes), ledger)
+            partition = self.partitions[record.partition]
+            if partition.tail is not None and record.offset > partition.tail:
+                self._report_lost(partition.skip_lost(record.offset, record.origin, self.snapshot.routes), partition)
             self._sender.routed(record, self.snapshot.targets)
-            for start in ledger.take(record, self.snapshot.routes, self._gone, self._room):
+            for start in partition.take(record, self.snapshot.routes, self._gone, self._room):
                 self._start(start, now)
-            self.changes[record.partition].tail_moved(bool(record.routes))
+            self.unflushed[record.partition].tail_moved(bool(record.routes))
             for uid in record.routes:
                 if uid not in self.lanes and uid not in self._gone:
                     self._unknown.setdefault(uid, now)
-            self.recent[record.partition].follow(record, ledger.detached)
-            if ledger.detached:
-                self.has_appetite.set()
+            self.recent[record.partition].follow(record, partition.detached)
+            if partition.detached:
+                self.may_catch_up.set()
         self.pump()
 
     async def catch_up(self) -> None:
         """Serves detached routes, partition by partition, chunk by chunk; never returns."""
         while True:
-            self.has_appetite.clear()
+            self.may_catch_up.clear()
             idle = True
-            for ledger in self.ledgers.values():
-                begin = None if self._workers.draining else ledger.next_chunk(self.snapshot.routes, self._has_appetite)
-                if begin is None or ledger.tail is None:
+            for partition in self.partitions.values():
+                begin = (
+                    None if self._workers.draining else partition.next_chunk(self.snapshot.routes, self._may_catch_up)
+                )
+                if begin is None or partition.tail is None:
                     continue
                 idle = False
-                end = min(ledger.tail, begin + self._settings.catch_up_records)
-                chunk = await self._read_again(ledger.partition, begin, end)
+                end = min(partition.tail, begin + self._settings.catch_up_records)
+                chunk = await self._read_again(partition.partition, begin, end)
                 if chunk.begin > begin:
                     begin = chunk.begin
-                    if not chunk.records and begin < ledger.tail:
-                        end = min(ledger.tail, begin + self._settings.catch_up_records)
-                        chunk = await self._reread.chunk(ledger.partition, begin, end)
-                    origin = chunk.records[0].origin if chunk.records else ledger.newest_origin + 1
-                    self._report_lost(ledger.skip_lost(begin, origin, self.snapshot.routes), ledger)
+                    if not chunk.records and begin < partition.tail:
+                        end = min(partition.tail, begin + self._settings.catch_up_records)
+                        chunk = await self._reread.chunk(partition.partition, begin, end)
+                    origin = chunk.records[0].origin if chunk.records else partition.newest_origin + 1
+                    self._report_lost(partition.skip_lost(begin, origin, self.snapshot.routes), partition)
                 now = time.time()
-                for start in ledger.catch_up(
+                for start in partition.catch_up(
                     begin,
                     chunk.end,
                     chunk.records,
                     self.snapshot.routes,
                     room=self._room,
-                    has_appetite=self._has_appetite,
+                    may_catch_up=self._may_catch_up,
                 ):
                     self._start(start, now)
                 self.pump()
             if idle:
-                await self.has_appetite.wait()
+                await self.may_catch_up.wait()
 
     async def _read_again(self, partition: int, begin: int, end: int) -> Chunk:
         chunk = self.recent[partition].chunk(begin, end)
@@ -197,15 +198,15 @@ class Dispatcher:
 
     def _room(self, cursor: Cursor) -> bool:
         count = len(cursor.outstanding)
-        if count >= self._settings.max_outstanding or self.lanes[cursor.route].carried_bytes > CARRIED_LIMIT_BYTES:
+        if count >= self._settings.max_outstanding or self.lanes[cursor.route].payload_bytes > PAYLOAD_LIMIT_BYTES:
             return False
         return count < SHARE or self.outstanding < self._settings.max_outstanding_total
 
-    def _has_appetite(self, cursor: Cursor) -> bool:
+    def _may_catch_up(self, cursor: Cursor) -> bool:
         """Room for a chunk, not just for one: catching up in crumbs would read everything many times."""
         return self._room(cursor) and len(cursor.outstanding) * 2 <= self._settings.max_outstanding
 
-    def _start(self, start: Start, now: float) -> None:
+    def _start(self, start: NewDelivery, now: float) -> None:
         lane = self.lanes[start.cursor.route]
         self.outstanding += 1
         self._telemetry.metrics(lane.route).matched.inc()
@@ -223,7 +224,7 @@ class Dispatcher:
             if record is not None:
                 if delivery.attempt == 0 and delivery.stage is Stage.SUBSCRIBER:
                     self._telemetry.metrics(route).processed.observe(max(0.0, begun - delivery.at / 1000))
-                report = await self._sender.attempt(route, delivery.stage, record, job.carried)
+                report = await self._sender.attempt(route, delivery.stage, record, job.payload)
         finally:
             self.schedule.landed(job)
         if record is None:
@@ -259,11 +260,11 @@ class Dispatcher:
                 self._wait(job, stage, job.delivery.attempt, at)
             case Reply():
                 self._telemetry.write(job, record, report, begun, result="replied")
-                self._carry(job, report.carried)
+                self._keep_payload(job, report.payload)
                 self._wait(job, Stage.REPLY, 0, 0.0)
             case DeadLetter(reason):
                 self._telemetry.write(job, record, report, begun, result="deadletter")
-                self._carry(job, StagePayload(failure=self._failure(job, report, reason)))
+                self._keep_payload(job, StagePayload(failure=self._failure(job, report, reason)))
                 self._wait(job, Stage.DEAD_LETTER, 0, 0.0)
             case Dropped(reason):
                 self._telemetry.write(job, record, report, begun, result="dropped")
@@ -291,45 +292,45 @@ class Dispatcher:
             job.record = None
         self.schedule.retry(job, now)
 
-    def _carry(self, job: Job, carried: StagePayload | None) -> None:
-        lane, changes = job.lane, self.changes[job.partition]
-        if job.carried is not None:
-            lane.carried_bytes -= job.carried.size
-        job.carried = carried
-        if carried is not None:
-            lane.carried_bytes += carried.size
-            changes.carry(job.cursor.route, job.delivery.origin, stage_payloads.encode(carried))
+    def _keep_payload(self, job: Job, payload: StagePayload | None) -> None:
+        lane, changes = job.lane, self.unflushed[job.partition]
+        if job.payload is not None:
+            lane.payload_bytes -= job.payload.size
+        job.payload = payload
+        if payload is not None:
+            lane.payload_bytes += payload.size
+            changes.keep_payload(job.cursor.route, job.delivery.origin, stage_payloads.encode(payload))
         else:
-            changes.drop_carried(job.cursor.route, job.delivery.origin)
+            changes.drop_payload(job.cursor.route, job.delivery.origin)
 
     def _end(self, job: Job) -> None:
         """The delivery leaves `outstanding`, whichever way it went."""
-        if job.carried is not None:
-            self._carry(job, None)
+        if job.payload is not None:
+            self._keep_payload(job, None)
         job.cursor.finish(job.delivery.origin)
         self.outstanding -= 1
         self.memory.release(job.record)
         self.schedule.ended(job, time.time())
         if not job.cursor.attached:
-            self.has_appetite.set()
+            self.may_catch_up.set()
 
     def _lost(self, job: Job) -> None:
         """Retention has removed the event while it waited."""
         if job.lane.gone:
             return
         lost = Lost(job.cursor.route, job.delivery.origin, job.delivery.origin)
-        self._report_lost([lost], self.ledgers[job.partition])
+        self._report_lost([lost], self.partitions[job.partition])
         self._end(job)
 
-    def _report_lost(self, losses: list[Lost], ledger: PartitionCursors) -> None:
-        self._telemetry.lost(losses, ledger.partition, self.lanes)
+    def _report_lost(self, losses: list[Lost], partition: PartitionCursors) -> None:
+        self._telemetry.lost(losses, partition.partition, self.lanes)
 
     # --- from time to time ---------------------------------------------------------------------------------------
 
     def collect(self, final: bool = False) -> dict[int, list[Entry]]:
         """What has to be written down, by partition."""
         self._telemetry.collected()
-        return {partition: changes.entries(final) for partition, changes in self.changes.items()}
+        return {partition: changes.entries(final) for partition, changes in self.unflushed.items()}
 
     def each_second(self) -> None:
         """Once a second: gauges, routes that never became known, idle workers, and lanes that nobody woke."""
@@ -338,10 +339,10 @@ class Dispatcher:
             del self._unknown[uid]
             if uid not in self.lanes:
                 self._forget(uid)
-        self._telemetry.set_gauges(self.ledgers.values(), self.lanes, now)
-        for partition, ledger in self.ledgers.items():
-            if not ledger.detached:
+        self._telemetry.set_gauges(self.partitions.values(), self.lanes, now)
+        for partition, cursors in self.partitions.items():
+            if not cursors.detached:
                 self.recent[partition].clear()
         self._workers.dismiss()
-        self.has_appetite.set()
+        self.may_catch_up.set()
         self.pump()

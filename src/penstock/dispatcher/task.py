@@ -120,9 +120,9 @@ class _Task:
         begun = time.monotonic()
         self._follower.start()
         await asyncio.gather(*(self._blocking(store.open) for store in self._stores.values()))
-        ledgers = self._dispatcher.ledgers
+        partitions = self._dispatcher.partitions
         restored = await asyncio.gather(
-            *(self._blocking(store.load, ledgers[p].changed) for p, store in self._stores.items())
+            *(self._blocking(store.load, partitions[p].changed) for p, store in self._stores.items())
         )
         await self._first
         self._started = True
@@ -132,7 +132,7 @@ class _Task:
                 POISONED.bind(topics.CURSORS).inc()
                 log.error("a cursor cannot be read and is left out", partition=partition, key=key)
             self._dispatcher.restore(partition, state)
-        starts = {partition: ledger.tail for partition, ledger in self._dispatcher.ledgers.items()}
+        starts = {partition: cursors.tail for partition, cursors in self._dispatcher.partitions.items()}
         self._tail = TailReader(self._settings.bootstrap, starts, self._dispatcher.take, self._unreadable)
         self._tail.start()
         self._dispatcher.pump()

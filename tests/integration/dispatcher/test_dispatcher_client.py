@@ -12,7 +12,7 @@ import pytest
 from penstock.contract.names import NameTable
 from penstock.contract.routes import Endpoint, ServiceName
 from penstock.dispatcher.http.client import SubscriberClient, Unsendable
-from penstock.dispatcher.http.connection import Answer, NoAnswer
+from penstock.dispatcher.http.connection import NoAnswer, SubscriberResponse
 from penstock.dispatcher.http.pool import IDLE_SECONDS, SWEEP_SECONDS
 
 ACCEPTED = b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n"
@@ -69,7 +69,7 @@ async def post(
     body: bytes = b"x",
     seconds: float = 5,
     names: NameTable | None = None,
-) -> Answer:
+) -> SubscriberResponse:
     table = names or NameTable()
     return await clients.post(endpoint, table, b"ce-id: 1\r\n", body, seconds=seconds, reply_counts=True)
 

@@ -103,7 +103,7 @@ async def test_a_dead_subscriber_is_told_apart_and_a_sink_that_fails_drops_the_e
         ("deadletter", "retry"),
         ("deadletter", "dropped"),
     ]
-    assert not any(key.startswith(f"carried/{route.uid}") for key in stage.table(topics.CURSORS))
+    assert not any(key.startswith(f"payload/{route.uid}") for key in stage.table(topics.CURSORS))
 
 
 async def test_a_triggers_reply_goes_back_into_its_broker(stage: Stage, subscribe: Subscribe) -> None:

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from penstock.contract.routes import Endpoint, Route
-from penstock.dispatcher.cursors.cursor import Cursor, Delivery
+from penstock.dispatcher.cursors.cursor import Cursor, Outstanding
 from penstock.dispatcher.http.address import Origin
-from penstock.dispatcher.http.connection import Connection, NoAnswer, NoConnection
+from penstock.dispatcher.http.connection import NoAnswer, NoConnection, SubscriberConnection
 from penstock.dispatcher.http.single_flight import REMEMBERED, SingleFlight
 from penstock.dispatcher.schedule.breaker import ATTEMPTS_PER_SECOND, SHORT_REST_SECONDS, rounds
 from penstock.dispatcher.schedule.lanes import Job, Lane, Schedule
@@ -36,7 +36,7 @@ def test_few_unreachable_routes_use_most_of_the_budget() -> None:
 def lane_with(schedule: Schedule, uid: str, count: int, limit: int = 100) -> Lane:
     lane = Lane(Route(uid, "Trigger", "ns", uid, "b", subscriber=Endpoint(URL)), limit)
     for origin in range(count):
-        schedule.add(Job(lane, 0, Cursor(uid, 0, None, set()), Delivery(origin, origin, 0)), 0)
+        schedule.add(Job(lane, 0, Cursor(uid, 0, None, set()), Outstanding(origin, origin, 0)), 0)
     return lane
 
 
@@ -99,10 +99,10 @@ class Door:
     """Counts who tries, and answers when the test says so."""
 
     def __init__(self) -> None:
-        self.tried: list[asyncio.Future[Connection]] = []
+        self.tried: list[asyncio.Future[SubscriberConnection]] = []
 
-    async def connect(self, _: Origin, __: float) -> Connection:
-        answer: asyncio.Future[Connection] = asyncio.get_running_loop().create_future()
+    async def connect(self, _: Origin, __: float) -> SubscriberConnection:
+        answer: asyncio.Future[SubscriberConnection] = asyncio.get_running_loop().create_future()
         self.tried.append(answer)
         return await answer
 
@@ -124,18 +124,18 @@ async def settle(*calls: Awaitable[object]) -> list[object]:
 
 
 async def deserted(door: Door) -> SingleFlight:
-    """A lookout that knows nobody is there."""
-    lookout = SingleFlight(door.connect)
-    first = asyncio.create_task(settle(lookout.connect(ORIGIN, 5)))
+    """A single_flight that knows nobody is there."""
+    single_flight = SingleFlight(door.connect)
+    first = asyncio.create_task(settle(single_flight.connect(ORIGIN, 5)))
     await turns()
     await door.refuse()
     assert isinstance((await first)[0], NoConnection)
     door.tried.clear()
-    return lookout
+    return single_flight
 
 
-async def many(lookout: SingleFlight, count: int, seconds: float = 5) -> Callable[[], Awaitable[list[object]]]:
-    waiting = asyncio.gather(*(lookout.connect(ORIGIN, seconds) for _ in range(count)), return_exceptions=True)
+async def many(single_flight: SingleFlight, count: int, seconds: float = 5) -> Callable[[], Awaitable[list[object]]]:
+    waiting = asyncio.gather(*(single_flight.connect(ORIGIN, seconds) for _ in range(count)), return_exceptions=True)
     await turns()
 
     async def outcome() -> list[object]:
@@ -154,12 +154,12 @@ async def test_everybody_connects_where_nothing_is_known() -> None:
 
 async def test_one_looks_for_all_where_nobody_was() -> None:
     door = Door()
-    lookout = await deserted(door)
-    outcome = await many(lookout, 5)
+    single_flight = await deserted(door)
+    outcome = await many(single_flight, 5)
     assert len(door.tried) == 1
     await door.refuse()
     assert [(type(problem), str(problem)) for problem in await outcome()] == [(NoConnection, "nobody there")] * 5
-    later = await many(lookout, 1)
+    later = await many(single_flight, 1)
     assert len(door.tried) == 2, "who comes later looks again"
     await door.refuse()
     await later()
@@ -167,9 +167,9 @@ async def test_one_looks_for_all_where_nobody_was() -> None:
 
 async def test_all_connect_when_somebody_is_there_again() -> None:
     door = Door()
-    lookout = await deserted(door)
-    outcome = await many(lookout, 5)
-    made = Connection(lambda _: None, 0)
+    single_flight = await deserted(door)
+    outcome = await many(single_flight, 5)
+    made = SubscriberConnection(lambda _: None, 0)
     door.tried[0].set_result(made)
     await turns()
     assert len(door.tried) == 5
@@ -180,8 +180,8 @@ async def test_all_connect_when_somebody_is_there_again() -> None:
 
 async def test_who_looks_and_does_not_find_out_leaves_it_to_the_next() -> None:
     door = Door()
-    lookout = await deserted(door)
-    outcome = await many(lookout, 3)
+    single_flight = await deserted(door)
+    outcome = await many(single_flight, 3)
     door.tried[0].set_exception(NoAnswer("too slow"))
     await turns()
     assert len(door.tried) == 2
@@ -192,10 +192,10 @@ async def test_who_looks_and_does_not_find_out_leaves_it_to_the_next() -> None:
 
 async def test_who_looks_and_is_cancelled_leaves_it_to_the_next() -> None:
     door = Door()
-    lookout = await deserted(door)
-    looking = asyncio.create_task(lookout.connect(ORIGIN, 5))
+    single_flight = await deserted(door)
+    looking = asyncio.create_task(single_flight.connect(ORIGIN, 5))
     await turns()
-    outcome = await many(lookout, 2)
+    outcome = await many(single_flight, 2)
     looking.cancel()
     await turns()
     assert len(door.tried) == 2
@@ -205,11 +205,11 @@ async def test_who_looks_and_is_cancelled_leaves_it_to_the_next() -> None:
 
 async def test_who_waits_for_another_keeps_its_own_time_limit() -> None:
     door = Door()
-    lookout = await deserted(door)
-    looking = asyncio.create_task(lookout.connect(ORIGIN, 5))
+    single_flight = await deserted(door)
+    looking = asyncio.create_task(single_flight.connect(ORIGIN, 5))
     await turns()
     with pytest.raises(NoAnswer, match=r"no connection to 127\.0\.0\.1:9 within 0\.01 s") as problem:
-        await lookout.connect(ORIGIN, 0.01)
+        await single_flight.connect(ORIGIN, 0.01)
     assert not isinstance(problem.value, NoConnection)
     await door.refuse()
     await settle(looking)
@@ -217,11 +217,11 @@ async def test_who_waits_for_another_keeps_its_own_time_limit() -> None:
 
 async def test_deserted_origins_are_not_remembered_without_end() -> None:
     door = Door()
-    lookout = SingleFlight(door.connect)
+    single_flight = SingleFlight(door.connect)
     for port in range(REMEMBERED + 10):
-        trying = asyncio.create_task(settle(lookout.connect(Origin("h", port, None, None), 5)))
+        trying = asyncio.create_task(settle(single_flight.connect(Origin("h", port, None, None), 5)))
         await turns()
         await door.refuse()
         await trying
         door.tried.clear()
-    assert len(lookout._deserted) == REMEMBERED
+    assert len(single_flight._deserted) == REMEMBERED

@@ -10,7 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.dispatcher.http.connection import HEAD_BYTES, IGNORED_BODY_BYTES, Answer, Connection, NoAnswer
+from penstock.dispatcher.http.connection import (
+    HEAD_BYTES,
+    IGNORED_BODY_BYTES,
+    NoAnswer,
+    SubscriberConnection,
+    SubscriberResponse,
+)
 
 EVENT_LIMIT = 200_000
 EVENT = b"ce-specversion: 1.0\r\nce-id: 1\r\nce-type: t\r\nce-source: /s\r\n"
@@ -40,11 +46,11 @@ class Peer:
 
     def __init__(self) -> None:
         self.wire = Wire()
-        self.idle: list[Connection] = []
-        self.connection = Connection(self.idle.append, EVENT_LIMIT)
+        self.idle: list[SubscriberConnection] = []
+        self.connection = SubscriberConnection(self.idle.append, EVENT_LIMIT)
         self.connection.connection_made(self.wire)
 
-    def ask(self, *, reply_counts: bool = True, seconds: float = 60) -> asyncio.Future[Answer]:
+    def ask(self, *, reply_counts: bool = True, seconds: float = 60) -> asyncio.Future[SubscriberResponse]:
         deadline = asyncio.get_running_loop().time() + seconds
         return self.connection.ask(b"POST / HTTP/1.1\r\n\r\n", b"body", deadline, seconds, reply_counts)
 

@@ -1,11 +1,11 @@
-"""Turns, limits, due times and pauses of lanes; and where the ledger leaves routes that cannot keep up."""
+"""Turns, limits, due times and pauses of lanes; and where the partition leaves routes that cannot keep up."""
 
 from __future__ import annotations
 
 import msgspec
 
 from penstock.contract.routes import Endpoint, Route
-from penstock.dispatcher.cursors.cursor import Cursor, Delivery
+from penstock.dispatcher.cursors.cursor import Cursor, Outstanding
 from penstock.dispatcher.cursors.partition import Lost, PartitionCursors
 from penstock.dispatcher.matched.record import Matched
 from penstock.dispatcher.schedule.lanes import GRANTED, Job, Lane, Schedule
@@ -17,7 +17,7 @@ def route(uid: str, **fields: object) -> Route:
 
 def job(lane: Lane, origin: int, *, due: float = 0.0, key: int = 0, partition: int = 0) -> Job:
     cursor = Cursor(lane.route.uid, 0, None, set())
-    return Job(lane, partition, cursor, Delivery(origin, origin, 0, key, due=due))
+    return Job(lane, partition, cursor, Outstanding(origin, origin, 0, key, due=due))
 
 
 def popped(schedule: Schedule) -> list[tuple[str, int]]:
@@ -143,54 +143,54 @@ def never(_: Cursor) -> bool:
 
 
 def test_an_unknown_route_waits_for_its_snapshot() -> None:
-    ledger = PartitionCursors(0, 0)
+    partition = PartitionCursors(0, 0)
     log = [matched(0, 0, "late"), matched(1, 1, "late")]
     for record in log:
-        assert list(ledger.take(record, {}, (), always)) == []
-    assert ledger.cursors["late"].resume == 0
-    assert ledger.next_chunk({}, always) is None
+        assert list(partition.take(record, {}, (), always)) == []
+    assert partition.cursors["late"].resume == 0
+    assert partition.next_chunk({}, always) is None
     routes = {"late": route("late")}
-    assert ledger.next_chunk(routes, always) == 0
-    starts = list(ledger.catch_up(0, 2, log, routes, room=always, has_appetite=always))
+    assert partition.next_chunk(routes, always) == 0
+    starts = list(partition.catch_up(0, 2, log, routes, room=always, may_catch_up=always))
     assert [start.delivery.origin for start in starts] == [0, 1]
-    assert ledger.cursors["late"].attached
+    assert partition.cursors["late"].attached
 
 
 def test_a_route_that_is_gone_leaves_no_cursor() -> None:
-    ledger = PartitionCursors(0, 0)
-    assert list(ledger.take(matched(0, 0, "gone"), {}, {"gone"}, always)) == []
-    assert ledger.cursors == {}
+    partition = PartitionCursors(0, 0)
+    assert list(partition.take(matched(0, 0, "gone"), {}, {"gone"}, always)) == []
+    assert partition.cursors == {}
 
 
 def test_a_paused_route_is_left_behind_and_reads_on_later() -> None:
-    ledger = PartitionCursors(0, 0)
+    partition = PartitionCursors(0, 0)
     paused = {"r": route("r", paused=True)}
-    assert list(ledger.take(matched(0, 0, "r"), paused, (), always)) == []
-    assert ledger.next_chunk(paused, always) is None
-    assert ledger.next_chunk({"r": route("r")}, always) == 0
+    assert list(partition.take(matched(0, 0, "r"), paused, (), always)) == []
+    assert partition.next_chunk(paused, always) is None
+    assert partition.next_chunk({"r": route("r")}, always) == 0
 
 
 def test_detached_routes_take_turns() -> None:
-    ledger, routes = PartitionCursors(0, 0), {"long": route("long"), "short": route("short")}
+    partition, routes = PartitionCursors(0, 0), {"long": route("long"), "short": route("short")}
     for offset in range(10):
         names = ("long", "short") if offset > 7 else ("long",)
-        list(ledger.take(matched(offset, offset, *names), routes, (), never))
-    assert ledger.next_chunk(routes, always) == 0
-    assert ledger.next_chunk(routes, always) == 8
-    assert ledger.next_chunk(routes, always) == 0
+        list(partition.take(matched(offset, offset, *names), routes, (), never))
+    assert partition.next_chunk(routes, always) == 0
+    assert partition.next_chunk(routes, always) == 8
+    assert partition.next_chunk(routes, always) == 0
 
 
 def test_what_retention_removed_is_named_and_skipped() -> None:
     routes = {"behind": route("behind", start=(3,)), "abreast": route("abreast"), "fine": route("fine")}
-    ledger = PartitionCursors(0, 100)
-    ledger.restore(
+    partition = PartitionCursors(0, 100)
+    partition.restore(
         [
-            Cursor("behind", 0, 10, ledger.changed),
-            Cursor("abreast", 40, None, ledger.changed),
-            Cursor("fine", 60, 70, ledger.changed),
+            Cursor("behind", 0, 10, partition.changed),
+            Cursor("abreast", 40, None, partition.changed),
+            Cursor("fine", 60, 70, partition.changed),
         ]
     )
-    assert ledger.skip_lost(50, 45, routes) == [Lost("behind", 3, 44)]
-    assert ledger.cursors["behind"].resume == 50
-    assert ledger.cursors["fine"].resume == 70
-    assert sorted(lost.route for lost in ledger.skip_lost(120, 110, routes)) == ["abreast", "behind", "fine"]
+    assert partition.skip_lost(50, 45, routes) == [Lost("behind", 3, 44)]
+    assert partition.cursors["behind"].resume == 50
+    assert partition.cursors["fine"].resume == 70
+    assert sorted(lost.route for lost in partition.skip_lost(120, 110, routes)) == ["abreast", "behind", "fine"]

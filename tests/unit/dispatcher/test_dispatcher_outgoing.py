@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from penstock.contract.routes import Delivery, Endpoint, Route
 from penstock.dispatcher.cursors import stage_payload as stage_payloads
 from penstock.dispatcher.cursors.cursor import Stage
-from penstock.dispatcher.cursors.stage_payload import StagePayload
-from penstock.dispatcher.delivery.dead_letter import ERROR_DATA_LIMIT, Failure, dead_letter, error_data, no_answer_data
+from penstock.dispatcher.cursors.stage_payload import Failure, StagePayload
+from penstock.dispatcher.delivery.dead_letter import ERROR_DATA_LIMIT, dead_letter, error_data, no_answer_data
 from penstock.dispatcher.delivery.request import compose, passed_along, passed_from_answer
 from penstock.events.event import CloudEvent
 
@@ -116,14 +116,14 @@ def test_without_an_answer_the_data_says_so() -> None:
 
 @settings(deadline=None)
 @given(st.dictionaries(st.text(), st.text()), st.none() | st.binary(), st.lists(st.tuples(st.text(), st.text())))
-def test_what_is_carried_survives_the_topic(
+def test_a_reply_survives_the_topic(
     attributes: dict[str, str], data: bytes | None, passed: list[tuple[str, str]]
 ) -> None:
-    carried = stage_payloads.reply(CloudEvent(attributes, data), passed)
-    again = stage_payloads.decode(stage_payloads.encode(carried))
+    payload = stage_payloads.reply(CloudEvent(attributes, data), passed)
+    again = stage_payloads.decode(stage_payloads.encode(payload))
     assert (dict(again.reply.attributes), again.reply.data, again.passed) == (attributes, data, passed)
 
 
-def test_a_carried_failure_survives_the_topic() -> None:
-    carried = StagePayload(failure=Failure("http://r/", 409, "", "http://s/", "no", 4))
-    assert stage_payloads.decode(stage_payloads.encode(carried)) == carried
+def test_a_failure_survives_the_topic() -> None:
+    payload = StagePayload(failure=Failure("http://r/", 409, "", "http://s/", "no", 4))
+    assert stage_payloads.decode(stage_payloads.encode(payload)) == payload

@@ -1,6 +1,6 @@
 """The promises of the dispatcher on a model: random crashes, overlapping generations, repeats, slow routes, orders.
 
-The model has the real ledger, cursors and schedule; Kafka is a list, a subscriber is a list, a flush is a copy. What
+The model has the real partition, cursors and schedule; Kafka is a list, a subscriber is a list, a flush is a copy. What
 is checked is what subscribers saw.
 """
 
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from penstock.contract.routes import Endpoint, Route
 from penstock.dispatcher.cursors.cursor import Cursor, Stage, encode, restore
-from penstock.dispatcher.cursors.partition import PartitionCursors, Start
+from penstock.dispatcher.cursors.partition import NewDelivery, PartitionCursors
 from penstock.dispatcher.matched.recent import Recent
 from penstock.dispatcher.matched.record import KEY_HEADER, OVERHEAD_BYTES, Matched
 from penstock.dispatcher.schedule.lanes import Job, Lane, Schedule
@@ -90,46 +90,46 @@ class Node:
         self.boot()
 
     def boot(self) -> None:
-        self.ledger = PartitionCursors(0, self.saved_tail)
+        self.partition = PartitionCursors(0, self.saved_tail)
         self.recent = Recent(RECENT * OVERHEAD_BYTES)
         self.schedule = Schedule(max_in_flight=8)
         self.lanes = {uid: Lane(ROUTES[uid], 3) for uid in ROUTES}
         self.flying: list[Job] = []
         self.finished: list[Job] = []
-        self.ledger.restore(restore(uid, value, self.ledger.changed) for uid, value in self.saved.items())
-        for cursor in self.ledger.cursors.values():
+        self.partition.restore(restore(uid, value, self.partition.changed) for uid, value in self.saved.items())
+        for cursor in self.partition.cursors.values():
             for delivery in cursor.outstanding.values():
                 self.schedule.add(Job(self.lanes[cursor.route], 0, cursor, delivery), 0.0)
 
     def room(self, cursor: Cursor) -> bool:
         return len(cursor.outstanding) < MAX_OUTSTANDING
 
-    def has_appetite(self, cursor: Cursor) -> bool:
+    def may_catch_up(self, cursor: Cursor) -> bool:
         return len(cursor.outstanding) * 2 <= MAX_OUTSTANDING
 
-    def begin(self, starts: list[Start]) -> None:
+    def begin(self, starts: list[NewDelivery]) -> None:
         for start in starts:
             self.schedule.add(Job(self.lanes[start.cursor.route], 0, start.cursor, start.delivery), 0.0)
-        for cursor in self.ledger.cursors.values():
+        for cursor in self.partition.cursors.values():
             assert len(cursor.outstanding) <= MAX_OUTSTANDING  # P4: bounded
 
     def read_tail(self) -> None:
-        assert self.ledger.tail is not None
-        if self.ledger.tail < len(self.world.log):
-            record = self.world.log[self.ledger.tail]
-            self.begin(list(self.ledger.take(record, ROUTES, (), self.room)))
-            self.recent.follow(record, self.ledger.detached)
+        assert self.partition.tail is not None
+        if self.partition.tail < len(self.world.log):
+            record = self.world.log[self.partition.tail]
+            self.begin(list(self.partition.take(record, ROUTES, (), self.room)))
+            self.recent.follow(record, self.partition.detached)
 
     def catch_up(self) -> None:
-        begin = self.ledger.next_chunk(ROUTES, self.has_appetite)
+        begin = self.partition.next_chunk(ROUTES, self.may_catch_up)
         if begin is not None:
-            assert self.ledger.tail is not None
-            end = min(self.ledger.tail, begin + CHUNK)
+            assert self.partition.tail is not None
+            end = min(self.partition.tail, begin + CHUNK)
             chunk = self.world.log[begin:end]
             kept = self.recent.chunk(begin, end)
             assert kept is None or (kept.begin, kept.end, kept.records) == (begin, end, chunk)  # no gap, whatever came
             self.begin(
-                list(self.ledger.catch_up(begin, end, chunk, ROUTES, room=self.room, has_appetite=self.has_appetite))
+                list(self.partition.catch_up(begin, end, chunk, ROUTES, room=self.room, may_catch_up=self.may_catch_up))
             )
 
     def send(self) -> None:
@@ -155,11 +155,11 @@ class Node:
             self.excuses[job.cursor.route].append(job.delivery.origin)
 
     def flush(self) -> None:
-        for cursor in self.ledger.changed:
+        for cursor in self.partition.changed:
             self.saved[cursor.route] = encode(cursor)
-        self.ledger.changed.clear()
-        assert self.ledger.tail is not None
-        self.saved_tail = self.ledger.tail
+        self.partition.changed.clear()
+        assert self.partition.tail is not None
+        self.saved_tail = self.partition.tail
         self.finished.clear()
 
     def crash(self) -> None:
@@ -171,18 +171,18 @@ class Node:
         """Runs everything that can run; `deaf` never answers."""
         quiet = 0
         while quiet < 3:
-            before = (self.ledger.tail, sum(map(len, self.received.values())), len(self.flying), self.positions())
+            before = (self.partition.tail, sum(map(len, self.received.values())), len(self.flying), self.positions())
             self.read_tail()
             self.catch_up()
             self.send()
             talking = [index for index, job in enumerate(self.flying) if job.cursor.route != deaf]
             if talking:
                 self.answer(talking[0], good=True)
-            after = (self.ledger.tail, sum(map(len, self.received.values())), len(self.flying), self.positions())
+            after = (self.partition.tail, sum(map(len, self.received.values())), len(self.flying), self.positions())
             quiet = quiet + 1 if before == after else 0
 
     def positions(self) -> list[tuple[int, int | None]]:
-        return [(cursor.next, cursor.resume) for cursor in self.ledger.cursors.values()]
+        return [(cursor.next, cursor.resume) for cursor in self.partition.cursors.values()]
 
 
 Steps = list[str | tuple[int, bool]]
@@ -277,13 +277,13 @@ def test_a_restored_delivery_keeps_its_attempts(story: tuple[World, Steps]) -> N
     node.flush()
     before = {
         (uid, d.origin): (d.attempt, d.stage, d.due)
-        for uid, cursor in node.ledger.cursors.items()
+        for uid, cursor in node.partition.cursors.items()
         for d in cursor.outstanding.values()
     }
     node.crash()
     after = {
         (uid, d.origin): (d.attempt, d.stage, d.due)
-        for uid, cursor in node.ledger.cursors.items()
+        for uid, cursor in node.partition.cursors.items()
         for d in cursor.outstanding.values()
     }
     assert after == before

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.contract import topics
-from penstock.dispatcher.cursors import keys as journal_keys
+from penstock.dispatcher.cursors import keys
 from penstock.dispatcher.cursors.attempt_record import AttemptRecord
-from penstock.dispatcher.cursors.cursor import Cursor, Delivery, Stage, Taken, encode, restore
+from penstock.dispatcher.cursors.cursor import Cursor, Outstanding, Stage, Taken, encode, restore
 from penstock.dispatcher.cursors.cursor_store import understand
 from penstock.dispatcher.cursors.partition import PartitionCursors
 from penstock.dispatcher.cursors.unflushed import Unflushed
@@ -29,9 +29,9 @@ def matched(offset: int, origin: int, *routes: str, value: bytes = b"") -> Match
 @given(
     offsets,
     st.none() | offsets,
-    st.lists(st.builds(Delivery, offsets, offsets, offsets, offsets, st.sampled_from(Stage), st.integers(0, 99))),
+    st.lists(st.builds(Outstanding, offsets, offsets, offsets, offsets, st.sampled_from(Stage), st.integers(0, 99))),
 )
-def test_a_cursor_survives_the_topic(start: int, resume: int | None, deliveries: list[Delivery]) -> None:
+def test_a_cursor_survives_the_topic(start: int, resume: int | None, deliveries: list[Outstanding]) -> None:
     cursor = Cursor("r", start, resume, set())
     cursor.outstanding = {delivery.origin: delivery for delivery in deliveries}
     again = restore("r", encode(cursor), set())
@@ -45,7 +45,7 @@ def test_a_cursor_takes_what_is_new_and_has_room() -> None:
     assert cursor.take(4, 0, 0, 0, room=True) is Taken.REPEATED
     assert cursor.take(5, 0, 0, 0, room=False) is Taken.FULL
     assert not changed
-    assert cursor.take(7, 9, 1, 0, room=True) == Delivery(7, 9, 1)
+    assert cursor.take(7, 9, 1, 0, room=True) == Outstanding(7, 9, 1)
     assert (cursor.next, changed) == (8, {cursor})
     cursor.finish(7)
     assert cursor.outstanding == {}
@@ -94,31 +94,31 @@ def test_equal_keys_have_equal_fingerprints(key: str) -> None:
     assert first < 2**53
 
 
-def test_keys_of_the_journal_are_told_apart() -> None:
-    assert journal_keys.parse_cursor(journal_keys.cursor_key("uid", 3)) == "uid"
-    assert journal_keys.parse_cursor(journal_keys.tail_key(3)) is None
-    assert journal_keys.parse_carried(journal_keys.carried_key("uid", 3, 44)) == ("uid", 44)
-    assert journal_keys.parse_carried(journal_keys.cursor_key("uid", 3)) is None
+def test_keys_of_the_cursors_are_told_apart() -> None:
+    assert keys.parse_cursor(keys.cursor_key("uid", 3)) == "uid"
+    assert keys.parse_cursor(keys.tail_key(3)) is None
+    assert keys.parse_payload(keys.payload_key("uid", 3, 44)) == ("uid", 44)
+    assert keys.parse_payload(keys.cursor_key("uid", 3)) is None
 
 
 @settings(deadline=None)
-@given(st.dictionaries(st.text() | st.sampled_from(["tail/0", "r/0", "carried/r/0/1"]), st.binary()))
-def test_whatever_is_in_the_journal_is_understood_or_named(values: dict[str, bytes]) -> None:
+@given(st.dictionaries(st.text() | st.sampled_from(["tail/0", "r/0", "payload/r/0/1"]), st.binary()))
+def test_whatever_is_among_the_cursors_is_understood_or_named(values: dict[str, bytes]) -> None:
     restored = understand(values, 0, set())
-    understood = len(restored.cursors) + len(restored.carried) + (restored.tail is not None)
+    understood = len(restored.cursors) + len(restored.payloads) + (restored.tail is not None)
     assert understood + len(restored.unreadable) <= len(values) or not values
 
 
-def fact(origin: int) -> AttemptRecord:
+def attempt(origin: int) -> AttemptRecord:
     return AttemptRecord(0.0, "r", 0, origin, "1", "/s", "t", "subscriber", 1, "http://s/", "delivered", 0.1, 202)
 
 
-def test_a_flush_writes_facts_cursors_and_tail_once() -> None:
-    ledger = PartitionCursors(0, 0)
-    changes = Unflushed(ledger)
-    ledger.tail = 6
-    ledger.cursor("r").take(5, 5, 0, 0, room=True)
-    changes.facts.append(fact(5))
+def test_a_flush_writes_attempts_cursors_and_tail_once() -> None:
+    partition = PartitionCursors(0, 0)
+    changes = Unflushed(partition)
+    partition.tail = 6
+    partition.cursor("r").take(5, 5, 0, 0, room=True)
+    changes.attempts.append(attempt(5))
     written = {(entry.topic, entry.key): entry.value for entry in changes.entries()}
     assert set(written) == {(topics.ATTEMPTS, "r"), (topics.CURSORS, "r/0"), (topics.CURSORS, "tail/0")}
     assert written[(topics.CURSORS, "tail/0")] == b"6"
@@ -126,23 +126,23 @@ def test_a_flush_writes_facts_cursors_and_tail_once() -> None:
     assert changes.entries() == []
 
 
-def test_a_removed_route_is_deleted_with_what_it_carried_and_may_come_back() -> None:
-    ledger = PartitionCursors(0, 0)
-    changes = Unflushed(ledger)
-    cursor = ledger.cursor("r")
+def test_a_removed_route_is_deleted_with_its_payloads_and_may_come_back() -> None:
+    partition = PartitionCursors(0, 0)
+    changes = Unflushed(partition)
+    cursor = partition.cursor("r")
     taken = cursor.take(5, 5, 0, 0, room=True)
-    assert isinstance(taken, Delivery)
+    assert isinstance(taken, Outstanding)
     taken.stage = Stage.REPLY
-    changes.carry("r", 5, b"reply")
-    ledger.forget("r")
+    changes.keep_payload("r", 5, b"reply")
+    partition.forget("r")
     changes.removed(cursor)
     assert {(entry.key, entry.value) for entry in changes.entries(final=True)} == {
         ("r/0", None),
-        ("carried/r/0/5", None),
+        ("payload/r/0/5", None),
         ("tail/0", b"0"),
     }
     changes.removed(cursor)
-    ledger.cursor("r").take(6, 6, 0, 0, room=True)
+    partition.cursor("r").take(6, 6, 0, 0, room=True)
     assert [entry.value is None for entry in changes.entries() if entry.key == "r/0"] == [False]
 
 

@@ -110,14 +110,14 @@ async def test_a_route_that_is_a_little_behind_reads_nothing_again() -> None:
     asked = Asked()
     made = dispatcher(asked, max_outstanding=4, catch_up_records=2)  # without anything to read from
     made.take(records(0, 20))
-    assert not made.ledgers[0].cursors[ROUTE.uid].attached
+    assert not made.partitions[0].cursors[ROUTE.uid].attached
     catching_up = asyncio.create_task(made.catch_up())
     for _ in range(20):
         await asyncio.sleep(0)
         await asked.answer()
         assert not catching_up.done()
     assert (asked.origins, made.outstanding) == (list(range(20)), 0)
-    assert made.ledgers[0].cursors[ROUTE.uid].attached
+    assert made.partitions[0].cursors[ROUTE.uid].attached
     catching_up.cancel()
     await asyncio.gather(catching_up, return_exceptions=True)
 

@@ -1,6 +1,6 @@
-"""The records of `penstock.attempts`: one fact per delivery attempt, in JSON, for whoever wants to know what happened.
+"""The records of `penstock.attempts`: one per delivery attempt, in JSON, for queries about what happened.
 
-A fact lies in the partition of its event and is committed together with the cursor that it moved.
+It lies in the partition of its event and is committed together with the cursor that it moved.
 """
 
 from __future__ import annotations
@@ -44,6 +44,6 @@ class AttemptRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 _encoder = msgspec.json.Encoder()
 
 
-def encode(fact: AttemptRecord) -> bytes:
-    """The fact's value in the topic."""
-    return _encoder.encode(fact)
+def encode(attempt: AttemptRecord) -> bytes:
+    """The record's value in the topic."""
+    return _encoder.encode(attempt)

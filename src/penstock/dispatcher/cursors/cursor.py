@@ -24,10 +24,10 @@ class Stage(enum.IntEnum):
 
 
 STAGE_NAMES = {Stage.SUBSCRIBER: "subscriber", Stage.REPLY: "reply", Stage.DEAD_LETTER: "deadletter"}
-"""As facts, spans and metrics spell them."""
+"""As attempt records, spans and metrics spell them."""
 
 
-class Delivery(msgspec.Struct, array_like=True):
+class Outstanding(msgspec.Struct, array_like=True):
     """One event on its way to one route. Kept as an array: thousands of them are written every flush."""
 
     origin: int
@@ -56,7 +56,7 @@ class CursorRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
     next: int
     resume: int | None = None
-    outstanding: tuple[Delivery, ...] = ()
+    outstanding: tuple[Outstanding, ...] = ()
 
 
 class Cursor:
@@ -69,7 +69,7 @@ class Cursor:
         self.next = next
         self.resume = resume
         """Where in `penstock.matched` to read on; None while the route is attached to the tail."""
-        self.outstanding: dict[int, Delivery] = {}
+        self.outstanding: dict[int, Outstanding] = {}
         """In the order of their origins."""
         self._changed = changed
 
@@ -82,13 +82,13 @@ class Cursor:
         """Notes that the cursor differs from what is written down."""
         self._changed.add(self)
 
-    def take(self, origin: int, matched: int, at: int, key: int, *, room: bool) -> Delivery | Taken:
+    def take(self, origin: int, matched: int, at: int, key: int, *, room: bool) -> Outstanding | Taken:
         """Takes a record unless it was taken before or there is no room."""
         if origin < self.next:
             return Taken.REPEATED
         if not room:
             return Taken.FULL
-        delivery = Delivery(origin, matched, at, key)
+        delivery = Outstanding(origin, matched, at, key)
         self.outstanding[origin] = delivery
         self.next = origin + 1
         self.touch()
@@ -129,6 +129,6 @@ def restore(route: str, value: bytes, changed: set[Cursor]) -> Cursor:
     return cursor
 
 
-def in_order(deliveries: Iterable[Delivery]) -> list[Delivery]:
+def in_order(deliveries: Iterable[Outstanding]) -> list[Outstanding]:
     """Deliveries by origin: the order in which their events were accepted."""
     return sorted(deliveries, key=lambda delivery: delivery.origin)

@@ -1,8 +1,8 @@
 """Cursors on disk: one transactional producer per partition.
 
 The transactional id belongs to the partition, so that a task that was replaced but still runs is fenced by Kafka the
-next time it writes, and ends. Facts about attempts go into the same transaction: what the cursors say was done and
-what the facts tell can not part.
+next time it writes, and ends. Records of attempts go into the same transaction: what the cursors say was done and
+what these records tell cannot part.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import structlog
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from penstock.contract import topics
-from penstock.dispatcher.cursors import keys as journal_keys
+from penstock.dispatcher.cursors import keys
 from penstock.dispatcher.cursors import stage_payload as stage_payloads
 from penstock.dispatcher.cursors.cursor import Cursor, restore
 from penstock.dispatcher.cursors.stage_payload import StagePayload
@@ -54,7 +54,7 @@ class Restored:
 
     tail: int | None = None
     cursors: dict[str, Cursor] = field(default_factory=dict)
-    carried: dict[tuple[str, int], StagePayload] = field(default_factory=dict)
+    payloads: dict[tuple[str, int], StagePayload] = field(default_factory=dict)
     unreadable: list[str] = field(default_factory=list)
 
 
@@ -212,11 +212,11 @@ def understand(values: dict[str, bytes], partition: int, changed: set[Cursor]) -
     restored = Restored()
     for key, value in values.items():
         try:
-            if key == journal_keys.tail_key(partition):
+            if key == keys.tail_key(partition):
                 restored.tail = int(value)
-            elif (ident := journal_keys.parse_carried(key)) is not None:
-                restored.carried[ident] = stage_payloads.decode(value)
-            elif (route := journal_keys.parse_cursor(key)) is not None:
+            elif (ident := keys.parse_payload(key)) is not None:
+                restored.payloads[ident] = stage_payloads.decode(value)
+            elif (route := keys.parse_cursor(key)) is not None:
                 restored.cursors[route] = restore(route, value, changed)
             else:
                 restored.unreadable.append(key)

@@ -4,13 +4,13 @@
 |---|---|
 | `<route uid>/<partition>` | a cursor |
 | `tail/<partition>` | the offset of `penstock.matched` from which attached routes read on, in decimal |
-| `carried/<route uid>/<partition>/<origin>` | what a delivery takes along into its stage |
+| `payload/<route uid>/<partition>/<origin>` | what a delivery takes along into its stage |
 """
 
 from __future__ import annotations
 
 TAIL = "tail"
-CARRIED = "carried"
+PAYLOAD = "payload"
 
 
 def cursor_key(route: str, partition: int) -> str:
@@ -23,15 +23,15 @@ def tail_key(partition: int) -> str:
     return f"{TAIL}/{partition}"
 
 
-def carried_key(route: str, partition: int, origin: int) -> str:
+def payload_key(route: str, partition: int, origin: int) -> str:
     """Key of what a delivery carries."""
-    return f"{CARRIED}/{route}/{partition}/{origin}"
+    return f"{PAYLOAD}/{route}/{partition}/{origin}"
 
 
-def parse_carried(key: str) -> tuple[str, int] | None:
+def parse_payload(key: str) -> tuple[str, int] | None:
     """Route and origin of such a key; None for another."""
     parts = key.split("/")
-    if len(parts) != 4 or parts[0] != CARRIED or not parts[3].isdigit():
+    if len(parts) != 4 or parts[0] != PAYLOAD or not parts[3].isdigit():
         return None
     return parts[1], int(parts[3])
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import msgspec
 
 from penstock.contract.routes import Route
-from penstock.dispatcher.cursors.cursor import Cursor, Delivery, Taken
+from penstock.dispatcher.cursors.cursor import Cursor, Outstanding, Taken
 from penstock.dispatcher.matched.record import Matched
 
 Routes = Mapping[str, Route]
@@ -22,11 +22,11 @@ Room = Callable[[Cursor], bool]
 """Whether a route can take one more delivery."""
 
 
-class Start(msgspec.Struct, frozen=True):
+class NewDelivery(msgspec.Struct, frozen=True):
     """A delivery that begins."""
 
     cursor: Cursor
-    delivery: Delivery
+    delivery: Outstanding
     record: Matched
 
 
@@ -73,7 +73,7 @@ class PartitionCursors:
             self.changed.discard(cursor)
         self._turns.pop(route, None)
 
-    def take(self, record: Matched, routes: Routes, gone: Iterable[str], room: Room) -> Iterator[Start]:
+    def take(self, record: Matched, routes: Routes, gone: Iterable[str], room: Room) -> Iterator[NewDelivery]:
         """Takes a record at the tail. A route that is not known yet is detached: its snapshot is still to come."""
         self.tail = record.offset + 1
         self.newest_origin = max(self.newest_origin, record.origin)
@@ -87,22 +87,22 @@ class PartitionCursors:
             if start is Taken.FULL:
                 cursor.detach(record.offset)
                 self._turns[uid] = None
-            elif isinstance(start, Start):
+            elif isinstance(start, NewDelivery):
                 yield start
 
     @staticmethod
-    def _give(cursor: Cursor, record: Matched, route: Route | None, room: Room) -> Start | Taken:
+    def _give(cursor: Cursor, record: Matched, route: Route | None, room: Room) -> NewDelivery | Taken:
         free = route is not None and not route.paused and room(cursor)
         key = record.ordering_key() if free and route is not None and route.ordering == "key" else 0
         taken = cursor.take(record.origin, record.offset, record.at, key, room=free)
-        return Start(cursor, taken, record) if isinstance(taken, Delivery) else taken
+        return NewDelivery(cursor, taken, record) if isinstance(taken, Outstanding) else taken
 
-    def next_chunk(self, routes: Routes, has_appetite: Room) -> int | None:
+    def next_chunk(self, routes: Routes, may_catch_up: Room) -> int | None:
         """Where the catch-up reader reads next: at the position of the detached route whose turn it is."""
         for uid in list(self._turns):
             cursor = self.cursors[uid]
             route = routes.get(uid)
-            if route is None or route.paused or cursor.resume is None or not has_appetite(cursor):
+            if route is None or route.paused or cursor.resume is None or not may_catch_up(cursor):
                 continue
             if self.tail is None or cursor.resume >= self.tail:
                 self._attach(cursor)
@@ -112,15 +112,15 @@ class PartitionCursors:
         return None
 
     def catch_up(
-        self, begin: int, end: int, records: Sequence[Matched], routes: Routes, *, room: Room, has_appetite: Room
-    ) -> Iterator[Start]:
+        self, begin: int, end: int, records: Sequence[Matched], routes: Routes, *, room: Room, may_catch_up: Room
+    ) -> Iterator[NewDelivery]:
         """Serves the records from `begin` up to `end` (exclusive) to every detached route that stands among them."""
         end = min(end, self.tail or 0)
         eating: dict[str, Cursor] = {}
         for uid in self._turns:
             cursor, route = self.cursors[uid], routes.get(uid)
             within = cursor.resume is not None and begin <= cursor.resume < end
-            if within and route is not None and not route.paused and has_appetite(cursor):
+            if within and route is not None and not route.paused and may_catch_up(cursor):
                 eating[uid] = cursor
         for record in records:
             if record.offset >= end:
@@ -135,7 +135,7 @@ class PartitionCursors:
                     del eating[uid]
                     continue
                 eater.proceed(record.offset + 1)
-                if isinstance(start, Start):
+                if isinstance(start, NewDelivery):
                     yield start
         for cursor in eating.values():
             cursor.proceed(end)

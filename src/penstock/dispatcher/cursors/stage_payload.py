@@ -8,10 +8,21 @@ from __future__ import annotations
 
 import msgspec
 
-from penstock.dispatcher.delivery.dead_letter import Failure
 from penstock.events.event import CloudEvent
 
 OVERHEAD_BYTES = 512
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """Why a delivery was given up, kept until the dead letter sink has it."""
+
+    dest: str
+    """URL that failed: the subscriber's, or the reply's."""
+    code: int
+    data: str
+    subscriber: str
+    reason: str
+    attempts: int
 
 
 class StagePayload(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -40,9 +51,9 @@ def reply(event: CloudEvent, passed: list[tuple[str, str]]) -> StagePayload:
     return StagePayload(attributes=dict(event.attributes), data=event.data, passed=passed)
 
 
-def encode(carried: StagePayload) -> bytes:
+def encode(payload: StagePayload) -> bytes:
     """The value in the topic."""
-    return msgspec.json.encode(carried)
+    return msgspec.json.encode(payload)
 
 
 def decode(value: bytes) -> StagePayload:

@@ -20,7 +20,7 @@ from penstock.dispatcher.delivery.replies import NotStored, ReplyWriter
 from penstock.dispatcher.delivery.request import content, passed_from_answer, request
 from penstock.dispatcher.delivery.route_span import record_route_span
 from penstock.dispatcher.http.client import SubscriberClient, Unsendable
-from penstock.dispatcher.http.connection import Answer, NoAnswer, NoConnection
+from penstock.dispatcher.http.connection import NoAnswer, NoConnection, SubscriberResponse
 from penstock.dispatcher.http.outcome import Outcome, classify
 from penstock.dispatcher.matched.record import Matched
 from penstock.events import http
@@ -46,7 +46,7 @@ class AttemptResult(msgspec.Struct, frozen=True):
     """`knativeerrorcode` if this was the last attempt."""
     data: str = ""
     """`knativeerrordata` likewise."""
-    carried: StagePayload | None = None
+    payload: StagePayload | None = None
     """The reply, where it has a stage of its own."""
     stored: bool = False
     """Whether a reply was stored in the Broker."""
@@ -73,12 +73,12 @@ class _Exchange(msgspec.Struct, frozen=True):
         *,
         code: int = 0,
         data: str = "",
-        carried: StagePayload | None = None,
+        payload: StagePayload | None = None,
         stored: bool = False,
         discarded: bool = False,
     ) -> AttemptResult:
         latency = time.perf_counter() - self.begun
-        return AttemptResult(verdict, self.endpoint.url, latency, code, data, carried, stored, discarded)
+        return AttemptResult(verdict, self.endpoint.url, latency, code, data, payload, stored, discarded)
 
     def failed(self, status: int, reason: str, code: int) -> AttemptResult:
         """An answer that looked well and was not."""
@@ -101,7 +101,7 @@ class AttemptSender:
         if self._tracer.enabled and record.routes:
             record_route_span(self._tracer, record, targets.get(record.header(stored.TARGET) or ""))
 
-    async def attempt(self, route: Route, stage: Stage, record: Matched, carried: StagePayload | None) -> AttemptResult:
+    async def attempt(self, route: Route, stage: Stage, record: Matched, payload: StagePayload | None) -> AttemptResult:
         """Sends the event to where its stage leads."""
         begun = time.perf_counter()
         endpoint = destination(route, stage)
@@ -110,7 +110,7 @@ class AttemptSender:
         start_ns = time.time_ns() if self._tracer.enabled else 0
         try:
             span = self._tracer.begin(record.parent)
-            lines, body = request(route, stage, record, carried, traceparent=span)
+            lines, body = request(route, stage, record, payload, traceparent=span)
         except (KeyError, ValueError) as problem:
             return _refused(f"the stored event cannot be sent: {problem!r}", endpoint, begun)
         seconds = route.delivery.timeout or self._default_timeout
@@ -128,11 +128,11 @@ class AttemptSender:
             else:
                 report = await self._judge(_Exchange(route, record, endpoint, span, counts, begun), answer)
         if self._tracer.enabled:
-            event, _ = content(stage, record, carried)
+            event, _ = content(stage, record, payload)
             self._trace(route, event, stage, report, span=span, parent=record.parent, start=start_ns)
         return report
 
-    async def _judge(self, exchange: _Exchange, answer: Answer) -> AttemptResult:
+    async def _judge(self, exchange: _Exchange, answer: SubscriberResponse) -> AttemptResult:
         outcome = classify(answer.status)
         if outcome is not Outcome.DELIVERED:
             reason = f"HTTP status {answer.status}"
@@ -151,14 +151,14 @@ class AttemptSender:
             return exchange.failed(answer.status, reason, BAD_GATEWAY)
         return await self._take_reply(exchange, reply, answer)
 
-    async def _take_reply(self, exchange: _Exchange, reply: CloudEvent, answer: Answer) -> AttemptResult:
+    async def _take_reply(self, exchange: _Exchange, reply: CloudEvent, answer: SubscriberResponse) -> AttemptResult:
         route = exchange.route
         passed = passed_from_answer(answer.headers.items())
         if route.kind == "Subscription":
             if route.reply is None:
                 return exchange.report(Verdict(Outcome.DELIVERED, answer.status), discarded=True)
             verdict = Verdict(Outcome.DELIVERED, answer.status, replied=True)
-            return exchange.report(verdict, carried=stage_payloads.reply(reply, passed))
+            return exchange.report(verdict, payload=stage_payloads.reply(reply, passed))
         ttl = exchange.record.event.attributes.get(TTL)
         try:
             await self._store.store(route.target, reply, ttl, passed, exchange.span)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import base64
 
-import msgspec
-
+from penstock.dispatcher.cursors.stage_payload import Failure
 from penstock.events.event import CloudEvent
 
 ERROR_DATA_LIMIT = 1024
@@ -18,18 +17,6 @@ ERROR_DATA_LIMIT = 1024
 _RAW_LIMIT = ERROR_DATA_LIMIT // 4 * 3
 NO_ANSWER = 500
 """`knativeerrorcode` where no answer came."""
-
-
-class Failure(msgspec.Struct, frozen=True):
-    """Why a delivery was given up, kept until the dead letter sink has it."""
-
-    dest: str
-    """URL that failed: the subscriber's, or the reply's."""
-    code: int
-    data: str
-    subscriber: str
-    reason: str
-    attempts: int
 
 
 def error_data(body: bytes) -> str:

@@ -32,7 +32,7 @@ _VISIBLE = re.compile(r"[\t\x20-\x7e]*")
 
 
 def request(
-    route: Route, stage: Stage, record: Matched, carried: StagePayload | None, *, traceparent: str
+    route: Route, stage: Stage, record: Matched, payload: StagePayload | None, *, traceparent: str
 ) -> tuple[bytes, bytes]:
     """Header lines and body of an attempt. Raises ValueError where the event cannot be sent.
 
@@ -40,7 +40,7 @@ def request(
     """
     tracestate = record.header(headers.TRACE_STATE)
     if stage is not Stage.SUBSCRIBER or route.delivery.format == "json":
-        event, passed = content(stage, record, carried)
+        event, passed = content(stage, record, payload)
         composed, body = compose(route, stage, event, passed, traceparent=traceparent, tracestate=tracestate)
         return header_lines(composed), body
     lines = record.lines(with_ttl=route.kind != "Trigger") + _route_lines(route.namespace, expects_reply(route, stage))
@@ -54,13 +54,13 @@ def _route_lines(namespace: str, reply_wanted: bool) -> bytes:
     return header_lines([("kn-namespace", namespace), *([("prefer", "reply")] if reply_wanted else [])])
 
 
-def content(stage: Stage, record: Matched, carried: StagePayload | None) -> tuple[CloudEvent, HttpHeaders]:
+def content(stage: Stage, record: Matched, payload: StagePayload | None) -> tuple[CloudEvent, HttpHeaders]:
     """The event that a stage sends, and the HTTP headers that go with it."""
-    if stage is Stage.REPLY and carried is not None:
-        return carried.reply, carried.passed
+    if stage is Stage.REPLY and payload is not None:
+        return payload.reply, payload.passed
     event = record.event
-    if stage is Stage.DEAD_LETTER and carried is not None and carried.failure is not None:
-        event = dead_letter(event, carried.failure)
+    if stage is Stage.DEAD_LETTER and payload is not None and payload.failure is not None:
+        event = dead_letter(event, payload.failure)
     return event, passed_along(record.fields)
 
 

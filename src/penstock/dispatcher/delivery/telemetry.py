@@ -1,4 +1,4 @@
-"""What is told of deliveries: metrics, the facts of `penstock.attempts`, log lines and losses."""
+"""What is told of deliveries: metrics, the records of `penstock.attempts`, log lines and losses."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from penstock.observability.metrics import RouteMetrics
 log = structlog.get_logger()
 
 OUTCOMES = {Outcome.DELIVERED: "success", Outcome.RETRYABLE: "retryable", Outcome.REFUSED: "final"}
-FACTS_LIMIT = 50_000
-"""Facts not yet written at which no further attempt starts: Kafka is away."""
+UNWRITTEN_LIMIT = 50_000
+"""Records of attempts not yet written at which no further attempt starts: Kafka is away."""
 
 
 class Telemetry:
-    """Keeps the metrics of routes and hands facts to what is written next."""
+    """Keeps the metrics of routes and hands records of attempts to what is written next."""
 
     def __init__(self, changes: Mapping[int, Unflushed], reporter: Reporter) -> None:
-        self._changes, self._reporter = changes, reporter
+        self._unflushed, self._reporter = changes, reporter
         self._metrics: dict[str, RouteMetrics] = {}
         self._shown: set[str] = set()
-        self._facts = 0
+        self._unwritten = 0
 
     def metrics(self, route: Route) -> RouteMetrics:
         """Bound when the route has its first delivery: most of ten thousand routes never have one."""
@@ -80,10 +80,10 @@ class Telemetry:
         result: Result,
         due: float | None = None,
     ) -> None:
-        """The attempt as a fact."""
+        """Keeps the record of the attempt for the next flush."""
         delivery = job.delivery
-        self._facts += 1
-        self._changes[job.partition].facts.append(
+        self._unwritten += 1
+        self._unflushed[job.partition].attempts.append(
             AttemptRecord(
                 begun,
                 job.lane.route.uid,
@@ -102,12 +102,12 @@ class Telemetry:
         )
 
     def has_room(self) -> bool:
-        """Whether another attempt's fact can wait to be written."""
-        return self._facts < FACTS_LIMIT
+        """Whether the record of another attempt can wait to be written."""
+        return self._unwritten < UNWRITTEN_LIMIT
 
     def collected(self) -> None:
-        """The facts so far are being written."""
-        self._facts = 0
+        """The records so far are being written."""
+        self._unwritten = 0
 
     # --- what went wrong -----------------------------------------------------------------------------------------
 
@@ -136,19 +136,21 @@ class Telemetry:
 
     # --- how it stands -------------------------------------------------------------------------------------------
 
-    def set_gauges(self, ledgers: Iterable[PartitionCursors], lanes: Mapping[str, Lane], now: float) -> None:
+    def set_gauges(self, partitions: Iterable[PartitionCursors], lanes: Mapping[str, Lane], now: float) -> None:
         """For routes that have something to show, and once more for those that no longer have."""
         busy: dict[str, list[tuple[PartitionCursors, Cursor]]] = {uid: [] for uid in self._shown}
-        for ledger in ledgers:
-            for uid, cursor in ledger.cursors.items():
+        for partition in partitions:
+            for uid, cursor in partition.cursors.items():
                 if uid in lanes and (cursor.outstanding or not cursor.attached):
-                    busy.setdefault(uid, []).append((ledger, cursor))
+                    busy.setdefault(uid, []).append((partition, cursor))
         self._shown = {uid for uid, standing in busy.items() if standing}
         for uid, standing in busy.items():
             if uid not in lanes:
                 continue
             metrics = self.metrics(lanes[uid].route)
-            behind = [(ledger.tail or 0) - cursor.resume for ledger, cursor in standing if cursor.resume is not None]
+            behind = [
+                (partition.tail or 0) - cursor.resume for partition, cursor in standing if cursor.resume is not None
+            ]
             oldest = [next(iter(cursor.outstanding.values())).at for _, cursor in standing if cursor.outstanding]
             count = sum(len(cursor.outstanding) for _, cursor in standing)
             metrics.outstanding.set(count)

@@ -11,7 +11,7 @@ import asyncio
 from penstock.contract.names import Location, NameTable, NothingThere
 from penstock.contract.routes import Endpoint
 from penstock.dispatcher.http.address import Address, address
-from penstock.dispatcher.http.connection import IGNORED_BODY_BYTES, Answer, NoConnection
+from penstock.dispatcher.http.connection import IGNORED_BODY_BYTES, NoConnection, SubscriberResponse
 from penstock.dispatcher.http.pool import Pool
 
 
@@ -39,7 +39,7 @@ class SubscriberClient:
         *,
         seconds: float,
         reply_counts: bool,
-    ) -> Answer:
+    ) -> SubscriberResponse:
         """Sends one request with these header lines. Raises NoAnswer or Unsendable."""
         origin, opening = self._address(endpoint, names)
         head = b"%b%bcontent-length: %d\r\n\r\n" % (opening, lines, len(body))

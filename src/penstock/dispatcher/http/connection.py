@@ -30,7 +30,7 @@ class NoConnection(NoAnswer):
     """Nobody is there: the request has certainly not arrived."""
 
 
-class Answer:
+class SubscriberResponse:
     """What came back."""
 
     __slots__ = ("body", "cut", "headers", "retry_after", "status")
@@ -47,17 +47,17 @@ class Answer:
         self.retry_after = retry_after
 
 
-class Connection(asyncio.Protocol):
+class SubscriberConnection(asyncio.Protocol):
     """A connection, from being made to being lost."""
 
-    def __init__(self, idle: Callable[[Connection], None], event_limit: int) -> None:
+    def __init__(self, idle: Callable[[SubscriberConnection], None], event_limit: int) -> None:
         self.idle_since = 0.0
         self.closed = False
         self._idle, self._event_limit = idle, event_limit
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._parser = HttpResponseParser(self)
-        self._waiter: asyncio.Future[Answer] | None = None
+        self._waiter: asyncio.Future[SubscriberResponse] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._reply_counts = False
         self._begin_answer()
@@ -73,7 +73,7 @@ class Connection(asyncio.Protocol):
 
     def ask(
         self, head: bytes, body: bytes, deadline: float, seconds: float, reply_counts: bool
-    ) -> asyncio.Future[Answer]:
+    ) -> asyncio.Future[SubscriberResponse]:
         """Sends a request; only while no other is under way. The future may raise NoAnswer.
 
         The deadline is in the loop's time, `seconds` what it was reckoned from.
@@ -164,7 +164,7 @@ class Connection(asyncio.Protocol):
         if self._status in (429, 503):
             retry_after = _folded(self._headers).get("retry-after")
         body = b"".join(self._chunks)
-        answer = Answer(self._status, self._answered, body, self._size > self._limit, retry_after)
+        answer = SubscriberResponse(self._status, self._answered, body, self._size > self._limit, retry_after)
         self._begin_answer()
         # An answer that came before the whole request was sent leaves the connection in the middle of it.
         sent = self._transport is not None and not self._transport.get_write_buffer_size()
@@ -184,7 +184,7 @@ class Connection(asyncio.Protocol):
         if waiter is not None and not waiter.done():
             waiter.set_exception(NoAnswer(reason))
 
-    def _forget(self) -> asyncio.Future[Answer] | None:
+    def _forget(self) -> asyncio.Future[SubscriberResponse] | None:
         waiter, self._waiter = self._waiter, None
         if self._timer is not None:
             self._timer.cancel()

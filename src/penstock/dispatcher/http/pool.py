@@ -8,7 +8,7 @@ from collections import deque
 from functools import lru_cache
 
 from penstock.dispatcher.http.address import Origin
-from penstock.dispatcher.http.connection import Connection, NoAnswer, NoConnection
+from penstock.dispatcher.http.connection import NoAnswer, NoConnection, SubscriberConnection
 from penstock.dispatcher.http.dns import Resolver
 from penstock.dispatcher.http.single_flight import SingleFlight
 
@@ -25,13 +25,13 @@ class Pool:
     def __init__(self, event_limit: int) -> None:
         self._event_limit = event_limit
         self._loop = asyncio.get_running_loop()
-        self._idle: dict[Origin, deque[Connection]] = {}
+        self._idle: dict[Origin, deque[SubscriberConnection]] = {}
         """Of each origin the one used last is used first, so that those not needed grow old."""
         self._sweeping: asyncio.TimerHandle | None = None
         self._resolver = Resolver()
-        self._lookout = SingleFlight(self._open)
+        self._single_flight = SingleFlight(self._open)
 
-    def idle(self, origin: Origin) -> Connection | None:
+    def idle(self, origin: Origin) -> SubscriberConnection | None:
         """A connection that waits for a request."""
         waiting = self._idle.get(origin)
         while waiting:
@@ -42,11 +42,11 @@ class Pool:
                 connection.abort()
         return None
 
-    async def connect(self, origin: Origin, seconds: float) -> Connection:
+    async def connect(self, origin: Origin, seconds: float) -> SubscriberConnection:
         """A new connection. Raises NoAnswer, or ValueError where the certificates to trust are none."""
-        return await self._lookout.connect(origin, min(seconds, CONNECT_SECONDS))
+        return await self._single_flight.connect(origin, min(seconds, CONNECT_SECONDS))
 
-    async def _open(self, origin: Origin, seconds: float) -> Connection:
+    async def _open(self, origin: Origin, seconds: float) -> SubscriberConnection:
         tls = None if origin.tls_name is None else trust(origin.ca_certs)
         deadline = self._loop.time() + seconds
         problem: Exception = TimeoutError(f"none within {seconds:g} s")
@@ -71,9 +71,9 @@ class Pool:
         unsure = isinstance(problem, TimeoutError)
         raise (NoAnswer if unsure else NoConnection)(f"no connection to {origin}: {problem}") from problem
 
-    async def _connect(self, origin: Origin, address: str, tls: ssl.SSLContext | None) -> Connection:
+    async def _connect(self, origin: Origin, address: str, tls: ssl.SSLContext | None) -> SubscriberConnection:
         _, connection = await self._loop.create_connection(
-            lambda: Connection(lambda idle: self._keep(origin, idle), self._event_limit),
+            lambda: SubscriberConnection(lambda idle: self._keep(origin, idle), self._event_limit),
             address,
             origin.port,
             ssl=tls,
@@ -81,7 +81,7 @@ class Pool:
         )
         return connection
 
-    def _keep(self, origin: Origin, connection: Connection) -> None:
+    def _keep(self, origin: Origin, connection: SubscriberConnection) -> None:
         connection.idle_since = self._loop.time()
         waiting = self._idle.get(origin)
         if waiting is None:

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from penstock.dispatcher.http.address import Origin
-from penstock.dispatcher.http.connection import Connection, NoAnswer, NoConnection
+from penstock.dispatcher.http.connection import NoAnswer, NoConnection, SubscriberConnection
 
 REMEMBERED = 4096
 """Deserted origins that are remembered; beyond that the oldest is looked at afresh by everybody."""
@@ -18,14 +18,14 @@ REMEMBERED = 4096
 class SingleFlight:
     """Makes connections, each for the one who asks; that nobody is there is told to all."""
 
-    def __init__(self, connect: Callable[[Origin, float], Awaitable[Connection]]) -> None:
+    def __init__(self, connect: Callable[[Origin, float], Awaitable[SubscriberConnection]]) -> None:
         self._connect = connect
         self._loop = asyncio.get_running_loop()
         self._deserted: dict[Origin, None] = {}
         self._looks: dict[Origin, asyncio.Future[str]] = {}
         """What those who look will tell: why there is no connection, or nothing if they did not find out."""
 
-    async def connect(self, origin: Origin, seconds: float) -> Connection:
+    async def connect(self, origin: Origin, seconds: float) -> SubscriberConnection:
         """A new connection. Raises what the given one raises; NoConnection also where another saw nobody there."""
         if origin not in self._deserted:
             return await self._try(origin, seconds)
@@ -41,7 +41,7 @@ class SingleFlight:
         connect = self._look if origin in self._deserted else self._try
         return await connect(origin, max(0.0, deadline - self._loop.time()))
 
-    async def _look(self, origin: Origin, seconds: float) -> Connection:
+    async def _look(self, origin: Origin, seconds: float) -> SubscriberConnection:
         look = self._looks[origin] = self._loop.create_future()
         reason = ""
         try:
@@ -53,7 +53,7 @@ class SingleFlight:
             del self._looks[origin]
             look.set_result(reason)
 
-    async def _try(self, origin: Origin, seconds: float) -> Connection:
+    async def _try(self, origin: Origin, seconds: float) -> SubscriberConnection:
         try:
             connection = await self._connect(origin, seconds)
         except NoConnection:

@@ -85,7 +85,7 @@ class Matched:
 
     @property
     def identity(self) -> tuple[str, str, str]:
-        """Id, source and type of the event, for logs and facts; empty where the record holds none."""
+        """Id, source and type of the event, for logs and records of attempts; empty where the record holds none."""
         if self._identity is None:
             texts = [(self.fields.get(name) or b"").decode("utf-8", "replace") for name in _IDENTITY]
             self._identity = (texts[0], texts[1], texts[2])

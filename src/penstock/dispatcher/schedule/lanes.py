@@ -14,7 +14,7 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass
 
 from penstock.contract.routes import Route
-from penstock.dispatcher.cursors.cursor import Cursor, Delivery
+from penstock.dispatcher.cursors.cursor import Cursor, Outstanding
 from penstock.dispatcher.cursors.stage_payload import StagePayload
 from penstock.dispatcher.matched.record import Matched
 from penstock.dispatcher.schedule import breaker
@@ -28,10 +28,10 @@ class Lane:
 
     __slots__ = (
         "blocked",
-        "carried_bytes",
         "gone",
         "in_flight",
         "limit",
+        "payload_bytes",
         "ready",
         "resting",
         "round",
@@ -47,7 +47,7 @@ class Lane:
         self.ready: deque[Job] = deque()
         self.blocked: dict[tuple[int, int], deque[Job]] = {}
         """By partition and key: who waits for the delivery before it. Present, if empty, while that one lives."""
-        self.carried_bytes = 0
+        self.payload_bytes = 0
         self.unreachable = False
         """Whether nobody is there to deliver to, as far as is known."""
         self.round = 0
@@ -73,10 +73,10 @@ class Job:
     lane: Lane
     partition: int
     cursor: Cursor
-    delivery: Delivery
+    delivery: Outstanding
     record: Matched | None = None
     """None where memory was short: it is read again when its turn comes."""
-    carried: StagePayload | None = None
+    payload: StagePayload | None = None
 
 
 class Schedule:
