@@ -16,6 +16,7 @@ from penstock.events.event import CloudEvent, MalformedEvent
 from penstock.ingress import responses
 from penstock.ingress.disk import DiskWatch
 from penstock.ingress.event_log import EventLog, NoRoom, NotStored, RecordTooLarge
+from penstock.ingress.kafka_watch import KafkaWatch
 from penstock.ingress.record import record_of, travelling
 from penstock.ingress.request import Request
 from penstock.ingress.responses import Response
@@ -31,8 +32,10 @@ PROBES = frozenset({"/livez", "/healthz", "/readyz"})
 class Ingress:
     """The application."""
 
-    def __init__(self, settings: Settings, log: EventLog, disk: DiskWatch, tracer: trace.Tracer) -> None:
-        self._log, self._disk, self._tracer = log, disk, tracer
+    def __init__(
+        self, settings: Settings, log: EventLog, disk: DiskWatch, kafka: KafkaWatch, tracer: trace.Tracer
+    ) -> None:
+        self._log, self._disk, self._kafka, self._tracer = log, disk, kafka, tracer
         self._ttl = settings.broker_ttl
         self._untargeted = Rejections("", "", "")
         self.max_body_bytes = settings.max_event_bytes
@@ -94,9 +97,18 @@ class Ingress:
         if request.method == b"OPTIONS":
             return responses.OPTIONS
         if request.method in (b"GET", b"HEAD") and (path := request.path) in PROBES:
-            is_ready = self.targets is not None and not self.draining
-            return responses.HEALTHY if is_ready or path != "/readyz" else responses.NOT_READY
+            return self._readiness() if path == "/readyz" else responses.HEALTHY
         return responses.METHOD_NOT_ALLOWED
+
+    def _readiness(self) -> Response:
+        """Whether events are accepted now, and if not, why every one would be refused."""
+        if self.draining:
+            return responses.DRAINING
+        if self.targets is None:
+            return responses.NOT_READY
+        if self._disk.full:
+            return responses.NOT_READY_DISK
+        return responses.NOT_READY_KAFKA if self._kafka.away else responses.HEALTHY
 
     def _stored(
         self, request: Request, addressee: Addressee, events: int, traced: CloudEvent | None, error: Exception | None

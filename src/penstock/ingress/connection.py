@@ -40,7 +40,7 @@ log = structlog.get_logger()
 
 
 class Application(Protocol):
-    """Who responses."""
+    """What decides about requests and answers them."""
 
     draining: bool
     """Whether every answer ends its connection."""

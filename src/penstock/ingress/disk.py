@@ -1,4 +1,4 @@
-"""Whether there is room for one more event: on the disk, and among those that Kafka has not confirmed."""
+"""Whether the disk has room for more events."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -89,6 +90,8 @@ class EventLog:
         self._gathered: list[tuple[Sequence[Record], _Confirmation]] = []
         self._gathered_events = self._polls = 0
         self._gauge = metrics.PENDING.bind()
+        self.stored_at = self.failed_at = -math.inf
+        """When Kafka last confirmed events, and when events were last not stored, by the loop's clock."""
         self._poll_again()
 
     @property
@@ -152,6 +155,15 @@ class EventLog:
             # Once another record of the request is on its way, 'no room' is no longer all.
             confirmation.abandon(len(records) - written, NotStored(str(error)))
 
+    async def answers(self, seconds: float) -> bool:
+        """Whether Kafka tells within so many seconds that every partition of the events has a leader."""
+        try:
+            known = await asyncio.to_thread(self._producer.list_topics, topics.EVENTS, seconds)
+        except KafkaException:
+            return False
+        partitions = known.topics[topics.EVENTS].partitions.values()
+        return bool(partitions) and all(partition.leader >= 0 for partition in partitions)
+
     async def close(self, seconds: float) -> int:
         """Waits for what is pending; returns how many events stayed unconfirmed."""
         deadline = self._loop.time() + seconds
@@ -181,6 +193,10 @@ class EventLog:
         settled, self._settled[:] = self._settled[:], ()
         for confirmation in settled:
             self._pending -= confirmation.written
+            if confirmation.error is None:
+                self.stored_at = self._loop.time()
+            elif isinstance(confirmation.error, NotStored):
+                self.failed_at = self._loop.time()
             try:
                 confirmation.done(confirmation.error)
             except Exception:

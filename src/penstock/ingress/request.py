@@ -13,7 +13,7 @@ from penstock.ingress.targets import Addressee, path_of
 
 
 class Request:
-    """One request. The application responses it once, now or later."""
+    """One request. The application answers it once, now or later."""
 
     __slots__ = (
         "_reply",

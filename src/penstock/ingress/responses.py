@@ -1,6 +1,6 @@
-"""What the ingress responses. Each answer is a value; the messages say what to do, because people read them.
+"""What the ingress answers. Each response is a value; the messages say what to do, because people read them.
 
-Nearly all responses are constants, so an answer has its bytes ready: writing one adds the date and nothing else.
+Nearly all of them are constants, so a response has its bytes ready: writing one adds the date and nothing else.
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ HEAD_TOO_LARGE = answer(431, "the headers are too large", closes=True)
 BODY_TIMEOUT = answer(408, "the body did not arrive in time", closes=True)
 BODY_CUT_OFF = answer(400, "the body is incomplete", closes=True)
 TOO_MANY = answer(429, "too many events are waiting to be stored; send again later", _RETRY_AFTER)
-NOT_READY = answer(503, "the ingress is not ready", _RETRY_AFTER)
+NOT_READY = answer(503, "the ingress is not ready: it has not read yet which targets there are", _RETRY_AFTER)
+NOT_READY_DISK = answer(503, "the ingress is not ready: the disk is nearly full", _RETRY_AFTER)
+NOT_READY_KAFKA = answer(503, "the ingress is not ready: Kafka takes no events", _RETRY_AFTER)
+DRAINING = answer(503, "the ingress is not ready: it ends", _RETRY_AFTER)
 NOT_STORED = answer(503, "the event could not be stored in time; send it again", _RETRY_AFTER)
 DISK_FULL = answer(507, "the disk is nearly full; no event is accepted until there is room", _RETRY_AFTER)
 FAILED = answer(500, "the ingress failed; its log says why", closes=True)

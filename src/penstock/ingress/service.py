@@ -12,6 +12,7 @@ from penstock.contract.snapshot import Snapshot
 from penstock.ingress.app import Ingress
 from penstock.ingress.disk import DiskWatch
 from penstock.ingress.event_log import EventLog
+from penstock.ingress.kafka_watch import KafkaWatch
 from penstock.ingress.server import Server, shared_socket
 from penstock.ingress.targets import TargetTable
 from penstock.lifecycle import Lifecycle, settle_garbage
@@ -34,12 +35,16 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
     # The embedded Kafka writes to the data folder; somebody else's Kafka looks after its own disk.
     disk = DiskWatch(settings.data_dir, settings.min_free_disk_mib if settings.kafka is None else 0)
     event_log = EventLog(settings)
-    app = Ingress(settings, event_log, disk, tracer)
+    kafka = KafkaWatch(event_log)
+    app = Ingress(settings, event_log, disk, kafka, tracer)
     server = Server(app, settings.drain_seconds)
     reporter = Reporter(settings.bootstrap, "ingress", instance)
     following = _Following(app, reporter)
     follower = SnapshotFollower(settings.bootstrap, following.announce)
-    watching = asyncio.create_task(disk.run(), name="disk watch")
+    watching = [
+        asyncio.create_task(disk.run(), name="disk watch"),
+        asyncio.create_task(kafka.run(), name="Kafka watch"),
+    ]
     try:
         await server.start(listening)
         follower.start()
@@ -54,9 +59,9 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
         left = await event_log.close(settings.drain_seconds)
         if left:
             log.error("events without a confirmation at the end; their senders got no 202", events=left)
-        watching.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await watching
+        for task in watching:
+            task.cancel()
+        await asyncio.gather(*watching, return_exceptions=True)
         for close in (follower.stop, reporter.close, tracer.close):
             await asyncio.to_thread(close)
 

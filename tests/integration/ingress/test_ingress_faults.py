@@ -105,8 +105,10 @@ def test_a_full_disk_is_answered_507(shared_port: Settings, tmp_path: Path) -> N
     settings = shared_port.model_copy(update={"min_free_disk_mib": 1 << 40})
     with ingress_process(settings, tmp_path) as ingress:
         status, text = ingress.post("/shop/orders", {**EVENT, "ce-id": "1"})
+        unready = ingress.post("/readyz", {}, method="GET")
     assert status == 507
     assert b"disk" in text
+    assert unready == (503, b"the ingress is not ready: the disk is nearly full\n")
 
 
 def test_too_many_pending_events_are_answered_429(shared_port: Settings, tmp_path: Path) -> None:
@@ -127,8 +129,12 @@ def test_a_kafka_that_is_away_is_answered_503(tmp_path: Path, jar_folders: jars.
         publish(settings, *first_snapshot())
         with ingress_process(settings, tmp_path) as ingress:
             assert ingress.post("/shop/orders", {**EVENT, "ce-id": "before"})[0] == 202
+            assert ingress.post("/readyz", {}, method="GET") == (200, b"ok\n")
             kafka.send_signal(signal.SIGSTOP)
             try:
+                # Nobody sends anything, and it notices all the same.
+                gone = (503, b"the ingress is not ready: Kafka takes no events\n")
+                eventually(lambda: ingress.post("/readyz", {}, method="GET") == gone, seconds=10)
                 began = time.monotonic()
                 connection = http.client.HTTPConnection("127.0.0.1", settings.port, timeout=20)
                 connection.request("POST", "/shop/orders", b"", {**EVENT, "ce-id": "during"})
@@ -138,6 +144,7 @@ def test_a_kafka_that_is_away_is_answered_503(tmp_path: Path, jar_folders: jars.
                 assert time.monotonic() - began < 10
             finally:
                 kafka.send_signal(signal.SIGCONT)
+            eventually(lambda: ingress.post("/readyz", {}, method="GET")[0] == 200, seconds=15)
             eventually(lambda: ingress.post("/shop/orders", {**EVENT, "ce-id": "after"})[0] == 202)
         assert {"before", "after"} <= set(stored_ids(settings))
 

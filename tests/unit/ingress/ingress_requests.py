@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ from penstock.contract.routes import Target
 from penstock.ingress.app import Ingress
 from penstock.ingress.connection import Connection
 from penstock.ingress.disk import DiskWatch
+from penstock.ingress.kafka_watch import KafkaWatch
 from penstock.ingress.record import Record
 from penstock.ingress.targets import TargetTable
 from penstock.observability.trace import Tracer
@@ -34,6 +36,13 @@ class RememberingLog:
     holds: bool = False
     """Whether confirmations wait for `confirm`."""
     held: list[Callable[[Exception | None], None]] = field(default_factory=list)
+    stored_at: float = -math.inf
+    failed_at: float = -math.inf
+    reached: bool = True
+    """Whether Kafka answers."""
+
+    async def answers(self, seconds: float) -> bool:
+        return self.reached
 
     def has_room(self, events: int = 1) -> bool:
         return self.room
@@ -114,7 +123,8 @@ class Client:
     def __init__(self, tracer: Tracer | None = None, **settings: Any) -> None:
         self.log = RememberingLog()
         self.disk = DiskWatch(Path("/"), 0)
-        self.app = Ingress(Settings(**settings), self.log, self.disk, tracer or Tracer())  # type: ignore[arg-type]
+        self.kafka = KafkaWatch(self.log)
+        self.app = Ingress(Settings(**settings), self.log, self.disk, self.kafka, tracer or Tracer())  # type: ignore[arg-type]
         self.app.targets = TargetTable(TARGETS)
         self.now, self.date = 1000.0, b"date: Mon, 16 Nov 2026 00:00:00 GMT\r\n"
         self.connections: set[Connection] = set()

@@ -169,6 +169,29 @@ def test_probes() -> None:
     assert client.send().status == 503
 
 
+def unready(client: Client) -> str:
+    """Why the ingress is not ready; empty where it is."""
+    response = client.send("/readyz", method="GET")
+    assert response.status == (503 if b"not ready" in response.body else 200)
+    return response.body.decode().partition("not ready: ")[2].strip()
+
+
+async def test_readiness_says_why_every_event_would_be_refused() -> None:
+    client = Client()
+    assert unready(client) == ""
+    client.disk.full = True
+    assert unready(client) == "the disk is nearly full"
+    client.disk.full, client.log.reached = False, False
+    await client.kafka.check()
+    assert unready(client) == "Kafka takes no events"
+    assert client.send("/livez", method="GET").status == 200
+    client.log.reached = True
+    await client.kafka.check()
+    assert unready(client) == ""
+    client.app.draining = True
+    assert unready(client) == "it ends"
+
+
 def test_while_draining_connections_are_closed_and_events_still_taken() -> None:
     client = Client()
     client.app.draining = True
