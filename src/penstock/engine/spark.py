@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 TASK_FAILURES = 1000
 """Failures of one task before Spark gives up on its job: a dispatcher task is started again each time it dies."""
 
+STOP_TIMEOUT = "10s"
+"""How long a query may take to stop. Without a limit, which is Spark's default, one that hangs holds up the router."""
+
 
 def slots(settings: Settings) -> int:
     """Tasks that must be able to run at the same time."""
@@ -36,6 +39,7 @@ def config_of(settings: Settings, jars: Jars) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.streaming.numRecentProgressUpdates": "4",
+        "spark.sql.streaming.stopTimeout": STOP_TIMEOUT,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.python.worker.reuse": "true",

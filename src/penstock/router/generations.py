@@ -33,6 +33,7 @@ from penstock.contract import topics
 from penstock.contract.routes import Route
 from penstock.contract.snapshot import Snapshot
 from penstock.router import positions
+from penstock.router.lived_time import LivedTime
 from penstock.router.markers import MarkerSender, MarkerWatch
 from penstock.router.positions import Gap, Retained, StartOffsets
 from penstock.router.route_index import RouteTable, index_routes
@@ -41,8 +42,11 @@ from penstock.router.unplannable import Unplannable
 
 log = structlog.get_logger()
 
-STUCK_SECONDS = 60.0
-"""How long a new generation may show nothing at all before it is given up."""
+START_SECONDS = 60.0
+"""How long a new generation may take to show anything at all before it is given up."""
+
+CATCH_UP_SECONDS = 15.0
+"""How long one partition may then show nothing while the generation catches up."""
 
 WARM_UP_MARKERS = 250
 """Markers sent through each partition of the first generation, so that no event has to wait for the compiler."""
@@ -58,7 +62,7 @@ class RunningQuery(Protocol):
         """Why it ended."""
 
     def stop(self) -> None:
-        """Ends it and what belongs to it."""
+        """Ends it and what belongs to it. Raises CannotStop if it may write something later."""
 
 
 Launch = Callable[[RouteTable, int, StartOffsets], RunningQuery]
@@ -66,6 +70,14 @@ Launch = Callable[[RouteTable, int, StartOffsets], RunningQuery]
 
 class GenerationFailed(RuntimeError):
     """A generation ended or stood still before it was live."""
+
+
+class StandsStill(GenerationFailed):
+    """A generation runs, and some partition of it shows nothing."""
+
+
+class CannotStop(RuntimeError):
+    """A query or one of its tasks could not be ended, so it may still write: only the end of the process is sure."""
 
 
 class Stopping(Exception):
@@ -110,10 +122,13 @@ class Generations:
         live: Callable[[Generation], None],
         lost: Callable[[Route, Gap], None],
         stopping: Callable[[], bool],
+        beat: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         self._launch, self._tail, self._sender, self.watch = launch, tail, sender, watch
         self._fitness = fitness
         self._announce, self._lost, self._stopping = live, lost, stopping
+        self._beat, self.clock = beat, clock or LivedTime()
         self._newest_number = 0
         self._partitions = 0
         self._told: set[tuple[str, Gap]] = set()
@@ -148,11 +163,11 @@ class Generations:
         following = Generation(self._newest_number, snapshot.version, snapshot.routes, query, refused)
         try:
             self._tail.follow(ends)
-            self.watch.sent(marks, offsets, time.monotonic(), timed=False)
+            self.watch.sent(marks, offsets, self.clock(), timed=False)
             if before is not None and before.query.alive():
                 self._take_over(before, following)
             else:
-                self._begin(before, following)
+                self._begin(before, following, catch_up=bool(start.reached))
         except BaseException:
             query.stop()
             self.watch.pending = None
@@ -171,10 +186,11 @@ class Generations:
         )
         self._announce(following)
 
-    def tend(self, now: float) -> None:
+    def tend(self) -> None:
         """Sends markers when they are due and there is traffic, and watches those under way."""
         if self.live is None:
             return
+        now = self.clock()
         if self.watch.due(now):
             retained = self._events()
             busy = self.watch.busy(retained)
@@ -186,7 +202,7 @@ class Generations:
         if self.watch.pending is None:
             return
         found = self._tail.poll(0.1)
-        self.watch.saw(found, time.monotonic())
+        self.watch.saw(found, self.clock())
         if self.watch.pending is None:
             self._tail.rest()
         if self.watch.pending is None or not found:
@@ -212,34 +228,45 @@ class Generations:
         """Ends the generation before when the following one has caught up, and makes sure that it writes alone."""
         self._wait(following, lambda: self.watch.pending is None)
         before.query.stop()
-        self.watch.sent(*self._sender.send(following.number, range(self._partitions)), time.monotonic())
-        self._wait(following, lambda: self.watch.pending is None)
+        self.watch.sent(*self._sender.send(following.number, range(self._partitions)), self.clock())
+        self._wait(following, lambda: self.watch.pending is None, first=CATCH_UP_SECONDS)
 
-    def _begin(self, before: Generation | None, following: Generation) -> None:
-        """Without a generation beside it, one is live with its first sign of life, however much it has to catch up."""
+    def _begin(self, before: Generation | None, following: Generation, *, catch_up: bool) -> None:
+        """Without a generation beside it, one is live with its first sign of life, however much it has to catch up.
+
+        Not so where it reaches back for new routes: until it is through, the newest records of some partitions are of
+        the generation before, and a restart would go on behind them.
+        """
         if before is not None:
             before.query.stop()
-        self._wait(following, lambda: True)
+        self._wait(following, lambda: self.watch.pending is None or not catch_up)
         if before is None and self.watch.pending is None:
             warm_up = self._sender.send(following.number, range(self._partitions), WARM_UP_MARKERS)
-            self.watch.sent(*warm_up, time.monotonic(), timed=False)
-            self._wait(following, lambda: self.watch.pending is None)
+            self.watch.sent(*warm_up, self.clock(), timed=False)
+            self._wait(following, lambda: self.watch.pending is None, first=CATCH_UP_SECONDS)
 
-    def _wait(self, generation: Generation, enough: Callable[[], bool]) -> None:
-        """Until the generation has written something and that is enough. Raises when it dies or stands still."""
-        seen, moved = False, time.monotonic()
+    def _wait(self, generation: Generation, enough: Callable[[], bool], first: float = START_SECONDS) -> None:
+        """Until the generation has written something and that is enough. Raises when it dies or stands still.
+
+        It may take `first` seconds until it writes anything.
+        """
+        seen = False
         while not (seen and enough()):
+            self._beat()
             if self._stopping():
                 raise Stopping
             if not generation.query.alive():
                 raise GenerationFailed(f"generation {generation.number} ended: {generation.query.reason()}")
             found = self._tail.poll(0.1)
-            now = time.monotonic()
+            now = self.clock()
             self.watch.saw(found, now)
-            if any(record.generation == generation.number for record in found):
-                seen, moved = True, now
-            if now - moved > STUCK_SECONDS:
-                raise GenerationFailed(f"generation {generation.number} shows no sign of life")
+            if not seen and any(record.generation == generation.number for record in found):
+                seen = True
+                self.watch.excuse(now)  # Spark has been starting until now
+            patience = CATCH_UP_SECONDS if seen else first
+            if late := [partition for partition, waited in self.watch.late(now).items() if waited > patience]:
+                self._events()  # raises where the reason is that Kafka is away
+                raise StandsStill(f"generation {generation.number} stands still in partitions {sorted(late)}")
 
     def examine(self, snapshot: Snapshot) -> bool:
         """After a start that failed: whether there are routes to blame, which the next start does without."""
@@ -250,9 +277,7 @@ class Generations:
         newest = {number: record for number, record in found.items() if record is not None}
         retained = self._events()
         self._newest_number = max([self._newest_number, *(record.generation for record in newest.values())])
-        # A task that Spark ran again before the query was stopped has written old origins behind the newest one.
-        origins = {n: max(record.origin, self.watch.routed.get(n, -1)) for n, record in newest.items()}
-        start = positions.resume(origins, retained)
+        start = positions.resume({n: self.watch.origin(record) for n, record in newest.items()}, retained)
         others = routes.keys() - {route.uid for route in newcomers}
         self._tell(positions.losses(start.gaps, [routes[uid] for uid in others]))
         self._tell(positions.out_of_reach(newcomers, retained))

@@ -41,23 +41,31 @@ class Round:
         return not self.missing
 
 
+@dataclass(frozen=True)
+class Routed:
+    """The newest origin that a generation has written to a partition, as far as it was seen."""
+
+    generation: int
+    origin: int
+
+
 @dataclass
 class MarkerWatch:
     """What the markers say about the running generation."""
 
     interval: float
-    stall_seconds: float = 10.0
     timed: Callable[[float], None] = lambda ms: None
     """Told how many milliseconds each marker took."""
     marked: dict[int, int] = field(default_factory=dict)
     """Offset after the newest marker of each partition of the events; what lies behind it is traffic."""
-    routed: dict[int, int] = field(default_factory=dict)
-    """Newest origin seen of each partition."""
+    routed: dict[int, Routed] = field(default_factory=dict)
+    """How far the newest generation has got in each partition."""
     transit_ms: float | None = None
     lag: int = 0
     pending: Round | None = None
     _next: float = 0.0
-    _moved: float = 0.0
+    _moved: dict[int, float] = field(default_factory=dict)
+    """When each partition last showed that it is routed."""
 
     def due(self, now: float) -> bool:
         """Whether it is time to look for traffic."""
@@ -77,14 +85,14 @@ class MarkerWatch:
         self.pending = marks
         self.marked.update({partition: offset + 1 for partition, offset in offsets.items()})
         self._next = now + self.interval
-        self._moved = now
+        self._moved = dict.fromkeys(marks.missing, now)
 
     def saw(self, found: Iterable[MatchedRecord], now: float) -> None:
         """Takes note of records of `penstock.matched`."""
         for record in found:
-            self._moved = now
-            self.routed[record.partition] = max(record.origin, self.routed.get(record.partition, -1))
-            if self.pending is not None:
+            self.routed[record.partition] = _further(self.routed.get(record.partition), record)
+            if self.pending is not None and record.generation == self.pending.marker.generation:
+                self._moved[record.partition] = now
                 self.pending.saw(record)
         if self.pending is not None and self.pending.complete:
             if self.pending.timed:
@@ -93,22 +101,42 @@ class MarkerWatch:
             self.pending = None
 
     def excuse(self, now: float) -> None:
-        """Until now nothing could come out, for reasons that are not the router's."""
-        self._moved = now
+        """Until now nothing could come out, for reasons that are not the query's."""
+        self._moved = dict.fromkeys(self._moved, now)
 
-    def stalled_for(self, now: float) -> float:
-        """Seconds for which nothing came out although a marker should have; 0 while all is well."""
-        if self.pending is None:
-            return 0.0
-        waited = now - self._moved
-        return waited if waited > self.stall_seconds else 0.0
+    def late(self, now: float) -> dict[int, float]:
+        """The partitions whose marker is still to come out, and the seconds since each last showed anything.
+
+        One that works off what lies before its marker shows that: of every so many events one comes out, match or not.
+        """
+        return {} if self.pending is None else {number: now - self._moved[number] for number in self.pending.missing}
+
+    def origin(self, record: MatchedRecord) -> int:
+        """The newest origin that the writer of a partition's newest record has written there.
+
+        A task that Spark ran again before its query was stopped has written old origins behind the newest one. What
+        another generation had written before says nothing: it may not have known all routes.
+        """
+        routed = self.routed.get(record.partition)
+        if routed is None or routed.generation != record.generation:
+            return record.origin
+        return max(record.origin, routed.origin)
 
     def measure(self, retained: Sequence[Retained]) -> None:
         """Counts the events that have not been routed, as far as what came out tells."""
-        self.lag = sum(
-            max(0, kept.end - max(kept.first, self.routed.get(partition, -1) + 1))
-            for partition, kept in enumerate(retained)
-        )
+        self.lag = sum(max(0, kept.end - max(kept.first, self._next_origin(n))) for n, kept in enumerate(retained))
+
+    def _next_origin(self, partition: int) -> int:
+        routed = self.routed.get(partition)
+        return 0 if routed is None else routed.origin + 1
+
+
+def _further(before: Routed | None, record: MatchedRecord) -> Routed:
+    if before is None or record.generation > before.generation:
+        return Routed(record.generation, record.origin)
+    if record.generation < before.generation:
+        return before
+    return Routed(record.generation, max(record.origin, before.origin))
 
 
 class MarkerSender:

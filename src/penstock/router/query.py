@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import structlog
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark.core.status import StatusTracker
-from pyspark.errors import StreamingQueryException
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.core.status import SparkStageInfo, StatusTracker
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from penstock.contract import topics
+from penstock.router.generations import CannotStop
 from penstock.router.positions import StartOffsets
 from penstock.router.route_index import RouteTable
 from penstock.router.routing import SESSION, route
@@ -41,6 +44,9 @@ NOISY_LOGGERS = (
     "org.apache.spark.sql.execution.datasources.v2.WriteToDataSourceV2Exec",
 )
 """They print a page of errors for every task of a query that is stopped in order; others log the real failures."""
+
+STOP_SECONDS = 10.0
+"""How long the tasks of a query may take to end."""
 
 FOLDER_PREFIX = "generation-"
 
@@ -67,13 +73,15 @@ class Query:
         return self._killed is not None and self._killed.found()
 
     def _failed_tasks(self) -> int:
-        failed = 0
+        return sum(stage.numFailedTasks for stage in self._stages())
+
+    def _stages(self) -> Iterator[SparkStageInfo]:
+        """Those of all batches, as far as Spark still knows them."""
         for job in self._jobs.getJobIdsForGroup(str(self._query.runId)):
             info = self._jobs.getJobInfo(job)
             for stage in info.stageIds if info is not None else ():
-                found = self._jobs.getStageInfo(stage)
-                failed += found.numFailedTasks if found is not None else 0
-        return failed
+                if (found := self._jobs.getStageInfo(stage)) is not None:
+                    yield found
 
     def reason(self) -> str:
         """Why it ended, for the log."""
@@ -88,12 +96,26 @@ class Query:
         return "a task was killed" if self._was_killed() else "a task failed; Spark's log says why"
 
     def stop(self) -> None:
-        """Ends the query and removes its folder. What it had read and not written is read again by its successor."""
+        """Ends the query with its tasks and removes its folder; its successor reads again what it had not written.
+
+        Spark tells tasks to end and does not wait for them. One that hangs and wakes up later would still write.
+        """
         try:
             self._query.stop()
+            self._await_tasks()
+        except (Py4JJavaError, PySparkException) as error:
+            raise CannotStop(f"the query does not end: {str(error).splitlines()[0]}") from error
         except (Py4JError, OSError) as error:
-            log.warning("the query could not be stopped in order", error=str(error))
-        shutil.rmtree(self._folder, ignore_errors=True)
+            log.warning("the query cannot be stopped: Spark is gone", error=str(error))
+        finally:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _await_tasks(self) -> None:
+        deadline = time.monotonic() + STOP_SECONDS
+        while running := sum(stage.numActiveTasks for stage in self._stages()):
+            if time.monotonic() > deadline:
+                raise CannotStop(f"{running} tasks of the query did not end within {STOP_SECONDS:g} s")
+            time.sleep(0.02)
 
 
 def launch(spark: SparkSession, settings: Settings, table: RouteTable, generation: int, start: StartOffsets) -> Query:

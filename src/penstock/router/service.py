@@ -1,15 +1,19 @@
 """The router as a service: follows the snapshot, keeps one generation live, restarts it when it dies, reports.
 
-One thread does everything that decides; the follower's thread only leaves the newest snapshot. Kafka being away is
-waited for as long as it takes. A query that keeps dying although Kafka answers is a failure of the service, and so is
-the end of Spark, at once.
+One thread does everything that decides; the follower's thread only leaves the newest snapshot, and a watchdog looks
+whether that one thread hangs. Kafka being away is waited for as long as it takes. A query that keeps dying or standing
+still although Kafka answers is a failure of the service. So is, at once, the end of Spark, and a query that cannot be
+ended. A failure of the service ends the process, and the supervisor starts it again.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sys
 import threading
 import time
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import structlog
@@ -19,16 +23,19 @@ from pyspark.sql import SparkSession
 from penstock.contract import topics
 from penstock.contract.routes import Route
 from penstock.contract.snapshot import Snapshot
+from penstock.filters.predicate import Predicate
 from penstock.log.reporter import Reporter
 from penstock.log.table import SnapshotFollower
 from penstock.observability import metrics
-from penstock.router.generations import Generation, GenerationFailed, Generations, Stopping
+from penstock.router.generations import CannotStop, Generation, GenerationFailed, Generations, StandsStill, Stopping
+from penstock.router.hang_watchdog import HangWatchdog, stack_of
 from penstock.router.markers import MarkerSender, MarkerWatch
 from penstock.router.plan_probe import attempt
 from penstock.router.positions import Gap, StartOffsets
 from penstock.router.query import Query, launch, sweep
-from penstock.router.route_index import RouteTable
+from penstock.router.route_index import RouteTable, count_terms, index_routes
 from penstock.router.set_aside import SetAside
+from penstock.router.stall_guard import StallGuard, Verdict
 from penstock.router.topic_ends import KafkaAway, TopicEnds
 from penstock.router.unplannable import Unplannable
 from penstock.settings import Settings
@@ -44,8 +51,19 @@ MAX_DEATHS = 8
 STEADY_SECONDS = 30.0
 """How long a query must have lived to count as one that works."""
 
-STALL_RESTART_SECONDS = 60.0
-"""How long markers may be stuck before the query is replaced."""
+ALARM_SECONDS = 5.0
+"""How long a partition may show nothing, although a marker is due there, before status and metrics say so."""
+
+PLAN_SECONDS = 60.0
+"""How long Spark may take to start a query or to try routes, with a cold compiler on a machine that is busy."""
+
+PLAN_SECONDS_PER_TERM = 0.01
+"""What it may take beyond that for each term of the routes' filters."""
+
+CLOSE_SECONDS = 60.0
+"""How long the query and all clients may take to end together."""
+
+EXIT_CODE = 70
 
 LOOK_SECONDS = 0.5
 """Pause between looks at the query while nothing happens."""
@@ -55,23 +73,33 @@ class SparkGone(RuntimeError):
     """There is no Spark to run a query on."""
 
 
+class RouterHangs(RuntimeError):
+    """The router's thread does nothing any more."""
+
+
 class RouterService:
     """Routes events until it is stopped."""
 
-    def __init__(self, spark: SparkSession, settings: Settings) -> None:
+    def __init__(
+        self, spark: SparkSession, settings: Settings, end_process: Callable[[SparkSession], None] | None = None
+    ) -> None:
         self._spark, self._settings = spark, settings
+        self._end_process = end_process or kill_spark_and_exit
         self._stop, self._ready, self._changed = threading.Event(), threading.Event(), threading.Event()
         self._failure: BaseException | None = None
         self._status: dict[str, Any] = {"generation": 0, "version": 0, "lag": 0, "marker_transit_ms": None}
         self._deaths = 0
         self._live_since = 0.0
-        self._noticed_death = 0
+        self._stall_guard = StallGuard()
+        self._newest_dead = 0
         self._refused: frozenset[str] = frozenset()
+        self._watchdog = HangWatchdog(self._hangs)
         self._thread = threading.Thread(target=self._run, name="router", daemon=True)
 
     def start(self) -> None:
         """Begins; returns at once."""
         self._thread.start()
+        self._watchdog.start()
 
     def wait_ready(self, timeout: float) -> None:
         """Returns when the first generation is live. Raises TimeoutError, or what made the service fail."""
@@ -94,19 +122,20 @@ class RouterService:
         """Ends the query and everything the service started."""
         self._stop.set()
         self._changed.set()
-        if self._thread.is_alive():
+        if self._thread.is_alive() and self._failure is None:
             self._thread.join(timeout=30)
 
     def _run(self) -> None:
         reporter = Reporter(self._settings.bootstrap, "router", "router")
         follower = SnapshotFollower(self._settings.bootstrap, lambda snapshot: self._changed.set())
-        tail = TopicEnds(self._settings.bootstrap)
+        tail = TopicEnds(self._settings.bootstrap, asking=self._watchdog.beat)
         set_aside = SetAside(self._settings.bootstrap)
         generations = self._generations(tail, reporter, set_aside)
         try:
             sweep(self._settings)
             follower.start()
             while not follower.caught_up.wait(0.1):
+                self._watchdog.beat("waits for the routes")
                 if self._stop.is_set():
                     return
             while not self._stop.is_set():
@@ -119,16 +148,28 @@ class RouterService:
             self._failure = error
             log.exception("the router has failed")
         finally:
-            generations.stop()
-            follower.stop()
-            tail.close()
-            set_aside.close()
-            reporter.close()
+            self._watchdog.beat("stops", CLOSE_SECONDS)
+            with contextlib.ExitStack() as closing:
+                for close in (self._watchdog.stop, reporter.close, set_aside.close, tail.close, follower.stop):
+                    closing.callback(close)
+                if not isinstance(self._failure, CannotStop):
+                    generations.stop()
+
+    def _hangs(self, doing: str) -> None:
+        """The thread that routes cannot be ended, so the process has to. Called by the watchdog."""
+        self._failure = RouterHangs(f"the router hangs: it {doing}")
+        log.error("the router hangs; this process ends, to be started again", doing=doing, at=stack_of(self._thread))
+        self._end_process(self._spark)
 
     def _generations(self, tail: TopicEnds, reporter: Reporter, set_aside: SetAside) -> Generations:
         def start(table: RouteTable, number: int, where: StartOffsets) -> Query:
             set_aside.start(tail.retained(topics.SET_ASIDE, len(where.offsets)))
+            self._watchdog.beat("starts a query", plan_seconds(table.predicates))
             return launch(self._spark, self._settings, table, number, where)
+
+        def trial(routes: Sequence[Route]) -> str | None:
+            self._watchdog.beat("tries routes", plan_seconds(index_routes(routes).predicates))
+            return attempt(self._spark, routes)
 
         def live(generation: Generation) -> None:
             for uid in generation.refused.keys() - self._refused:
@@ -165,11 +206,21 @@ class RouterService:
         transit = metrics.ROUTER_TRANSIT.bind()
         sender = MarkerSender(self._settings.bootstrap)
         watch = MarkerWatch(self._settings.router_marker_seconds, timed=lambda ms: transit.observe(ms / 1000))
-        fitness = Unplannable(partial(attempt, self._spark))
-        return Generations(start, tail, sender, watch, fitness, live=live, lost=lost, stopping=self._stop.is_set)
+        return Generations(
+            start,
+            tail,
+            sender,
+            watch,
+            Unplannable(trial),
+            live=live,
+            lost=lost,
+            stopping=self._stop.is_set,
+            beat=self._watchdog.beat,
+        )
 
     def _turn(self, generations: Generations, follower: SnapshotFollower) -> None:
         """One look at everything that may need doing."""
+        self._watchdog.beat()
         try:
             live = generations.live
             if live is not None and not live.query.alive():
@@ -178,13 +229,13 @@ class RouterService:
             elif not generations.acts_by(follower.snapshot):
                 self._gather(first=live is None)
                 self._advance(generations, follower.snapshot)
-            generations.tend(time.monotonic())
+            generations.tend()
             self._observe(generations)
         except KafkaAway as error:
             if not self._status.get("waiting_for_kafka"):
                 log.warning("Kafka is away; the router waits for it", error=str(error))
             self._status["waiting_for_kafka"] = True
-            generations.watch.excuse(time.monotonic())
+            generations.watch.excuse(generations.clock())
             self._stop.wait(1.0)
             return
         if self._status.pop("waiting_for_kafka", False):
@@ -200,9 +251,9 @@ class RouterService:
 
     def _died(self, generation: Generation) -> None:
         """Takes note of the end of a query that was live. One that dies again and again is not started at once."""
-        if self._noticed_death == generation.number:
+        if self._newest_dead == generation.number:
             return
-        self._noticed_death = generation.number
+        self._newest_dead = generation.number
         self._check_spark()
         reason = generation.query.reason()
         log.error("the query ended and is started again", generation=generation.number, reason=reason)
@@ -228,12 +279,14 @@ class RouterService:
         before = generations.live
         try:
             generations.advance(snapshot)
-        except (KafkaAway, Stopping):
+        except (KafkaAway, Stopping, CannotStop):
             raise
         except Exception as error:
             self._check_spark()
             serving = generations.live is not None and generations.live.query.alive()
             log.error("a generation could not start", version=snapshot.version, serving=serving, error=str(error))
+            if isinstance(error, StandsStill) and self._deaths and not serving:
+                raise  # another query did not help
             if generations.examine(snapshot):
                 return  # and start again without the routes that were found
             self._failed_again(f"a generation could not start: {error}", serving=serving)
@@ -241,15 +294,40 @@ class RouterService:
             self._live_since = time.monotonic()
 
     def _observe(self, generations: Generations) -> None:
-        """Keeps the status current and replaces a query that stands still."""
-        now, watch = time.monotonic(), generations.watch
-        alive = generations.live is not None and generations.live.number != self._noticed_death
-        if self._deaths and alive and now - self._live_since > STEADY_SECONDS:
+        """Keeps the status current, and acts where partitions stand still."""
+        watch = generations.watch
+        alive = generations.live is not None and generations.live.number != self._newest_dead
+        lived = alive and time.monotonic() - self._live_since > STEADY_SECONDS
+        if lived:
             self._deaths = 0
-        stalled = watch.stalled_for(now)
-        if watch.pending is not None and stalled and not self._status.get("stalled_seconds"):
-            log.error("routing stands still: a marker does not come out", partitions=sorted(watch.pending.missing))
-        metrics.ROUTER_MARKERS_OVERDUE.bind().set(len(watch.pending.missing) if watch.pending and stalled else 0)
-        self._status.update(marker_transit_ms=watch.transit_ms, stalled_seconds=round(stalled, 1), lag=watch.lag)
-        if stalled > STALL_RESTART_SECONDS:
-            generations.replace()
+        late = {} if watch.pending is None else watch.late(generations.clock())
+        stalled = {partition: waited for partition, waited in late.items() if waited > ALARM_SECONDS}
+        if stalled and not self._status.get("stalled_seconds"):
+            log.error("routing stands still: a marker does not come out", partitions=sorted(stalled))
+        metrics.ROUTER_MARKERS_OVERDUE.bind().set(len(stalled))
+        self._status.update(
+            marker_transit_ms=watch.transit_ms,
+            stalled_seconds=round(max(stalled.values(), default=0.0), 1),
+            lag=watch.lag,
+        )
+        match self._stall_guard.judge(late, steady=lived and watch.pending is None):
+            case Verdict.REPLACE:
+                log.error("the query stands still and is replaced", partitions=sorted(stalled))
+                generations.replace()
+            case Verdict.END:
+                raise GenerationFailed(f"partitions {sorted(stalled)} stand still, and another query did not help")
+
+
+def plan_seconds(predicates: Sequence[Predicate]) -> float:
+    """How long Spark may take to plan a query with these expressions."""
+    return PLAN_SECONDS + PLAN_SECONDS_PER_TERM * sum(map(count_terms, predicates))
+
+
+def kill_spark_and_exit(spark: SparkSession) -> None:
+    """Ends this process and the JVM that it started, which may be unable to notice that it should end, being frozen."""
+    jvm = getattr(spark.sparkContext._gateway, "proc", None)
+    if jvm is not None:
+        jvm.kill()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(EXIT_CODE)

@@ -10,7 +10,7 @@ neither partitions nor brokers any more, and does not ask for them by itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -37,7 +37,9 @@ class KafkaAway(ConnectionError):
 class TopicEnds:
     """The ends of both topics. Used by one thread only."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, asking: Callable[[], None] = lambda: None) -> None:
+        """Calls `asking` before every question, each of which has a limit of its own."""
+        self._asking = asking
         self._settings = {
             "bootstrap.servers": bootstrap,
             "group.id": "penstock-router",
@@ -119,6 +121,7 @@ class TopicEnds:
         self._client().assign([TopicPartition(topics.MATCHED, partition, begin)])
         try:
             while True:
+                self._asking()
                 message = self._consumer.poll(KAFKA_SECONDS)
                 if message is None:
                     raise self._away(f"partition {partition} of {topics.MATCHED} cannot be read")
@@ -136,6 +139,7 @@ class TopicEnds:
 
     def _client(self) -> Consumer:
         """Whom to ask."""
+        self._asking()
         if self._unanswered:
             self._consumer.close()
             self._consumer = Consumer(self._settings)

@@ -1,8 +1,13 @@
-"""Kafka and Spark as the generations see them, in memory: a query lets every marker through at once."""
+"""Kafka and Spark as the generations see them, in memory, with a clock that moves while they wait.
+
+Every query that runs passes on every marker from its start on, each partition after a delay of its own, as Spark's
+tasks do; what it passes on is the newest record of its partition from then on.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from penstock.contract import topics
@@ -15,12 +20,19 @@ from penstock.router.positions import Gap, Retained, StartOffsets
 from penstock.router.route_index import RouteTable
 from penstock.router.unplannable import Unplannable
 
+NEVER = float("inf")
+
 
 @dataclass
 class QueryDouble:
     """Runs until it is stopped."""
 
+    number: int
+    start: StartOffsets
+    began: float
+    ended: Callable[[int], None]
     running: bool = True
+    passed: set[tuple[Marker, int]] = field(default_factory=set)
 
     def alive(self) -> bool:
         return self.running
@@ -29,39 +41,72 @@ class QueryDouble:
         return "it was stopped"
 
     def stop(self) -> None:
+        if self.running:
+            self.ended(self.number)
         self.running = False
 
 
 @dataclass
 class Scene:
-    """One partition of events, the newest origin that was routed, and what the generations did and told."""
+    """The partitions of the events, the newest origin routed in each, and what the generations did and told."""
 
-    events: Retained
+    events: list[Retained]
     origin: int | None = None
+    """Of every partition that no query of this scene has written to."""
     fails: list[BaseException] = field(default_factory=list)
     """Raised by the next starts of a query, one each."""
     bad: str = ""
     """The route that cannot be planned."""
+    away: BaseException | None = None
+    """Raised by Kafka when it is asked about the events."""
+    delays: dict[tuple[int, int], float] = field(default_factory=lambda: defaultdict(float))
+    """Seconds until a marker comes out, by generation and partition."""
     lost: list[tuple[str, Gap]] = field(default_factory=list)
     tables: list[RouteTable] = field(default_factory=list)
-    starts: list[StartOffsets] = field(default_factory=list)
+    queries: list[QueryDouble] = field(default_factory=list)
     announced: list[Generation] = field(default_factory=list)
+    happened: list[str] = field(default_factory=list)
+    """What was seen from outside, in its order."""
+    now: float = 100.0
 
     def __post_init__(self) -> None:
-        self._coming: list[MatchedRecord] = []
+        self._markers: list[tuple[Marker, int, int, float]] = []
+        self._newest: dict[int, MatchedRecord] = {}
         self.generations = Generations(
             self._launch,
             self,  # type: ignore[arg-type]
             self,  # type: ignore[arg-type]
             MarkerWatch(2.0),
             Unplannable(lambda routes: "bad" if any(route.uid == self.bad for route in routes) else None),
-            live=self.announced.append,
+            live=self._live,
             lost=lambda route, gap: self.lost.append((route.uid, gap)),
             stopping=lambda: False,
+            clock=lambda: self.now,
         )
+
+    @property
+    def starts(self) -> list[StartOffsets]:
+        return [query.start for query in self.queries]
 
     def advance(self, version: int, *routes: Route) -> None:
         self.generations.advance(Snapshot(version, routes={route.uid: route for route in routes}))
+
+    def tend(self, seconds: float) -> None:
+        """Lets the live generation be tended for a time."""
+        until = self.now + seconds
+        while self.now < until:
+            self.generations.tend()
+            self.now += 0.5
+
+    def wrote(self, generation: int, partition: int, origin: int) -> MatchedRecord:
+        """A query writes a record of an event; the next look sees it."""
+        record = self._newest[partition] = MatchedRecord(partition, 0, origin, generation, 0)
+        self.generations.watch.saw([record], self.now)
+        return record
+
+    def _live(self, generation: Generation) -> None:
+        self.announced.append(generation)
+        self.happened.append(f"{generation.number} is live")
 
     def _launch(self, table: RouteTable, number: int, start: StartOffsets) -> QueryDouble:
         if self.fails:
@@ -69,16 +114,21 @@ class Scene:
         if self.bad in {found.uid for bucket in table.unfiled for found in bucket.candidates}:
             raise RuntimeError("the table cannot be planned")
         self.tables.append(table)
-        self.starts.append(start)
-        return QueryDouble()
+        query = QueryDouble(number, start, self.now, lambda ended: self.happened.append(f"{ended} ends"))
+        self.queries.append(query)
+        return query
 
     def partitions(self) -> int:
-        return 1
+        return len(self.events)
 
     def retained(self, topic: str, partitions: int) -> list[Retained]:
-        return [self.events if topic == topics.EVENTS else Retained(0, 0)]
+        if topic == topics.EVENTS and self.away is not None:
+            raise self.away
+        return list(self.events) if topic == topics.EVENTS else [Retained(0, 0)] * partitions
 
     def newest(self, partition: int) -> MatchedRecord | None:
+        if partition in self._newest:
+            return self._newest[partition]
         return None if self.origin is None else MatchedRecord(partition, 0, self.origin, 0, 0)
 
     def follow(self, ends: list[Retained]) -> None:
@@ -88,10 +138,28 @@ class Scene:
         """Nothing to end."""
 
     def poll(self, timeout: float) -> list[MatchedRecord]:
-        found, self._coming = self._coming, []
+        self.now += timeout
+        found = [record for query in self.queries if query.running for record in self._coming_out(query)]
+        self._newest |= {record.partition: record for record in found}
+        return found
+
+    def _coming_out(self, query: QueryDouble) -> list[MatchedRecord]:
+        found = []
+        for marker, partition, offset, sent in self._markers:
+            due = max(sent, query.began) + self.delays[query.number, partition]
+            new = (marker, partition) not in query.passed and offset >= query.start.offsets[partition]
+            if new and self.now >= due:
+                query.passed.add((marker, partition))
+                self.happened.append(f"{query.number} passes {marker.sequence} in {partition}")
+                found.append(MatchedRecord(partition, 0, offset, query.number, 0, marker))
         return found
 
     def send(self, generation: int, partitions: Iterable[int], warm_up: int = 0) -> tuple[Round, dict[int, int]]:
-        marker = Marker(generation, 1, 0)
-        self._coming.append(MatchedRecord(0, 0, self.events.end, generation, 0, marker))
-        return Round(marker, set(partitions)), {0: self.events.end}
+        marker = Marker(generation, 1 + len({sent[0] for sent in self._markers}), int(self.now * 1000))
+        offsets = {}
+        for partition in partitions:
+            kept = self.events[partition]
+            offsets[partition] = kept.end
+            self._markers.append((marker, partition, kept.end, self.now))
+            self.events[partition] = Retained(kept.first, kept.end + 1)
+        return Round(marker, set(offsets)), offsets

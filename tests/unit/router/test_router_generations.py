@@ -2,13 +2,14 @@
 
 import msgspec
 import pytest
-from generations_double import Scene
+from generations_double import NEVER, Scene
 
 from penstock.contract.routes import Delivery, Endpoint, Route
 from penstock.contract.snapshot import Snapshot
-from penstock.router.generations import same_routing
+from penstock.router.generations import CATCH_UP_SECONDS, START_SECONDS, StandsStill, same_routing
 from penstock.router.positions import Gap, Retained
 from penstock.router.route_index import MAX_TERMS
+from penstock.router.topic_ends import KafkaAway
 
 ROUTE = Route(
     uid="r", kind="Trigger", namespace="default", name="r", target="t", attributes={"type": "x"}, start=(1, 2)
@@ -60,35 +61,36 @@ def route(uid: str, *start: int) -> Route:
 
 
 def test_a_new_route_whose_start_is_gone_is_told_what_it_lost():
-    scene = Scene(Retained(0, 50), origin=49)
+    scene = Scene([Retained(0, 50)], origin=49)
     scene.advance(1, route("old", 10))
-    scene.events = Retained(40, 60)
+    scene.events = [Retained(40, 60)]
     scene.advance(2, route("old", 10), route("new", 25), route("in-reach", 45))
     assert scene.lost == [("new", Gap(0, 25, 39))]
     assert scene.starts[-1].offsets == (40,)
 
 
 def test_a_replay_of_what_is_gone_is_told_what_it_lost():
-    scene = Scene(Retained(0, 50), origin=49)
+    scene = Scene([Retained(0, 50)], origin=49)
     scene.advance(1, route("r", 30))
-    scene.events = Retained(20, 60)
+    scene.events = [Retained(20, 60)]
     scene.advance(2, route("r", 5))
     assert scene.lost == [("r", Gap(0, 5, 19))]
 
 
 def test_a_gap_in_the_routing_is_told_to_each_route_once_as_far_as_it_wanted_it():
-    scene = Scene(Retained(0, 50), origin=49)
+    scene = Scene([Retained(0, 50)], origin=49)
     scene.advance(1, route("old", 10))
     scene.generations.replace()
-    scene.origin, scene.events = 50, Retained(70, 90)
+    scene.events = [Retained(70, 90)]
+    scene.wrote(scene.generations.live.number, 0, 55)
     scene.advance(2, route("old", 10), route("new", 60))
-    assert sorted(scene.lost) == [("new", Gap(0, 60, 69)), ("old", Gap(0, 51, 69))]
+    assert sorted(scene.lost) == [("new", Gap(0, 60, 69)), ("old", Gap(0, 56, 69))]
 
 
 def test_a_loss_is_told_once_however_often_the_query_has_to_be_started():
-    scene = Scene(Retained(0, 50), origin=49)
+    scene = Scene([Retained(0, 50)], origin=49)
     scene.advance(1, route("old", 10))
-    scene.events = Retained(40, 60)
+    scene.events = [Retained(40, 60)]
     scene.fails = [OSError("no"), OSError("no again")]
     for _ in range(2):
         with pytest.raises(OSError, match="no"):
@@ -102,7 +104,7 @@ def sql(uid: str, text: str, *start: int) -> Route:
 
 
 def test_a_route_that_cannot_be_planned_is_left_out_and_the_others_go_on():
-    scene = Scene(Retained(0, 50), origin=49, bad="bad")
+    scene = Scene([Retained(0, 50)], origin=49, bad="bad")
     scene.advance(1, route("good", 10))
     routes = route("good", 10), sql("bad", "LENGTH(type) > 1", 50), sql("new", "LENGTH(type) > 2", 50)
     with pytest.raises(RuntimeError, match="cannot be planned"):
@@ -115,17 +117,18 @@ def test_a_route_that_cannot_be_planned_is_left_out_and_the_others_go_on():
 
 
 def test_a_route_that_is_mended_gets_what_came_since_it_was_published():
-    scene = Scene(Retained(0, 50), origin=49)
+    scene = Scene([Retained(0, 50)], origin=49)
     scene.advance(1, sql("huge", ENORMOUS, 50))
     assert list(scene.announced[-1].refused) == ["huge"]
-    scene.origin, scene.events = 89, Retained(0, 90)
+    scene.events = [Retained(0, 90)]
+    scene.wrote(scene.generations.live.number, 0, 89)
     scene.advance(2, sql("huge", "LENGTH(type) > 1", 50))
     assert scene.announced[-1].refused == {}
     assert scene.starts[-1].offsets == (50,)
 
 
 def test_a_refused_route_needs_no_new_query_for_every_version():
-    scene = Scene(Retained(0, 50), origin=49)
+    scene = Scene([Retained(0, 50)], origin=49)
     scene.advance(1, sql("huge", ENORMOUS, 50))
     scene.advance(2, sql("huge", ENORMOUS, 50))
     assert len(scene.tables) == 1
@@ -134,8 +137,113 @@ def test_a_refused_route_needs_no_new_query_for_every_version():
 
 
 def test_a_snapshot_with_other_routes_under_the_same_number_is_not_the_one_in_force():
-    scene = Scene(Retained(0, 50), origin=49)
+    scene = Scene([Retained(0, 50)], origin=49)
     first, other = (Snapshot(1, routes={uid: route(uid, 10)}) for uid in ("a", "b"))
     scene.generations.advance(first)
     assert scene.generations.acts_by(first)
     assert not scene.generations.acts_by(other)
+
+
+def partitions(count: int) -> list[Retained]:
+    return [Retained(0, 50)] * count
+
+
+def test_the_generation_before_serves_until_the_slowest_partition_has_caught_up():
+    scene = Scene(partitions(3), origin=49)
+    scene.advance(1, route("old"))
+    scene.delays[2, 1] = 7.0
+    scene.happened.clear()
+    scene.advance(2, route("old"), route("new", 50, 50, 50))
+    told = scene.happened
+    first, second = scene.generations.live.number, 4
+    assert first == 2
+    assert told.index("2 passes 3 in 1") < told.index("1 ends") < told.index(f"2 passes {second} in 1")
+    assert told[-1] == "2 is live", "only when the second marker is out of every partition"
+    assert {f"2 passes {second} in {n}" for n in range(3)} <= set(told)
+
+
+def test_a_marker_that_the_generation_before_passes_on_does_not_count():
+    scene = Scene(partitions(1), origin=49)
+    scene.advance(1, route("old"))
+    scene.delays[2, 0] = NEVER
+    with pytest.raises(StandsStill, match=r"generation 2 stands still in partitions \[0\]"):
+        scene.advance(2, route("old"), route("new", 50))
+    assert "1 passes 3 in 0" in scene.happened
+    assert scene.generations.live.query.alive()
+    assert [generation.version for generation in scene.announced] == [1]
+
+
+def test_one_partition_that_stands_still_is_noticed_however_the_others_move():
+    scene = Scene(partitions(3), origin=49)
+    scene.advance(1, route("old"))
+    scene.delays[2, 2] = NEVER
+    began = scene.now
+    with pytest.raises(StandsStill, match=r"in partitions \[2\]"):
+        scene.advance(2, route("old"), route("new", 50, 50, 50))
+    assert CATCH_UP_SECONDS < scene.now - began < CATCH_UP_SECONDS + 2
+    assert scene.happened[-1] == "2 ends"
+    assert scene.generations.live.number == 1
+
+
+def test_a_query_may_take_its_time_to_start():
+    scene = Scene(partitions(2), origin=49)
+    scene.delays |= {(1, 0): START_SECONDS - 5, (1, 1): START_SECONDS + 5}
+    scene.advance(1, route("old"))
+    assert scene.announced
+
+
+def test_kafka_being_away_is_no_fault_of_a_generation():
+    scene = Scene(partitions(1), origin=49)
+    scene.advance(1, route("old"))
+    scene.delays[2, 0] = NEVER
+    scene.away = None
+
+    def goes_away(table, number, start, launch=scene.generations._launch):
+        scene.away = KafkaAway("gone")
+        return launch(table, number, start)
+
+    scene.generations._launch = goes_away
+    with pytest.raises(KafkaAway):
+        scene.advance(2, route("old"), route("new", 50))
+
+
+def test_a_live_generation_is_late_in_the_partition_that_stands_still_only():
+    scene = Scene(partitions(3), origin=49)
+    scene.advance(1, route("old"))
+    scene.delays |= {(1, 0): 0.2, (1, 1): NEVER}
+    scene.events = [Retained(0, kept.end + 9) for kept in scene.events]
+    scene.tend(12)
+    late = scene.generations.watch.late(scene.now)
+    assert list(late) == [1]
+    assert 9 < late[1] <= 13
+
+
+def test_without_a_generation_beside_it_one_is_live_with_its_first_sign_of_life():
+    scene = Scene(partitions(2), origin=49)
+    scene.advance(1, route("old"))
+    scene.generations.replace()
+    scene.delays[2, 1] = NEVER
+    scene.advance(2, route("old"))
+    assert scene.announced[-1].number == 2
+
+
+def test_a_query_that_reaches_back_is_not_live_before_it_is_through_everywhere():
+    # Until then the newest record of partition 1 is of the generation before; a restart would go on behind it.
+    scene = Scene(partitions(2), origin=49)
+    scene.advance(1, route("old"))
+    scene.generations.replace()
+    scene.delays[2, 1] = 9.0
+    scene.advance(2, route("old"), route("replayed", 10, 10))
+    assert scene.starts[-1].offsets == (10, 10)
+    assert scene.happened.index("2 passes 3 in 1") < scene.happened.index("2 is live")
+
+
+def test_a_task_that_repeats_itself_before_its_query_ends_costs_no_repetition():
+    scene = Scene(partitions(1), origin=49)
+    scene.advance(1, route("r", 40))
+    scene.events = [Retained(0, 1000)]
+    scene.wrote(1, 0, 999)
+    scene.wrote(1, 0, 60)
+    scene.generations.replace()
+    scene.advance(2, route("r", 40), route("more", 1000))
+    assert scene.starts[-1].offsets == (1000,)

@@ -55,24 +55,50 @@ def test_markers_are_looked_for_once_per_interval_and_never_while_some_are_under
     assert not watch.due(103)
 
 
-def test_a_marker_that_does_not_come_out_is_an_alarm_until_something_moves():
-    watch = MarkerWatch(interval=2, stall_seconds=10)
+def test_a_partition_is_late_until_something_comes_out_of_it():
+    watch = MarkerWatch(interval=2)
     under_way(watch, now=100)
-    assert watch.stalled_for(105) == 0
-    assert watch.stalled_for(115) == 15
+    assert watch.late(115) == {0: 15, 1: 15}
     watch.saw([out(0, origin=9, marker=None)], 115)
-    assert watch.stalled_for(120) == 0
+    assert watch.late(120) == {0: 5, 1: 20}
 
 
-def test_a_kafka_that_was_away_is_no_fault_of_the_router():
-    watch = MarkerWatch(interval=2, stall_seconds=10)
+def test_a_partition_whose_marker_is_out_is_not_late():
+    watch = MarkerWatch(interval=2)
+    under_way(watch, now=100)
+    watch.saw([out(1)], 101)
+    assert watch.late(115) == {0: 15}
+
+
+def test_what_another_generation_writes_is_no_sign_of_life():
+    watch = MarkerWatch(interval=2)
+    under_way(watch, now=100)
+    watch.saw([out(0, generation=6, marker=None)], 115)
+    assert watch.late(115) == {0: 15, 1: 15}
+
+
+def test_a_kafka_that_was_away_is_no_fault_of_the_query():
+    watch = MarkerWatch(interval=2)
     under_way(watch, now=100)
     watch.excuse(190)
-    assert watch.stalled_for(195) == 0
+    assert watch.late(195) == {0: 5, 1: 5}
 
 
-def test_without_markers_under_way_nothing_stands_still():
-    assert MarkerWatch(interval=2).stalled_for(1e9) == 0
+def test_without_markers_under_way_nothing_is_late():
+    assert MarkerWatch(interval=2).late(1e9) == {}
+
+
+def test_a_task_that_repeats_itself_does_not_move_its_generation_back():
+    watch = MarkerWatch(interval=2)
+    watch.saw([out(0, origin=89), out(0, origin=10)], 1)
+    assert watch.origin(out(0, origin=10)) == 89
+
+
+def test_how_far_another_generation_was_says_nothing_about_the_one_that_wrote_last():
+    watch = MarkerWatch(interval=2)
+    watch.saw([out(0, origin=89, generation=6), out(0, origin=10, generation=7), out(0, origin=90, generation=6)], 1)
+    assert watch.origin(out(0, origin=10, generation=7)) == 10
+    assert watch.origin(out(0, origin=90, generation=6)) == 90
 
 
 def test_lag_counts_what_is_retained_and_has_not_come_out():

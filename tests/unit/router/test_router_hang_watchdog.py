@@ -1,0 +1,125 @@
+"""A thread that hangs is noticed from outside; a process that was frozen is not blamed for it."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from penstock.router import hang_watchdog
+from penstock.router.hang_watchdog import TURN_SECONDS, HangWatchdog, stack_of
+from penstock.router.lived_time import LivedTime
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_thread_that_says_nothing_for_too_long_hangs():
+    clock = Clock()
+    watchdog = HangWatchdog(lambda doing: None, clock)
+    watchdog.beat("counts sheep")
+    assert watchdog.look() is None
+    clock.now += TURN_SECONDS
+    assert watchdog.look() is None
+    clock.now += 1
+    assert watchdog.look() == "counts sheep, for 21 s"
+
+
+def test_every_beat_begins_anew_though_it_says_the_same():
+    clock = Clock()
+    watchdog = HangWatchdog(lambda doing: None, clock)
+    for _ in range(100):
+        watchdog.beat()
+        clock.now += TURN_SECONDS - 1
+        assert watchdog.look() is None
+
+
+def test_what_takes_long_may_take_long():
+    clock = Clock()
+    watchdog = HangWatchdog(lambda doing: None, clock)
+    watchdog.beat("plans", 300)
+    watchdog.look()
+    clock.now += 299
+    assert watchdog.look() is None
+    watchdog.beat()
+    watchdog.look()
+    clock.now += TURN_SECONDS + 1
+    assert watchdog.look() is not None
+
+
+def test_a_process_that_was_frozen_does_not_blame_its_thread():
+    frozen = Clock()
+    watchdog = HangWatchdog(lambda doing: None, LivedTime(2.0, frozen))
+    watchdog.beat()
+    watchdog.look()
+    frozen.now += 3600
+    assert watchdog.look() is None
+    for _ in range(int(TURN_SECONDS)):
+        frozen.now += 1
+        found = watchdog.look()
+    assert found is not None, "a real hang is noticed afterwards"
+
+
+def test_lived_time_runs_with_the_clock_but_for_long_gaps():
+    clock = Clock()
+    lived = LivedTime(1.0, clock)
+    clock.now += 0.5
+    assert lived() == 0.5
+    clock.now += 0.25
+    assert lived() == 0.75
+    clock.now += 60
+    assert lived() == 1.75
+
+
+def test_a_thread_that_really_hangs_is_reported_with_the_place_where_it_does(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(hang_watchdog, "LOOK_SECONDS", 0.001)
+    found: list[str] = []
+    noticed, released = threading.Event(), threading.Event()
+
+    def hanging(doing: str) -> None:
+        found.extend([doing, *stack_of(thread)])
+        noticed.set()
+
+    watchdog = HangWatchdog(hanging)
+
+    def hang_for_ever() -> None:
+        watchdog.beat("waits for an answer", 0.01)
+        released.wait(10)
+
+    thread = threading.Thread(target=hang_for_ever)
+    thread.start()
+    watchdog.start()
+    assert noticed.wait(5)
+    released.set()
+    thread.join()
+    watchdog.stop()
+    assert found[0].startswith("waits for an answer")
+    assert any("hang_for_ever" in line for line in found)
+
+
+def test_a_watchdog_that_fails_says_so_rather_than_nothing(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(hang_watchdog, "LOOK_SECONDS", 0.001)
+    found: list[str] = []
+    noticed = threading.Event()
+    broken = Clock()
+    watchdog = HangWatchdog(lambda doing: (found.append(doing), noticed.set())[0], broken)
+    broken.now = "no number"  # type: ignore[assignment]
+    watchdog.start()
+    assert noticed.wait(5)
+    assert found == ["its watchdog failed: TypeError: unsupported operand type(s) for -: 'str' and 'float'"]
+
+
+def test_a_watchdog_that_is_stopped_reports_nothing_any_more(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(hang_watchdog, "LOOK_SECONDS", 0.001)
+    found: list[str] = []
+    watchdog = HangWatchdog(found.append)
+    watchdog.beat("ends", 0.05)
+    watchdog.start()
+    watchdog.stop()
+    assert not watchdog._thread.is_alive()
+    assert found == []
