@@ -100,6 +100,12 @@ class Settings(BaseModel):
     max_pending_events: int = Field(20_000, ge=1)
     """Events an ingress process holds that Kafka has not confirmed; beyond that it answers 429 with Retry-After."""
 
+    max_connections: int = Field(4096, ge=1)
+    """Connections an ingress process serves at once (fewer where open files are limited); further ones get 503."""
+
+    max_arriving_mib: int = Field(128, ge=1)
+    """MiB of requests that an ingress process holds while they arrive in pieces; beyond that it answers 503."""
+
     store_timeout_seconds: float = Field(5, gt=0)
     """Seconds the ingress waits for Kafka to confirm an event before it answers 503."""
 

@@ -59,6 +59,11 @@ class Ingress:
             (request.addressee.metrics if request.addressee is not None else self._untargeted).rejected(answer.status)
         request.reply(answer)
 
+    def refuse_connection(self) -> Response:
+        """The answer to a client for whom there is no connection left."""
+        self._untargeted.rejected(responses.NO_CONNECTION.status)
+        return responses.NO_CONNECTION
+
     def take(self, request: Request, body: bytes) -> None:
         """Stores the events of a request; it is answered when they are durable, or at once where they cannot be."""
         addressee = request.addressee

@@ -32,6 +32,8 @@ BODY_SECONDS = 30.0
 """Time for a body to arrive once its headers have."""
 KEEP_ALIVE_SECONDS = 120.0
 """Time that a connection may be idle."""
+REFUSAL_SECONDS = 2.0
+"""Time for a client that cannot be served to read that."""
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _OFFER = (b"upgrade", b"connection", b"http2-settings")
@@ -56,6 +58,9 @@ class Application(Protocol):
     def refuse(self, request: Request, answer: Response) -> None:
         """Answers a request without its body."""
 
+    def refuse_connection(self) -> Response:
+        """The answer to a client for whom there is no connection left."""
+
 
 class ServerState(Protocol):
     """What the connections of a server share."""
@@ -65,6 +70,10 @@ class ServerState(Protocol):
     date: bytes
     """The header line that goes with it."""
     connections: set[Connection]
+    refusals: set[Refusal]
+    held_bytes: int
+    """What all connections hold of requests that are still arriving or wait for their turn."""
+    max_held_bytes: int
 
 
 class Connection(asyncio.Protocol):
@@ -88,6 +97,8 @@ class Connection(asyncio.Protocol):
         """What is to be said after all responses, because what came then was no request."""
         self._since = state.now
         """When the present state of the connection began."""
+        self._held = 0
+        """Its part of `held_bytes`. A request that came in one piece is never counted."""
 
     @property
     def is_idle(self) -> bool:
@@ -129,9 +140,13 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._state.connections.discard(self)
         self._waiting.clear()
+        self._in_head = False
         request = self._serving
-        if request is not None and not request.complete and not request.answered:
-            self._app.refuse(request, responses.BODY_CUT_OFF)
+        if request is not None:
+            if not request.complete and not request.answered:
+                self._app.refuse(request, responses.BODY_CUT_OFF)
+            request.body = b""
+        self._count_held()
 
     def eof_received(self) -> bool:
         """A client that sends no more still gets the answer to what it has sent."""
@@ -161,6 +176,10 @@ class Connection(asyncio.Protocol):
             self._head_bytes += len(data)
             if self._head_bytes > HEAD_BYTES:
                 self._end_with(responses.HEAD_TOO_LARGE)
+        if self._in_head or self._receiving is not None or self._held or self._waiting:
+            self._count_held()
+            if self._state.held_bytes > self._state.max_held_bytes:
+                self._refuse_for_memory()
 
     # What the parser calls
 
@@ -227,13 +246,16 @@ class Connection(asyncio.Protocol):
     def _take(self, request: Request) -> None:
         if len(request.body) > self._app.max_body_bytes:
             self._app.refuse(request, self._app.too_large)
-        else:
-            self._app.take(request, bytes(request.body))
+            return
+        body, request.body = bytes(request.body), b""
+        if self._held:
+            self._count_held()
+        self._app.take(request, body)
 
     def _reply(self, request: Request, answer: Response) -> None:
         if request.answered:
             return
-        request.answered = True
+        request.answered, request.body = True, b""
         transport = self._transport
         if transport.is_closing():
             return
@@ -281,6 +303,26 @@ class Connection(asyncio.Protocol):
         else:
             self._app.refuse(request, answer)
 
+    def _count_held(self) -> None:
+        held = sum(len(request.body) for request in self._waiting)
+        if self._serving is not None:
+            held += len(self._serving.body)
+        if self._in_head:
+            held += self._head_bytes
+        self._state.held_bytes += held - self._held
+        self._held = held
+
+    def _refuse_for_memory(self) -> None:
+        """There is no memory for what arrives: a body is dropped; behind other requests, the connection ends."""
+        request = self._serving
+        if request is not None and not request.complete:
+            self._app.refuse(request, responses.NO_MEMORY)
+        else:
+            self._waiting.clear()
+            self._receiving = None
+            self._end_with(responses.NO_MEMORY)
+        self._count_held()
+
     def _fail(self, error: BaseException) -> None:
         log.error("a request could not be handled", exc_info=error)
         if self._serving is not None and not self._serving.answered:
@@ -300,6 +342,42 @@ class Connection(asyncio.Protocol):
         lines += [name + b": " + value for name, value in self._headers if name.lower() not in _OFFER]
         self._is_offer, self._parser = False, self._new_parser()
         self.data_received(b"\r\n".join([*lines, b"", b""]) + rest)
+
+
+class Refusal(asyncio.Protocol):
+    """A connection beyond the limit: whatever it sends is answered with 503, and it ends.
+
+    The answer waits for the request, since clients take one that comes before for an error, and what the client still
+    sends is read and dropped, since the end of a connection with bytes unread would take the answer from it.
+    """
+
+    def __init__(self, app: Application, state: ServerState) -> None:
+        self._app, self._state = app, state
+        self._transport = cast(asyncio.Transport, None)
+        self._since = state.now
+        self._is_answered = False
+
+    def abort(self) -> None:
+        """Ends it at once."""
+        self._transport.abort()
+
+    def look(self, now: float) -> None:
+        """Ends what takes too long."""
+        if now - self._since > REFUSAL_SECONDS:
+            self.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._state.refusals.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._state.refusals.discard(self)
+
+    def data_received(self, data: bytes) -> None:
+        if not self._is_answered:
+            self._is_answered = True
+            self._transport.write(self._app.refuse_connection().rendered(self._state.date, closing=True))
+            self._transport.write_eof()
 
 
 def _size(headers: list[tuple[bytes, bytes]]) -> int:

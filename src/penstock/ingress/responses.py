@@ -53,6 +53,8 @@ NOT_READY_DISK = answer(503, "the ingress is not ready: the disk is nearly full"
 NOT_READY_KAFKA = answer(503, "the ingress is not ready: Kafka takes no events", _RETRY_AFTER)
 DRAINING = answer(503, "the ingress is not ready: it ends", _RETRY_AFTER)
 NOT_STORED = answer(503, "the event could not be stored in time; send it again", _RETRY_AFTER)
+NO_CONNECTION = answer(503, "the ingress has as many connections as it may; try again later", _RETRY_AFTER)
+NO_MEMORY = answer(503, "too many events are arriving at once; send it again later", _RETRY_AFTER)
 DISK_FULL = answer(507, "the disk is nearly full; no event is accepted until there is room", _RETRY_AFTER)
 FAILED = answer(500, "the ingress failed; its log says why", closes=True)
 

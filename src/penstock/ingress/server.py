@@ -7,14 +7,20 @@ busy clients leave by themselves; close what is idle; wait for requests under wa
 from __future__ import annotations
 
 import asyncio
+import resource
 import socket
 from email.utils import formatdate
 
 import structlog
 
-from penstock.ingress.connection import Application, Connection
+from penstock.ingress.connection import Application, Connection, Refusal
+from penstock.settings import Settings
 
 BACKLOG = 2048
+MOST_REFUSALS = 256
+"""Clients beyond the limit that are told so at a time; more are cut off without a word."""
+OTHER_FILES = 128
+"""Open files that are not connections of producers."""
 LOOK_SECONDS = 1.0
 LEAVE_SECONDS = 0.3
 """Time for busy clients to leave before idle connections are closed."""
@@ -26,20 +32,31 @@ log = structlog.get_logger()
 class Server:
     """Started and ended by the component."""
 
-    def __init__(self, app: Application, drain_seconds: float) -> None:
-        self._app, self._drain_seconds = app, drain_seconds
+    def __init__(self, app: Application, settings: Settings) -> None:
+        self._app, self._drain_seconds = app, settings.drain_seconds
+        self._max_connections = settings.max_connections
+        # An event of the largest size can be accepted, whatever the settings say.
+        self.max_held_bytes = max(settings.max_arriving_mib * 1024 * 1024, settings.max_event_bytes * 2)
+        self.held_bytes = 0
         self._loop = asyncio.get_running_loop()
         self._listener: asyncio.Server | None = None
         self._timer: asyncio.TimerHandle | None = None
         self.connections: set[Connection] = set()
+        self.refusals: set[Refusal] = set()
         self.now, self.date = 0.0, b""
         self._look()
 
     async def start(self, listening: socket.socket) -> None:
         """Accepts connections from now on."""
-        self._listener = await self._loop.create_server(
-            lambda: Connection(self._app, self), sock=listening, backlog=BACKLOG
-        )
+        self._max_connections = allowed_connections(self._max_connections)
+        self._listener = await self._loop.create_server(self._connection, sock=listening, backlog=BACKLOG)
+
+    def _connection(self) -> asyncio.Protocol:
+        if len(self.connections) < self._max_connections:
+            return Connection(self._app, self)
+        if len(self.refusals) >= MOST_REFUSALS:
+            next(iter(self.refusals)).abort()
+        return Refusal(self._app, self)
 
     async def end(self) -> None:
         """Lets clients leave; returns when every request is answered, or the time for it is over."""
@@ -55,8 +72,10 @@ class Server:
             await asyncio.sleep(_PAUSE_SECONDS)
         if self.connections:
             log.error("requests were cut off at the end", connections=len(self.connections))
-        for connection in list(self.connections):
+        for connection in tuple(self.connections):
             connection.abort()
+        for refusal in tuple(self.refusals):
+            refusal.abort()
         if self._timer is not None:
             self._timer.cancel()
 
@@ -67,8 +86,26 @@ class Server:
     def _look(self) -> None:
         self._timer = self._loop.call_later(LOOK_SECONDS, self._look)
         self.now, self.date = self._loop.time(), b"date: " + formatdate(usegmt=True).encode() + b"\r\n"
-        for connection in list(self.connections):
+        for connection in tuple(self.connections):
             connection.look(self.now)
+        for refusal in tuple(self.refusals):
+            refusal.look(self.now)
+
+
+def allowed_connections(wanted: int) -> int:
+    """As many of the wanted connections as the system has files for; its limit is raised where that is allowed."""
+    needed = wanted + OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return wanted
+    files = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
+    except (OSError, ValueError):  # some systems have a lower limit that they do not tell
+        files = soft
+    if files < needed:
+        log.warning("the limit of open files allows fewer connections than max_connections", files=files, wanted=wanted)
+    return min(wanted, max(1, files - OTHER_FILES))
 
 
 def shared_socket(host: str, port: int) -> socket.socket:

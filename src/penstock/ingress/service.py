@@ -37,7 +37,7 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
     event_log = EventLog(settings)
     kafka = KafkaWatch(event_log)
     app = Ingress(settings, event_log, disk, kafka, tracer)
-    server = Server(app, settings.drain_seconds)
+    server = Server(app, settings)
     reporter = Reporter(settings.bootstrap, "ingress", instance)
     following = _Following(app, reporter)
     follower = SnapshotFollower(settings.bootstrap, following.announce)

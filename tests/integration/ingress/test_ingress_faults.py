@@ -111,6 +111,30 @@ def test_a_full_disk_is_answered_507(shared_port: Settings, tmp_path: Path) -> N
     assert unready == (503, b"the ingress is not ready: the disk is nearly full\n")
 
 
+def test_connections_beyond_the_limit_are_answered_503_and_the_others_go_on(
+    shared_port: Settings, tmp_path: Path
+) -> None:
+    settings = shared_port.model_copy(update={"max_connections": 3})
+    with ingress_process(settings, tmp_path) as ingress:
+        served = [http.client.HTTPConnection("127.0.0.1", settings.port, timeout=20) for _ in range(3)]
+
+        def sent(connection: http.client.HTTPConnection) -> int:
+            connection.request("POST", "/shop/orders", b"x", {**EVENT, "ce-id": uuid.uuid4().hex})
+            response = connection.getresponse()
+            response.read()
+            return response.status
+
+        assert [sent(connection) for connection in served] == [202] * 3
+        for _ in range(5):
+            assert ingress.post("/shop/orders", {**EVENT, "ce-id": "beyond"}, bytes(100_000))[0] == 503
+        assert [sent(connection) for connection in served] == [202] * 3
+        served.pop().close()
+        eventually(lambda: ingress.post("/shop/orders", {**EVENT, "ce-id": "room"})[0] == 202)
+        for connection in served:
+            connection.close()
+    assert "beyond" not in stored_ids(settings)
+
+
 def test_too_many_pending_events_are_answered_429(shared_port: Settings, tmp_path: Path) -> None:
     settings = shared_port.model_copy(update={"max_pending_events": 1})
     batch = json.dumps([{"specversion": "1.0", "id": str(n), "source": "/s", "type": "t"} for n in range(2)]).encode()

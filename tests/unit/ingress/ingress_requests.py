@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock.contract.routes import Target
 from penstock.ingress.app import Ingress
-from penstock.ingress.connection import Connection
+from penstock.ingress.connection import Connection, Refusal
 from penstock.ingress.disk import DiskWatch
 from penstock.ingress.kafka_watch import KafkaWatch
 from penstock.ingress.record import Record
@@ -67,11 +67,14 @@ class Wire(asyncio.Transport):
         super().__init__()
         self.written = b""
         self.is_reading = True
-        self.is_closed = self.is_aborted = False
+        self.is_closed = self.is_aborted = self.is_finished = False
 
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
         assert not self.is_closed, "written after the end"
         self.written += bytes(data)
+
+    def write_eof(self) -> None:
+        self.is_finished = True
 
     def close(self) -> None:
         self.is_closed = True
@@ -128,6 +131,8 @@ class Client:
         self.app.targets = TargetTable(TARGETS)
         self.now, self.date = 1000.0, b"date: Mon, 16 Nov 2026 00:00:00 GMT\r\n"
         self.connections: set[Connection] = set()
+        self.refusals: set[Refusal] = set()
+        self.held_bytes, self.max_held_bytes = 0, 1 << 40
 
     def connect(self) -> tuple[Connection, Wire]:
         """A connection of its own."""

@@ -10,7 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ingress_requests import EVENT, Client, Wire, head, responses
 
-from penstock.ingress.connection import BODY_SECONDS, HEAD_BYTES, HEAD_SECONDS, KEEP_ALIVE_SECONDS
+from penstock.ingress.connection import (
+    BODY_SECONDS,
+    HEAD_BYTES,
+    HEAD_SECONDS,
+    KEEP_ALIVE_SECONDS,
+    REFUSAL_SECONDS,
+    Connection,
+    Refusal,
+)
+from penstock.ingress.server import MOST_REFUSALS, Server
+from penstock.settings import Settings
 
 
 def posted(ident: str, body: bytes = b"", **more: str) -> bytes:
@@ -266,6 +276,97 @@ def test_a_client_that_does_not_read_is_not_read_from() -> None:
     assert not wire.is_reading
     connection.resume_writing()
     assert wire.is_reading
+
+
+MIB = 1 << 20
+
+
+def test_what_arrives_in_pieces_is_counted_until_it_is_stored_or_gone() -> None:
+    client = Client()
+    whole = posted("1", b"x" * 1000)
+    cut_off, wire = client.connect()
+    cut_off.data_received(whole[:-400])
+    assert client.held_bytes == 600
+    connection, _ = client.connect()
+    connection.data_received(whole[:-1])
+    assert client.held_bytes == 600 + 999
+    connection.data_received(whole[-1:])
+    assert client.held_bytes == 600
+    wire.close()
+    cut_off.connection_lost(None)
+    assert client.held_bytes == 0
+
+
+def test_a_body_for_which_there_is_no_memory_is_refused_and_dropped_and_the_connection_goes_on() -> None:
+    client = Client()
+    client.max_held_bytes = 3 * MIB // 2
+    pieces = head({**EVENT, "Content-Length": str(MIB)}) + b"x" * (MIB - 1)
+    first, accepted = client.connect()
+    first.data_received(pieces)
+    second, refused = client.connect()
+    second.data_received(pieces)
+    [response] = responses(refused.written)
+    assert (response.status, response.headers["retry-after"]) == (503, "1")
+    assert client.held_bytes == MIB - 1
+    first.data_received(b"x")
+    assert (statuses(accepted), client.held_bytes) == ([202], 0)
+    second.data_received(b"x" + posted("after"))
+    assert (statuses(refused), refused.is_closed) == ([503, 202], False)
+
+
+def test_pipelined_requests_for_which_there_is_no_memory_end_the_connection() -> None:
+    client = Client()
+    client.log.holds, client.max_held_bytes = True, 500
+    connection, wire = client.connect()
+    connection.data_received(posted("1") + posted("2", b"x" * 1000) + posted("3"))
+    assert (wire.written, client.held_bytes) == (b"", 0)
+    client.log.confirm()
+    assert (statuses(wire), wire.is_closed) == ([202, 503], True)
+    assert ids(client) == ["1"]
+
+
+def test_headers_for_which_there_is_no_memory_end_the_connection() -> None:
+    client = Client()
+    client.max_held_bytes = 500
+    connection, wire = client.connect()
+    connection.data_received(head(EVENT)[:-2])
+    connection.data_received(b"x: " + b"x" * 600)
+    assert (statuses(wire), wire.is_closed) == ([503], True)
+    wire.close()
+    connection.connection_lost(None)
+    assert client.held_bytes == 0
+
+
+def test_a_connection_beyond_the_limit_is_told_so_when_it_sends_and_ended() -> None:
+    client = Client()
+    refusal, wire = Refusal(client.app, client), Wire()
+    refusal.connection_made(wire)
+    assert wire.written == b""
+    refusal.data_received(posted("1", b"hello"))
+    refusal.data_received(b"more")
+    [response] = responses(wire.written)
+    assert (response.status, response.headers["connection"], response.headers["retry-after"]) == (503, "close", "1")
+    assert (wire.is_finished, client.log.records) == (True, [])
+    refusal.look(client.now + REFUSAL_SECONDS + 1)
+    assert wire.is_aborted
+    refusal.connection_lost(None)
+    assert client.refusals == set()
+
+
+async def test_a_server_serves_as_many_connections_as_it_may() -> None:
+    client = Client()
+    server = Server(client.app, Settings(max_connections=2))
+    made = []
+    for _ in range(MOST_REFUSALS + 3):
+        made.append((server._connection(), Wire()))
+        made[-1][0].connection_made(made[-1][1])
+        if made[-1][1].is_aborted:
+            made[-1][0].connection_lost(None)
+    assert [type(connection) for connection, _ in made[:3]] == [Connection, Connection, Refusal]
+    assert [wire.is_aborted for _, wire in made].count(True) == 1, "the oldest of too many refusals"
+    made[0][0].connection_lost(None)
+    assert isinstance(server._connection(), Connection), "one has gone, and the next is served"
+    await server.end()
 
 
 def test_a_failure_of_the_application_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
