@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test check unit integration conformance format docs wheel tck bench bench-knative profile lock clean
+.PHONY: help dev test check unit integration conformance format docs wheel tck bench bench-knative profile chaos lock clean
 
 help: ## print the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ bench-knative: $(VENV)/.ready ## the same with upstream's in-memory Broker besid
 
 profile: $(VENV)/.ready ## flame graphs of the Python processes and JFR recordings of the JVMs, under load
 	$(BIN)/python -m benchmarks.profile
+
+chaos: $(VENV)/.ready ## hit a stack under load and prove that nothing is lost (KILLS=… SEED=… RATE=…; PUBLISH=1 writes docs/reliability.md)
+	$(BIN)/python -m chaos $(if $(KILLS),--kills $(KILLS)) $(if $(SEED),--seed $(SEED)) $(if $(RATE),--rate $(RATE)) $(if $(PUBLISH),--publish)
 
 conformance: $(VENV)/.ready ## the specifications' tests on a fresh stack, and the report on them
 	rm -rf build/conformance

@@ -7,6 +7,7 @@ import base64
 import json
 import time
 from collections.abc import Iterable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -79,8 +80,16 @@ class Api:
 
     def annotate(self, obj: dict[str, Any], annotations: dict[str, str | None], namespace: str = NAMESPACE) -> None:
         """Changes annotations of one object."""
+        self.patch(obj, {"metadata": {"annotations": annotations}}, namespace)
+
+    def patch(self, obj: dict[str, Any], change: dict[str, Any], namespace: str = NAMESPACE) -> None:
+        """Merges a change into one object."""
         path = f"{self._path(obj, namespace)}/{obj['metadata']['name']}"
-        asyncio.run(self._each("PATCH", [(path, {"metadata": {"annotations": annotations}})]))
+        asyncio.run(self._each("PATCH", [(path, change)]))
+
+    def get(self, obj: dict[str, Any], namespace: str = NAMESPACE) -> dict[str, Any]:
+        """One object as it is now."""
+        return asyncio.run(self._get(f"{self._path(obj, namespace)}/{obj['metadata']['name']}"))
 
     def await_ready(self, plural: str, names: set[str], limit: float = 300, namespace: str = NAMESPACE) -> float:
         """Waits until the named objects are Ready; gives the seconds it took."""
@@ -88,7 +97,7 @@ class Api:
         group = EVENTING if plural in {"brokers", "triggers"} else MESSAGING
         while time.monotonic() - began < limit:
             listing = asyncio.run(self._get(f"{group}/{namespace}/{plural}"))
-            ready = {o["metadata"]["name"] for o in listing["items"] if _is_ready(o)}
+            ready = {o["metadata"]["name"] for o in listing["items"] if is_ready(o)}
             if names <= ready:
                 return time.monotonic() - began
             time.sleep(0.2)
@@ -104,6 +113,7 @@ class Api:
         return (
             ClientBuilder()
             .base_url(self._server)
+            .timeout(timedelta(seconds=60))
             .add_root_certificate_pem(self._ca)
             .default_headers({"authorization": f"Bearer {self._token}"})
             .build()
@@ -132,6 +142,7 @@ class Api:
             await asyncio.gather(*(one(path, body) for path, body in requests))
 
 
-def _is_ready(obj: dict[str, Any]) -> bool:
+def is_ready(obj: dict[str, Any]) -> bool:
+    """Whether the object's condition Ready is true."""
     conditions = obj.get("status", {}).get("conditions", [])
     return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)

@@ -23,9 +23,14 @@ def write(results: dict[str, Any], page: Path | None) -> None:
         return
     chart = page.with_name("benchmarks.svg")
     chart.write_text(bars(results))
-    head, _, rest = page.read_text().partition(BEGIN)
-    _, _, tail = rest.partition(END)
-    page.write_text(f"{head}{BEGIN}\n{text}\n\n![rates of penstock and Knative](benchmarks.svg)\n{END}{tail}")
+    between_marks(page, BEGIN, END, f"{text}\n\n![rates of penstock and Knative](benchmarks.svg)")
+
+
+def between_marks(page: Path, begin: str, end: str, text: str) -> None:
+    """Replaces what is between the marks of a page."""
+    head, _, rest = page.read_text().partition(begin)
+    _, _, tail = rest.partition(end)
+    page.write_text(f"{head}{begin}\n{text}\n{end}{tail}")
 
 
 def machine(results: dict[str, Any]) -> list[str]:

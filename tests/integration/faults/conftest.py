@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from ground import TRIGGER, WARNING_SECONDS, Ground
 from producer import Subscriber
-from victims import TRIGGER, WARNING_SECONDS, Ground
 
 from running import start_stack, stop_process
 

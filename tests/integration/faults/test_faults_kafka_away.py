@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
+from ground import RECOVERY_SECONDS, Ground, process, successor
 from producer import Producer
-from victims import RECOVERY_SECONDS, Ground, component, successor
 
 from running import eventually
 
@@ -19,7 +19,7 @@ def test_producers_see_503_while_kafka_is_away_and_nothing_accepted_is_lost(grou
     try:
         time.sleep(UNDER_LOAD_SECONDS)
         assert len(producer.accepted) > 50, f"hardly anything was accepted before: {producer.refused}"
-        kafka = component(ground.stack, "kafka")
+        kafka = process(ground.stack, "kafka")
         kafka.kill()
         gone = time.monotonic()
         following = successor(ground.stack, "kafka", kafka.pid)
@@ -48,7 +48,7 @@ def test_a_kafka_that_hangs_loses_nothing(ground: Ground) -> None:
     producer = Producer(ground.url)
     try:
         time.sleep(UNDER_LOAD_SECONDS)
-        kafka = component(ground.stack, "kafka")
+        kafka = process(ground.stack, "kafka")
         kafka.suspend()
         try:
             time.sleep(1)
@@ -62,7 +62,7 @@ def test_a_kafka_that_hangs_loses_nothing(ground: Ground) -> None:
         back = time.monotonic() - resumed
     finally:
         producer.stop()
-    assert component(ground.stack, "kafka").pid == kafka.pid, "it was not replaced"
+    assert process(ground.stack, "kafka").pid == kafka.pid, "it was not replaced"
     assert producer.without_retry_after == 0
     report = ground.settle(producer)
     print(f"Kafka hung for {AWAY_SECONDS} s, accepting {back:.1f} s after it went on: {report}")

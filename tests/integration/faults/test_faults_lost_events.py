@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_END, TopicPartition
 from confluent_kafka.admin import AdminClient
+from ground import TRIGGER, WARNING_SECONDS, Ground, process
 from producer import Producer, Subscriber
-from victims import TRIGGER, WARNING_SECONDS, Ground, component
 
 from penstock.contract import topics
 from penstock.log.table import SnapshotFollower
@@ -47,7 +47,7 @@ def test_a_trigger_tells_of_events_that_were_gone_before_it_got_them(
 @contextlib.contextmanager
 def router_held(stack: Stack) -> Iterator[None]:
     """The router's driver learns of no new routes meanwhile; its query and the dispatcher run on in their processes."""
-    driver = component(stack, "pipeline")
+    driver = process(stack, "pipeline")
     driver.suspend()
     try:
         yield

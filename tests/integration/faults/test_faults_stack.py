@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 import psutil
 import pytest
+from ground import RECOVERY_SECONDS, Ground, process
 from producer import Producer
-from victims import RECOVERY_SECONDS, Ground, component, dispatcher_worker, spark_jvm
 
-from running import Stack, eventually, start_stack
+from chaos.plan import DISPATCHER_WORKER, SPARK_JVM
+from running import eventually, start_stack
 
 UNDER_LOAD_SECONDS = 3
 
-KILLS: dict[str, Callable[[Stack], psutil.Process]] = {
-    "ingress": lambda stack: component(stack, "ingress"),
-    "dispatcher worker": dispatcher_worker,
-    "router JVM": spark_jvm,
-    "kafka": lambda stack: component(stack, "kafka"),
-}
+KILLS = ("ingress", DISPATCHER_WORKER, SPARK_JVM, "kafka")
 
 
 @pytest.mark.parametrize("victim", KILLS)
@@ -29,7 +24,7 @@ def test_nothing_accepted_is_lost_when_a_part_is_killed(ground: Ground, victim: 
         time.sleep(UNDER_LOAD_SECONDS)
         before = len(producer.accepted)
         assert before > 50, f"hardly anything was accepted before the kill: {producer.refused}"
-        KILLS[victim](ground.stack).kill()
+        process(ground.stack, victim).kill()
         eventually(lambda: len(producer.accepted) > before + 100, RECOVERY_SECONDS)
     finally:
         producer.stop()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import psutil
 from producer import Producer, Subscriber
 
+from chaos import victims
 from running import Stack, eventually
 
 RECOVERY_SECONDS = 60
@@ -46,20 +47,11 @@ class Ground:
         return f"{len(producer.accepted)} accepted, all arrived, {again} came again; refused meanwhile: {refused}"
 
 
-def component(stack: Stack, name: str) -> psutil.Process:
-    """The process of a component, as it runs now."""
-    return psutil.Process(stack.record["components"][name]["pid"])
-
-
-def spark_jvm(stack: Stack) -> psutil.Process:
-    """The JVM that the router's query runs in."""
-    return next(p for p in component(stack, "pipeline").children(recursive=True) if p.name() == "java")
-
-
-def dispatcher_worker(stack: Stack) -> psutil.Process:
-    """The Python worker that delivers: a child of Spark's daemon."""
-    daemons = [p for p in spark_jvm(stack).children(recursive=True) if p.children()]
-    return daemons[-1].children()[0]
+def process(stack: Stack, name: str) -> psutil.Process:
+    """A process of the stack by its name in `chaos.plan`, as it runs now."""
+    found = victims.find(name, stack.record)
+    assert found is not None, f"there is no {name} now"
+    return found
 
 
 def successor(stack: Stack, name: str, before: int) -> psutil.Process:

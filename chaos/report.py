@@ -1,0 +1,122 @@
+"""What a run has shown: for the terminal, as Markdown and as JSON."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import msgspec
+
+from benchmarks.report import between_marks, machine
+from chaos.plan import VICTIMS, Way
+from chaos.run import Outcome, Result
+
+BEGIN, END = "<!-- chaos: begin -->", "<!-- chaos: end -->"
+SHOWN = 20
+"""Findings of a kind that are listed."""
+
+
+def write(result: Result, folder: Path) -> None:
+    """Leaves `report.json` and `report.md` in the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "report.json").write_bytes(msgspec.json.format(msgspec.json.encode(as_json(result)), indent=2))
+    (folder / "report.md").write_text(markdown(result) + "\n")
+
+
+def publish(result: Result, page: Path) -> None:
+    """Puts the figures between the marks of the page."""
+    between_marks(page, BEGIN, END, markdown(result))
+
+
+def as_json(result: Result) -> dict[str, Any]:
+    """All that is known."""
+    return {"passed": result.passed, **asdict(result), "recovery": summary(result.outcomes)}
+
+
+def summary(outcomes: list[Outcome]) -> dict[str, dict[str, Any]]:
+    """By victim and way, `p50` and `worst` of the faults that hit a stack which had recovered."""
+    groups: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        name = "during another's recovery" if outcome.fault.hurried else f"{outcome.fault.victim}, {outcome.fault.way}"
+        groups.setdefault(name, []).append(outcome)
+    return {name: _figures(group) for name, group in sorted(groups.items(), key=lambda item: _place(item[0]))}
+
+
+def _figures(group: list[Outcome]) -> dict[str, Any]:
+    seconds = [outcome.recovery for outcome in group if outcome.recovery is not None]
+    return {
+        "faults": len(group),
+        "p50": median(seconds) if seconds else None,
+        "worst": max(seconds) if seconds else None,
+    }
+
+
+def _place(name: str) -> tuple[int, int]:
+    victim, _, way = name.partition(", ")
+    ways = list(Way)
+    return (VICTIMS.index(victim), ways.index(Way(way))) if victim in VICTIMS else (len(VICTIMS), 0)
+
+
+def markdown(result: Result) -> str:
+    """The figures as a page's section."""
+    lines = [
+        *machine({"date": time.strftime("%Y-%m-%d")}),
+        "",
+        f"Seed {result.seed}, {result.rate:g} events a second, {len(result.outcomes)} faults "
+        f"in {result.seconds / 60:.0f} minutes.",
+        "",
+        "| | |",
+        "|---|---|",
+        *(f"| {name} | {value} |" for name, value in totals(result)),
+        "",
+        "Seconds from a fault to the first delivery of an event accepted after it:",
+        "",
+        "| victim | way | faults | p50 | worst |",
+        "|---|---|---|---|---|",
+        *(_row(name, figures) for name, figures in summary(result.outcomes).items()),
+    ]
+    return "\n".join(lines)
+
+
+def totals(result: Result) -> list[tuple[str, str]]:
+    """The figures of the run as a whole."""
+    found, ready = result.findings, result.changes
+    changes = f"{len(ready)}, Ready after {median(ready):.1f} s (p50), {max(ready):.1f} s (worst)" if ready else "none"
+    refused = ", ".join(f"{name}: {count:,}" for name, count in sorted(result.refused.items())) or "none"
+    return [
+        ("events accepted", f"{result.accepted:,}"),
+        ("deliveries", f"{result.deliveries:,}"),
+        ("lost", f"{len(found.lost):,}"),
+        ("at a route they do not match", f"{len(found.strangers):,}"),
+        ("out of order", f"{len(found.misordered):,}"),
+        ("delivered again", f"{sum(found.duplicates.values()):,}"),
+        ("attempts to send that were not accepted, and repeated", refused),
+        ("events that needed more than one attempt to send", f"{result.resent:,}"),
+        ("route changes", changes),
+        ("the supervisor gave up a component hit too often", f"{result.gave_up}"),
+    ]
+
+
+def _row(name: str, figures: dict[str, Any]) -> str:
+    victim, _, way = name.partition(", ")
+    numbers = " | ".join("" if figures[key] is None else f"{figures[key]:.1f}" for key in ("p50", "worst"))
+    return f"| {victim} | {way} | {figures['faults']} | {numbers} |"
+
+
+def failures(result: Result) -> list[str]:
+    """What is wrong, with ids, routes and trails."""
+    found = result.findings
+    lines = list(result.problems)
+    for lost in found.lost[:SHOWN]:
+        lines.append(f"LOST: event {lost.id} did not reach {lost.subscriber}")
+        lines += [f"    {line}" for line in result.trails.get(lost.id, [])]
+    lines += [f"STRANGER: event {one.id} at {one.subscriber} {one.why}" for one in found.strangers[:SHOWN]]
+    lines += [
+        f"OUT OF ORDER: {one.subscriber} was offered {one.after} of {one.key} before it took {one.before}"
+        for one in found.misordered[:SHOWN]
+    ]
+    beyond = sum(max(0, len(kind) - SHOWN) for kind in (found.lost, found.strangers, found.misordered))
+    return [*lines, f"… and {beyond} more"] if beyond else lines
