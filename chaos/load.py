@@ -33,11 +33,11 @@ class Load:
         self._tasks: list[asyncio.Task[None]] = []
         self._client: Client | None = None
 
-    def start(self) -> None:
+    def start(self, tasks: asyncio.TaskGroup) -> None:
         """Begins to send."""
         limit = timedelta(seconds=ANSWER_SECONDS)
         self._client = ClientBuilder().timeout(limit).tcp_nodelay(True).no_proxy().build()
-        self._tasks = [asyncio.create_task(self._send_all(sender)) for sender in range(SENDERS)]
+        self._tasks = [tasks.create_task(self._send_all(sender)) for sender in range(SENDERS)]
 
     async def stop(self) -> None:
         """No new events; returns when every one that was begun is accepted."""
@@ -45,11 +45,6 @@ class Load:
         await asyncio.gather(*self._tasks)
         if self._client is not None:
             await self._client.close()
-
-    def failed(self) -> BaseException | None:
-        """Why a sender has ended by itself, if one has."""
-        ended = [task for task in self._tasks if task.done() and not task.cancelled()]
-        return next((task.exception() for task in ended if task.exception() is not None), None)
 
     async def _send_all(self, sender: int) -> None:
         number, due = sender, time.monotonic() + self._interval * sender / SENDERS

@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 import httptools
 
@@ -115,8 +116,7 @@ class _Connection(asyncio.Protocol):
         self._url, self._headers, self._body = b"", dict[str, str](), b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by inheritance
         self._connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:

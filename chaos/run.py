@@ -8,6 +8,7 @@ import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from benchmarks import objects
 from chaos import checker, plan, routes, trail
@@ -100,18 +101,17 @@ class Run:
         await self.stack.ready()
         await asyncio.to_thread(self._prepare)
         self._began = clock()
-        self._load.start()
-        minders = [asyncio.create_task(self._restart_supervisor()), asyncio.create_task(self._come_and_go())]
-        changes = asyncio.create_task(self._changes.run())
-        try:
+        async with asyncio.TaskGroup() as tasks:  # whatever fails beside the faults ends the run
+            self._load.start(tasks)
+            changes = tasks.create_task(self._changes.run())
+            minders = [tasks.create_task(self._restart_supervisor()), tasks.create_task(self._come_and_go())]
+            minders.append(tasks.create_task(_fail_with_callbacks()))
             await asyncio.sleep(WARM_UP_SECONDS)
             await self._all_faults()
             await self._drain(changes)
             await asyncio.sleep(AFTER_SECONDS)
-        finally:
-            for task in (*minders, changes):
+            for task in minders:
                 task.cancel()
-            await asyncio.gather(*minders, changes, return_exceptions=True)
         self._close_books()
         return self.result
 
@@ -145,8 +145,6 @@ class Run:
             if outcome.recovery is None and not (following is not None and following.hurried):
                 self._problem(f"fault {fault.number}: nothing new was delivered within {RECOVERY_SECONDS:g} s")
                 return
-            if (failed := self._load.failed()) is not None:
-                raise failed
 
     async def _one_fault(self, fault: Fault, *, overtaken: bool) -> Outcome:
         at = clock() - self._began
@@ -232,3 +230,16 @@ class Run:
             f"[{fault.number:>3}/{self.result.faults}] {outcome.at:6.0f} s  {fault.victim:<17} {way:<18} {took}"
             f"{hurried}  {outcome.note}  {counts}"
         )
+
+
+async def _fail_with_callbacks() -> None:
+    """Ends with the first exception of a callback of the loop, such as a subscriber's, which nothing else would see."""
+    loop = asyncio.get_running_loop()
+    failed: asyncio.Future[None] = loop.create_future()
+
+    def fail(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if not failed.done():
+            failed.set_exception(context.get("exception") or RuntimeError(context["message"]))
+
+    loop.set_exception_handler(fail)
+    await failed
