@@ -12,7 +12,6 @@ any era that was not over before it was sent, for what counts is the filter at t
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -89,7 +88,7 @@ class Findings:
     lost: list[Lost] = field(default_factory=list)
     strangers: list[Stranger] = field(default_factory=list)
     misordered: list[Misordered] = field(default_factory=list)
-    duplicates: Counter[str] = field(default_factory=Counter)
+    duplicates: dict[str, int] = field(default_factory=dict)
     """By subscriber: how often an event that was sent once was taken again."""
 
     @property

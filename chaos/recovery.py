@@ -1,4 +1,4 @@
-"""How long after a fault the first event arrives that was accepted after it."""
+"""How long after a fault the first event arrives that was accepted after it, and how long nothing arrived meanwhile."""
 
 from __future__ import annotations
 
@@ -15,9 +15,16 @@ class Recovery:
         self._sent, self._healthy = sent, healthy
         self._since = NEVER
         self._arrived_early: set[int] = set()
+        self.silence = 0.0
+        """The longest time without a delivery since the fault began."""
+        self._last_delivery = NEVER
         self.seen: float | None = None
         """When the first event arrived that counts."""
         self._recovered = asyncio.Event()
+
+    def begin(self, now: float) -> None:
+        """A fault begins."""
+        self._since, self.seen, self.silence, self._last_delivery = NEVER, None, 0.0, now
 
     def watch(self, since: float) -> None:
         """From now on an event counts that was accepted after `since`."""
@@ -27,7 +34,10 @@ class Recovery:
 
     def delivered(self, subscriber: str, number: int, now: float) -> None:
         """A subscriber took an event for the first time."""
-        if self.seen is not None or subscriber not in self._healthy or now < self._since:
+        if self.seen is not None or subscriber not in self._healthy:
+            return
+        self.silence, self._last_delivery = max(self.silence, now - self._last_delivery), now
+        if now < self._since:
             return
         if not self._sent.is_accepted(number):
             self._arrived_early.add(number)

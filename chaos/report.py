@@ -37,7 +37,7 @@ def as_json(result: Result) -> dict[str, Any]:
 
 
 def summary(outcomes: list[Outcome]) -> dict[str, dict[str, Any]]:
-    """By victim and way, `p50` and `worst` of the faults that hit a stack which had recovered."""
+    """By victim and way, for faults that hit a stack which had recovered; the others are one group."""
     groups: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         name = "during another's recovery" if outcome.fault.hurried else f"{outcome.fault.victim}, {outcome.fault.way}"
@@ -47,10 +47,12 @@ def summary(outcomes: list[Outcome]) -> dict[str, dict[str, Any]]:
 
 def _figures(group: list[Outcome]) -> dict[str, Any]:
     seconds = [outcome.recovery for outcome in group if outcome.recovery is not None]
+    silences = [outcome.silence for outcome in group if outcome.silence is not None]
     return {
         "faults": len(group),
         "p50": median(seconds) if seconds else None,
-        "worst": max(seconds) if seconds else None,
+        "worst": max(seconds, default=None),
+        "silence": max(silences, default=None),
     }
 
 
@@ -72,10 +74,10 @@ def markdown(result: Result) -> str:
         "|---|---|",
         *(f"| {name} | {value} |" for name, value in totals(result)),
         "",
-        "Seconds from a fault to the first delivery of an event accepted after it:",
+        "Seconds from a fault to the first delivery of an event accepted after it; longest time without any delivery:",
         "",
-        "| victim | way | faults | p50 | worst |",
-        "|---|---|---|---|---|",
+        "| victim | way | faults | p50 | worst | silence |",
+        "|---|---|---|---|---|---|",
         *(_row(name, figures) for name, figures in summary(result.outcomes).items()),
     ]
     return "\n".join(lines)
@@ -102,7 +104,7 @@ def totals(result: Result) -> list[tuple[str, str]]:
 
 def _row(name: str, figures: dict[str, Any]) -> str:
     victim, _, way = name.partition(", ")
-    numbers = " | ".join("" if figures[key] is None else f"{figures[key]:.1f}" for key in ("p50", "worst"))
+    numbers = " | ".join("" if figures[key] is None else f"{figures[key]:.1f}" for key in ("p50", "worst", "silence"))
     return f"| {victim} | {way} | {figures['faults']} | {numbers} |"
 
 

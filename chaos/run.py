@@ -44,6 +44,8 @@ class Outcome:
     """Seconds since the load began."""
     recovery: float | None
     """Seconds to the first delivery of an event accepted after it; None where the next fault was not to wait for it."""
+    silence: float | None
+    """The longest time without any delivery until then, in seconds."""
     note: str = ""
 
 
@@ -149,14 +151,17 @@ class Run:
     async def _one_fault(self, fault: Fault, *, overtaken: bool) -> Outcome:
         at = clock() - self._began
         self._supervisor_is_hit = fault.victim == plan.SUPERVISOR
+        self._recovery.begin(clock())
         blow = await strike(fault, self.stack)
         self._supervisor_is_hit = False
         note = "" if blow.obeyed else "did not end by SIGTERM"
         if overtaken:
-            return Outcome(fault, at, None, note)
+            return Outcome(fault, at, None, None, note)
         self._recovery.watch(blow.over)
         recovered = await self._recovery.wait(RECOVERY_SECONDS)
-        return Outcome(fault, at, None if recovered is None else recovered - blow.struck, note)
+        if recovered is None:
+            return Outcome(fault, at, None, None, note)
+        return Outcome(fault, at, recovered - blow.struck, self._recovery.silence, note)
 
     async def _restart_supervisor(self) -> None:
         """A supervisor that gives a component up ends the stack; a service manager would start it again."""

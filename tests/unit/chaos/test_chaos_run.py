@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from chaos.run import Outcome, Result
 
 
 def outcome(victim: str, way: Way, recovery: float | None, *, hurried: bool = False) -> Outcome:
-    return Outcome(Fault(1, victim, way, 0.0, hurried, 0.0), 0.0, recovery)
+    return Outcome(Fault(1, victim, way, 0.0, hurried, 0.0), 0.0, recovery, recovery and recovery / 2)
 
 
 def test_recovery_is_the_first_delivery_of_an_event_accepted_after_the_fault() -> None:
@@ -33,6 +34,21 @@ def test_recovery_is_the_first_delivery_of_an_event_accepted_after_the_fault() -
     assert not recovery.seen, "one is too old, the other went to a subscriber that does not count"
     recovery.delivered("all", 2, 14.0)
     assert recovery.seen == 14.0
+
+
+def test_silence_is_the_longest_time_without_a_delivery_since_the_fault_began() -> None:
+    sent = Sent()
+    recovery = Recovery(sent, frozenset({"all"}))
+    for number in range(4):
+        sent.begin(number, 20.0)
+        sent.accept(number, 20.0)
+    recovery.delivered("all", 0, 1.0)
+    recovery.begin(10.0)
+    recovery.delivered("all", 1, 13.0)
+    recovery.watch(15.0)
+    recovery.delivered("all", 2, 21.0)
+    recovery.delivered("all", 3, 90.0)
+    assert recovery.silence == 8.0
 
 
 def test_an_event_that_arrives_before_its_202_counts_with_the_202() -> None:
@@ -56,8 +72,8 @@ def test_figures_are_by_victim_and_way_and_leave_compound_faults_apart() -> None
         outcome("ingress", Way.KILL, 30.0, hurried=True),
     ]
     figures = report.summary(outcomes)
-    assert figures["kafka, SIGKILL"] == {"faults": 3, "p50": 5.0, "worst": 9.0}
-    assert figures["kafka, SIGTERM"] == {"faults": 1, "p50": None, "worst": None}
+    assert figures["kafka, SIGKILL"] == {"faults": 3, "p50": 5.0, "worst": 9.0, "silence": 4.5}
+    assert figures["kafka, SIGTERM"] == {"faults": 1, "p50": None, "worst": None, "silence": None}
     assert figures["during another's recovery"]["worst"] == 30.0
 
 
@@ -70,6 +86,16 @@ def test_a_run_fails_with_what_was_lost_and_its_trail() -> None:
     assert report.failures(result) == ["LOST: event 7 did not reach all", "    penstock.events 0/12"]
 
 
+def test_the_report_is_written_for_people_and_for_programs(tmp_path: Path) -> None:
+    findings = Findings(lost=[Lost("all", "7")], duplicates={"all": 3})
+    report.write(Result(1, 100.0, 1, outcomes=[outcome("kafka", Way.KILL, 4.0)], findings=findings), tmp_path)
+    written = json.loads((tmp_path / "report.json").read_text())
+    assert written["findings"]["duplicates"] == {"all": 3}
+    assert written["findings"]["lost"] == [{"subscriber": "all", "id": "7"}]
+    assert written["outcomes"][0]["fault"]["way"] == "SIGKILL"
+    assert "| delivered again | 3 |" in (tmp_path / "report.md").read_text()
+
+
 def test_a_run_that_ended_early_fails() -> None:
     assert not Result(1, 100.0, 2, outcomes=[outcome("kafka", Way.KILL, 4.0)]).passed
 
@@ -80,7 +106,7 @@ def test_the_figures_replace_those_of_the_last_run(tmp_path: Path) -> None:
     report.publish(Result(42, 100.0, 1, outcomes=[outcome("kafka", Way.KILL, 4.0)]), page)
     text = page.read_text()
     assert "old" not in text
-    assert "| kafka | SIGKILL | 1 | 4.0 | 4.0 |" in text
+    assert "| kafka | SIGKILL | 1 | 4.0 | 4.0 | 2.0 |" in text
     assert (text[:7], text[-6:]) == ("before\n", "after\n")
 
 
