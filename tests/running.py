@@ -150,7 +150,7 @@ def running_kafka(settings: Settings, jar_folders: jars.Jars) -> Iterator[subpro
             leashed, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, pass_fds=fds
         )
     try:
-        asyncio.run(asyncio.wait_for(kafka.answering(settings.bootstrap), 60))
+        asyncio.run(asyncio.wait_for(kafka.answering(settings), 60))
         topics.ensure(settings)
         yield process
     finally:

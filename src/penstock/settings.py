@@ -58,6 +58,9 @@ class Settings(BaseModel):
     kafka: str | None = None
     """Bootstrap addresses (`host:port,…`) of an existing Kafka. Empty: penstock starts its own, single-node."""
 
+    kafka_conf: dict[str, str | int | float | bool] = {}
+    """Settings of librdkafka for every Kafka client, such as `security.protocol`: a table, or JSON in one line."""
+
     kafka_heap_mib: int = Field(256, ge=128)
     """Heap of the embedded Kafka in MiB."""
 
@@ -162,6 +165,12 @@ class Settings(BaseModel):
 
     verbose: bool = False
     """Show every component's log on the terminal and log at debug level."""
+
+    @field_validator("kafka_conf", mode="before")
+    @classmethod
+    def _read_json(cls, value: object) -> object:
+        """Flags and variables give a table as text."""
+        return json.loads(value) if isinstance(value, str) else value
 
     @field_validator("cache_dir", "kafka", "replication", "spark_master", "kubeconfig", "address_base", mode="before")
     @classmethod

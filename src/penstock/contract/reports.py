@@ -15,6 +15,9 @@ from typing import Literal
 
 import msgspec
 
+from penstock.contract.routes import Count
+from penstock.contract.unreadable import read_json
+
 HEARTBEAT_SECONDS = 5.0
 SILENT_SECONDS = 20.0
 
@@ -27,7 +30,7 @@ class Ack(msgspec.Struct, frozen=True):
 
     component: Component
     instance: str
-    version: int
+    version: Count
     at: float
     """Unix time in seconds."""
     refused: dict[str, str] = {}
@@ -38,9 +41,9 @@ class Loss(msgspec.Struct, frozen=True):
     """Events of `penstock.events` that a route was still to get and that retention had already removed."""
 
     route: str
-    partition: int
-    first: int
-    last: int
+    partition: Count
+    first: Count
+    last: Count
     at: float
 
 
@@ -62,10 +65,10 @@ def encode(report: Report) -> bytes:
 
 
 def decode(key: str, value: bytes) -> Report | None:
-    """The report behind a key; None for a kind that this reader does not know."""
+    """The report behind a key; None for a kind that this reader does not know. Raises Unreadable."""
     kinds: dict[str, type[Report]] = {"ack": Ack, "loss": Loss}
     kind = kinds.get(key.partition("/")[0])
-    return None if kind is None else msgspec.json.decode(value, type=kind)
+    return None if kind is None else read_json(value, kind)
 
 
 def version_in_force(acks: list[Ack], now: float) -> int:

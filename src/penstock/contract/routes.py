@@ -14,11 +14,16 @@ followed by one `Version` under the key `version`, which completes it; nothing c
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
+from penstock.contract.unreadable import read_json
+
 VERSION_KEY = "version"
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+"""A version, a generation, an offset: what is beyond this was never counted by penstock."""
 
 
 class Endpoint(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -65,7 +70,7 @@ class Route(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     target: str
     """uid of the target it hangs on."""
-    generation: int = 0
+    generation: Count = 0
     """`metadata.generation` of the object this was made from."""
     attributes: dict[str, str] = {}
     """`spec.filter.attributes`; counts only where `filters` is empty."""
@@ -76,7 +81,7 @@ class Route(msgspec.Struct, frozen=True, omit_defaults=True):
     reply: Endpoint | None = None
     """Where a Subscription's replies go. A Trigger's go back into its Broker."""
     delivery: Delivery = Delivery()
-    start: tuple[int, ...] = ()
+    start: tuple[Count, ...] = ()
     """First offset of each partition of `penstock.events` that counts for this route; empty: from the beginning."""
     max_in_flight: int | None = None
     ordering: Literal["unordered", "key"] = "unordered"
@@ -95,10 +100,10 @@ class ServiceName(msgspec.Struct, frozen=True, omit_defaults=True):
 class Version(msgspec.Struct, frozen=True, omit_defaults=True):
     """Completes a change. Versions only rise."""
 
-    version: int
-    targets: int = 0
-    routes: int = 0
-    names: int = 0
+    version: Count
+    targets: Count = 0
+    routes: Count = 0
+    names: Count = 0
     """How many records of each kind are in force, so that a reader can tell that it misses some."""
 
 
@@ -126,6 +131,6 @@ def encode(record: Record) -> bytes:
 
 
 def decode(key: str, value: bytes) -> Record | None:
-    """The record behind a key; None for a kind that this reader does not know."""
+    """The record behind a key; None for a kind that this reader does not know. Raises Unreadable."""
     kind: type[Record] | None = Version if key == VERSION_KEY else _KINDS.get(key.partition("/")[0])
-    return None if kind is None else msgspec.json.decode(value, type=kind)
+    return None if kind is None else read_json(value, kind)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import msgspec
-
 from penstock.contract.names import NameTable
 from penstock.contract.routes import Route, ServiceName, Target, Version, decode
 
@@ -28,20 +26,13 @@ class SnapshotBuilder:
         self._targets: dict[str, Target] = {}
         self._routes: dict[str, Route] = {}
         self._names: dict[str, ServiceName] = {}
-        self.rejected: list[str] = []
-        """Keys of records that could not be read; they are left out and never stop the reader."""
 
     def apply(self, key: str, value: bytes | None) -> Snapshot | None:
-        """Takes one record; returns the snapshot if it completes a version."""
+        """Takes one record; returns the snapshot if it completes a version. Raises Unreadable, having taken nothing."""
         if value is None:
             self._drop(key)
             return None
-        try:
-            record = decode(key, value)
-        except msgspec.MsgspecError:
-            self.rejected.append(key)
-            return None
-        match record:
+        match record := decode(key, value):
             case Target():
                 self._targets[record.uid] = record
             case Route():

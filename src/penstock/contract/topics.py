@@ -11,7 +11,7 @@ ROUTES = "penstock.routes"
 CURSORS = "penstock.cursors"
 ATTEMPTS = "penstock.attempts"
 REPORTS = "penstock.reports"
-SET_ASIDE = "penstock.setaside"
+UNREADABLE = "penstock.unreadable"
 """Records of `penstock.events` that are neither events nor markers, as they were; nobody delivers them."""
 
 
@@ -33,7 +33,7 @@ TOPICS = (
     Topic(EVENTS, "delete", per_partition=True, share=0.45),
     Topic(MATCHED, "delete", per_partition=True, share=0.45, flushed=False),
     Topic(ATTEMPTS, "delete", per_partition=True, share=0.09, flushed=False),
-    Topic(SET_ASIDE, "delete", per_partition=True, share=0.01, flushed=False),
+    Topic(UNREADABLE, "delete", per_partition=True, share=0.01, flushed=False),
     Topic(CURSORS, "compact", per_partition=True, flushed=False),
     Topic(ROUTES, "compact", per_partition=False),
     Topic(REPORTS, "compact", per_partition=False, flushed=False),

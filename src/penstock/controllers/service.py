@@ -20,9 +20,9 @@ from penstock.controllers.recorder import Recorder
 from penstock.controllers.routes.dataplane import DataPlane
 from penstock.controllers.routes.publisher import Publisher
 from penstock.controllers.routes.route_records import BROKER_INGRESS_HOST, ingress_name
-from penstock.controllers.routes.routes_topic import RoutesTopic
 from penstock.controllers.tracker import Tracker
 from penstock.lifecycle import Lifecycle
+from penstock.log.routes import RoutesTopic
 from penstock.settings import Settings
 
 log = structlog.get_logger()
@@ -37,7 +37,7 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
         return
     api = Api(kubeconfig)
     workers = Workers()
-    topic = RoutesTopic(settings.bootstrap)
+    topic = RoutesTopic(settings)
     publisher = Publisher(topic)
     tracker = Tracker(api, workers.enqueue)
     recorder = Recorder(api)
@@ -47,7 +47,7 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
             workers.enqueue_all(world, kind)
 
     dataplane = DataPlane(
-        settings.bootstrap,
+        settings,
         publisher,
         workers.enqueue,
         ingress_changed,

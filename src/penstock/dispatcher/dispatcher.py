@@ -19,13 +19,13 @@ from penstock.dispatcher.cursors.unflushed import Unflushed
 from penstock.dispatcher.delivery.attempt import AttemptResult, AttemptSender
 from penstock.dispatcher.delivery.decision import DeadLetter, Done, Dropped, Reply, Retry, Step, next_step
 from penstock.dispatcher.delivery.telemetry import Telemetry
-from penstock.dispatcher.matched.random_reader import Chunk, RandomReader
 from penstock.dispatcher.matched.recent import Recent
 from penstock.dispatcher.matched.record import Matched
 from penstock.dispatcher.schedule.lanes import Job, Lane, Schedule
 from penstock.dispatcher.schedule.memory import Memory
 from penstock.dispatcher.schedule.workers import Workers
-from penstock.log.reporter import Reporter
+from penstock.log.random_reader import Chunk, RandomReader
+from penstock.log.reports import Reporter
 from penstock.settings import Settings
 
 PAYLOAD_LIMIT_BYTES = 16 * 1024 * 1024
@@ -43,7 +43,12 @@ class Dispatcher:
     """The deliveries of some partitions."""
 
     def __init__(
-        self, settings: Settings, partitions: list[int], sender: AttemptSender, reread: RandomReader, reporter: Reporter
+        self,
+        settings: Settings,
+        partitions: list[int],
+        sender: AttemptSender,
+        reread: RandomReader[Matched],
+        reporter: Reporter,
     ) -> None:
         self._settings, self._sender, self._reread, self._reporter = settings, sender, reread, reporter
         self.partitions = {partition: PartitionCursors(partition) for partition in partitions}
@@ -189,7 +194,7 @@ class Dispatcher:
             if idle:
                 await self.may_catch_up.wait()
 
-    async def _read_again(self, partition: int, begin: int, end: int) -> Chunk:
+    async def _read_again(self, partition: int, begin: int, end: int) -> Chunk[Matched]:
         chunk = self.recent[partition].chunk(begin, end)
         if chunk is None:
             return await self._reread.chunk(partition, begin, end)

@@ -13,13 +13,15 @@ import uuid
 from typing import Any
 
 import structlog
-from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from penstock.contract import reports, topics
 from penstock.contract.reports import Ack
-from penstock.dispatcher.worker import serve, stop_key
+from penstock.dispatcher.worker import serve
+from penstock.log.reports import StopSign
 from penstock.log.table import TableFollower
+from penstock.log.threads import OwnedThread
+from penstock.observability.logs import describe
 from penstock.settings import Settings
 
 log = structlog.get_logger()
@@ -44,8 +46,8 @@ class DispatcherService:
         self._restarts = 0
         self._begun = time.time()
         self._acks: dict[str, Ack] = {}
-        self._follower = TableFollower(settings.bootstrap, topics.REPORTS, self._note, lambda: None)
-        self._thread = threading.Thread(target=self._run, name="dispatcher", daemon=True)
+        self._follower = TableFollower(settings, topics.REPORTS, self._note, lambda: None, self._fail)
+        self._thread = OwnedThread("dispatcher", self._run, self._fail)
 
     def start(self) -> None:
         """Begins; returns at once."""
@@ -83,16 +85,17 @@ class DispatcherService:
         if self._stopping.is_set():
             return
         self._stopping.set()
-        producer = Producer({"bootstrap.servers": self._settings.bootstrap})
-        producer.produce(topics.REPORTS, key=stop_key(self._run_id), value=b"{}")
-        producer.flush(5)
+        sign = StopSign(self._settings, self._run_id)
+        sign.show()
         if not self._ended.wait(self._settings.drain_seconds + STOP_MARGIN_SECONDS):
             log.warning("dispatcher tasks did not end in time and are cancelled")
             self._context.cancelJobGroup(self._run_id)
             self._ended.wait(5)
         self._follower.stop()
-        producer.produce(topics.REPORTS, key=stop_key(self._run_id), value=None)
-        producer.flush(5)
+        sign.remove()
+
+    def _fail(self, error: BaseException) -> None:
+        self._failure = self._failure or error
 
     def _note(self, key: str, value: bytes | None) -> None:
         if not key.startswith("ack/dispatcher/"):
@@ -124,7 +127,7 @@ class DispatcherService:
                     return
                 deaths = 1 if time.monotonic() - begun > STEADY_SECONDS else deaths + 1
                 self._restarts += 1
-                log.error("the dispatcher's job has ended and is started again", deaths=deaths, error=str(problem))
+                log.error("the dispatcher's job has ended and is started again", deaths=deaths, error=describe(problem))
                 if deaths >= MAX_DEATHS:
                     self._failure = problem or RuntimeError("the dispatcher's job keeps ending")
                     return

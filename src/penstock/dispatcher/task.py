@@ -2,6 +2,8 @@
 
 Start: take the partitions over (fences a predecessor), read the snapshot, then the cursors, and go on from there.
 Stop: read nothing more, let requests end within the drain time, write the cursors a last time.
+Failure: whatever part it is that ends by an exception, the task ends with it and writes nothing more: what was not
+handled is still before the cursors, and is read again.
 """
 
 from __future__ import annotations
@@ -23,12 +25,13 @@ from penstock.dispatcher.delivery.attempt import AttemptSender
 from penstock.dispatcher.delivery.replies import ReplyWriter
 from penstock.dispatcher.dispatcher import Dispatcher
 from penstock.dispatcher.http.client import SubscriberClient
-from penstock.dispatcher.matched.random_reader import RandomReader
-from penstock.dispatcher.matched.tail import TailReader
-from penstock.log.reporter import Reporter
+from penstock.dispatcher.matched.record import DECODER, Matched
+from penstock.log.random_reader import RandomReader
+from penstock.log.reports import Reporter
 from penstock.log.table import SnapshotFollower
+from penstock.log.tail import TailReader
+from penstock.log.threads import Owner
 from penstock.observability import trace
-from penstock.observability.metrics import POISONED
 from penstock.settings import Settings
 
 log = structlog.get_logger()
@@ -72,24 +75,25 @@ class _Task:
     def __init__(self, settings: Settings, partitions: list[int], instance: str) -> None:
         self._settings, self._partitions = settings, partitions
         self._loop = asyncio.get_running_loop()
-        bootstrap = settings.bootstrap
+        self._owner = Owner()
+        failed = self._owner.fail
         self._threads = ThreadPoolExecutor(max(2, len(partitions)), thread_name_prefix="cursors")
-        self._stores = {partition: CursorStore(bootstrap, partition) for partition in partitions}
+        self._stores = {partition: CursorStore(settings, partition) for partition in partitions}
         self._tracer = trace.configure("penstock-dispatcher")
         self._clients = SubscriberClient(settings.max_event_bytes)
-        self._store = ReplyWriter(bootstrap, settings.broker_ttl, settings.max_event_bytes)
+        self._store = ReplyWriter(settings, failed)
         sender = AttemptSender(self._clients, self._store, self._tracer, settings.delivery_timeout_seconds)
-        self._reread = RandomReader(bootstrap, self._unreadable)
-        self._reporter = Reporter(bootstrap, "dispatcher", instance)
+        self._reread = RandomReader(settings, topics.MATCHED, DECODER, self._owner)
+        self._reporter = Reporter(settings, "dispatcher", instance, failed)
         self._dispatcher = Dispatcher(settings, partitions, sender, self._reread, self._reporter)
-        self._follower = SnapshotFollower(bootstrap, self._announce)
+        self._follower = SnapshotFollower(settings, self._announce, failed)
         self._first: asyncio.Future[Snapshot] = self._loop.create_future()
-        self._tail: TailReader | None = None
+        self._tail: TailReader[Matched] | None = None
         self._started = False
         self._flushing: asyncio.Task[None] | None = None
 
     def _announce(self, snapshot: Snapshot) -> None:
-        self._loop.call_soon_threadsafe(self._receive, snapshot)
+        self._owner.hand_over(self._receive, snapshot)
 
     def _receive(self, snapshot: Snapshot) -> None:
         if not self._first.done():
@@ -97,23 +101,21 @@ class _Task:
         elif self._started:
             self._dispatcher.apply(snapshot)
 
-    def _unreadable(self, partition: int, offset: int, problem: str) -> None:
-        POISONED.bind(topics.MATCHED).inc()
-        log.error("a record cannot be read and is passed over", partition=partition, offset=offset, problem=problem)
-
     async def serve(self, stop: asyncio.Event) -> None:
         """Starts and works. A stop counts at any time, also while Kafka is waited for."""
         starting = self._loop.create_task(self._start())
         stopped = self._loop.create_task(stop.wait())
+        failed = self._loop.create_task(self._owner.failed())
         try:
-            await asyncio.wait({starting, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({starting, stopped, failed}, return_when=asyncio.FIRST_COMPLETED)
+            self._owner.check()
             if starting.done():
                 starting.result()
                 await self._run(stop)
         finally:
-            for work in (starting, stopped):
+            for work in (starting, stopped, failed):
                 work.cancel()
-            await asyncio.gather(starting, stopped, return_exceptions=True)
+            await asyncio.gather(starting, stopped, failed, return_exceptions=True)
 
     async def _start(self) -> None:
         """Takes over and restores."""
@@ -128,12 +130,11 @@ class _Task:
         self._started = True
         self._dispatcher.apply(self._follower.snapshot)
         for partition, state in zip(self._stores, restored, strict=True):
-            for key in state.unreadable:
-                POISONED.bind(topics.CURSORS).inc()
-                log.error("a cursor cannot be read and is left out", partition=partition, key=key)
             self._dispatcher.restore(partition, state)
         starts = {partition: cursors.tail for partition, cursors in self._dispatcher.partitions.items()}
-        self._tail = TailReader(self._settings.bootstrap, starts, self._dispatcher.take, self._unreadable)
+        self._tail = TailReader(
+            self._settings, topics.MATCHED, starts, DECODER, deliver=self._dispatcher.take, owner=self._owner
+        )
         self._tail.start()
         self._dispatcher.pump()
         log.info(
@@ -150,17 +151,20 @@ class _Task:
         stopped = self._loop.create_task(stop.wait(), name="stop")
         works = {
             stopped,
-            self._loop.create_task(self._flush_forever(), name="flush"),
-            self._loop.create_task(self._dispatcher.catch_up(), name="catch up"),
-            self._loop.create_task(self._each_second(), name="house"),
+            self._loop.create_task(self._owner.failed(), name="failure"),
+            self._loop.create_task(self._owner.watch(self._flush_forever()), name="flush"),
+            self._loop.create_task(self._owner.watch(self._dispatcher.catch_up()), name="catch up"),
+            self._loop.create_task(self._owner.watch(self._each_second()), name="each second"),
         }
         try:
             done, _ = await asyncio.wait(works, return_when=asyncio.FIRST_COMPLETED)
+            self._owner.check()
             for work in done - {stopped}:
                 work.result()
             if self._tail is not None:
                 await self._blocking(self._tail.stop)
             await self._dispatcher.drain(self._settings.drain_seconds)
+            self._owner.check()
         finally:
             for work in works:
                 work.cancel()
@@ -186,6 +190,7 @@ class _Task:
             pause = max(period / 10, period - (self._loop.time() - begun - pause))
 
     async def _flush(self, final: bool = False) -> None:
+        self._owner.check()  # after a failure the cursors may say more than was done
         batches = self._dispatcher.collect(final)
         commits = [self._blocking(self._stores[p].commit, entries) for p, entries in batches.items() if entries]
         if commits:
@@ -210,7 +215,8 @@ class _Task:
             store.given_up.set()
         await self._dispatcher.drain(0)
         await self._clients.close()
-        ends = [self._follower.stop, self._reread.stop, self._store.close, self._reporter.close, self._tracer.close]
+        await self._store.close()
+        ends = [self._follower.stop, self._reread.stop, self._reporter.close, self._tracer.close]
         if self._tail is not None:
             ends.append(self._tail.stop)
         await asyncio.gather(*(asyncio.to_thread(end) for end in (*ends, self._threads.shutdown)))

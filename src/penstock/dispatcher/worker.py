@@ -6,27 +6,30 @@ The stop sign is a record in `penstock.reports` with a key of this run, which re
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import structlog
 import uvloop
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 
 from penstock.contract import topics
 from penstock.dispatcher.task import run_task
 from penstock.lifecycle import settle_garbage
+from penstock.log.admin import NotDone, TopicAdmin
+from penstock.log.reports import stop_key
 from penstock.log.table import TableFollower
+from penstock.log.threads import Owner
 from penstock.observability.instruments import record_metrics
 from penstock.observability.logs import configure_logging
 from penstock.settings import Settings
 
-LOOK_SECONDS = 1.0
+log = structlog.get_logger()
 
-
-def stop_key(run: str) -> str:
-    """Key of the record that stops the tasks of a run."""
-    return f"stop/dispatcher/{run}"
+ASK_SECONDS = 5.0
+PAUSES_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0)
+"""Before the topic is looked for again, the last one from then on."""
 
 
 def serve(run: str, values: dict[str, Any], indices: Iterable[int]) -> None:
@@ -42,36 +45,55 @@ def serve(run: str, values: dict[str, Any], indices: Iterable[int]) -> None:
 
 
 async def _run(run: str, settings: Settings, index: int) -> None:
-    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    stop, owner = asyncio.Event(), Owner()
     sign = stop_key(run)
 
     def apply(key: str, value: bytes | None) -> None:
         if key == sign and value is not None:
-            loop.call_soon_threadsafe(stop.set)
+            owner.hand_over(stop.set)
 
-    follower = TableFollower(settings.bootstrap, topics.REPORTS, apply, lambda: None)
+    follower = TableFollower(settings, topics.REPORTS, apply, lambda: None, owner.fail)
     follower.start()
+    works = {
+        asyncio.create_task(_deliver(settings, index, stop), name="deliver"),
+        asyncio.create_task(owner.failed(), name="failure"),
+    }
     try:
-        owned = await asyncio.to_thread(_owned, settings, index)
-        if owned:
-            await run_task(settings, owned, stop, f"dispatcher-{index}")
-        else:
-            await stop.wait()
+        done, _ = await asyncio.wait(works, return_when=asyncio.FIRST_COMPLETED)
+        for work in done:
+            work.result()
     finally:
+        for work in works:
+            work.cancel()
+        await asyncio.gather(*works, return_exceptions=True)
         await asyncio.to_thread(follower.stop)
 
 
-def _owned(settings: Settings, index: int) -> list[int]:
-    """The task's share of the partitions there really are: their number is fixed when the topic is created."""
-    while True:
+async def _deliver(settings: Settings, index: int, stop: asyncio.Event) -> None:
+    partitions = await _partitions(TopicAdmin(settings), topics.MATCHED, stop)
+    owned = list(_share(partitions, settings.dispatchers, index))
+    if owned:
+        await run_task(settings, owned, stop, f"dispatcher-{index}")
+    else:
+        await stop.wait()
+
+
+async def _partitions(admin: TopicAdmin, topic: str, stop: asyncio.Event) -> range:
+    """The partitions there really are: their number is fixed when the topic is created. None if told to stop before."""
+    for pause in itertools.chain(PAUSES_SECONDS, itertools.repeat(PAUSES_SECONDS[-1])):
         try:
-            topic = AdminClient({"bootstrap.servers": settings.bootstrap}).list_topics(topics.MATCHED, LOOK_SECONDS * 5)
-            partitions = topic.topics[topics.MATCHED].partitions
-            if partitions:
-                return list(_share(sorted(partitions), settings.dispatchers, index))
-        except (KafkaException, KeyError):
-            continue
+            count = (await asyncio.to_thread(admin.partitions, ASK_SECONDS)).get(topic, 0)
+            problem = "it does not exist"
+        except NotDone as error:
+            count, problem = 0, str(error)
+        if count or stop.is_set():
+            break
+        if pause == PAUSES_SECONDS[0]:
+            log.warning("waiting for a topic", topic=topic, problem=problem)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), pause)
+    return range(count)
 
 
-def _share(partitions: list[int], tasks: int, index: int) -> Iterator[int]:
+def _share(partitions: Iterable[int], tasks: int, index: int) -> Iterator[int]:
     return (partition for partition in partitions if partition % tasks == index)

@@ -11,15 +11,12 @@ import base64
 import subprocess
 import uuid
 from pathlib import Path
-from typing import Any
-
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 
 from penstock.engine.jars import Jars
 from penstock.engine.java import Java
 from penstock.engine.ports import free_ports
 from penstock.engine.problem import Problem
+from penstock.log.admin import NotDone, TopicAdmin
 from penstock.settings import Settings
 
 
@@ -105,30 +102,12 @@ def _format(config: Path, jars: Jars, java: Java) -> None:
         )
 
 
-def admin(bootstrap: str) -> AdminClient:
-    """A client for topics that reconnects quickly and keeps its complaints to itself."""
-    config: dict[str, Any] = {
-        "bootstrap.servers": bootstrap,
-        "reconnect.backoff.ms": 50,
-        "reconnect.backoff.max.ms": 300,
-        "socket.connection.setup.timeout.ms": 5000,
-        "log_level": 0,
-        "error_cb": lambda error: None,
-    }
-    return AdminClient(config)
-
-
-def brokers(client: AdminClient, timeout: float) -> int:
-    """Number of brokers of a cluster that answers. Raises KafkaException if it does not in time."""
-    return len(client.describe_cluster(request_timeout=timeout).result(timeout + 1).nodes)
-
-
-async def answering(bootstrap: str) -> None:
+async def answering(settings: Settings) -> None:
     """Returns when the cluster describes itself."""
-    client = admin(bootstrap)
+    admin = TopicAdmin(settings)
     while True:
         try:
-            await asyncio.to_thread(brokers, client, 2.0)
+            await asyncio.to_thread(admin.brokers, 2.0)
             return
-        except (KafkaException, TimeoutError):
+        except NotDone:
             await asyncio.sleep(0.1)

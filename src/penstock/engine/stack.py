@@ -149,7 +149,7 @@ def components(prepared: Prepared) -> list[Component]:
         return await asyncio.to_thread(kafka.prepare, settings, prepared.jars, prepared.java)
 
     async def kafka_ready() -> dict[str, Any]:
-        await kafka.answering(settings.bootstrap)
+        await kafka.answering(settings)
         await asyncio.to_thread(topics.ensure, settings)
         return {"address": settings.bootstrap}
 

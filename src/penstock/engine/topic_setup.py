@@ -6,19 +6,9 @@ cannot be put right without moving events between partitions, so it is refused w
 
 from __future__ import annotations
 
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported without saying so
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    NewTopic,
-    ResourceType,
-)
-
 from penstock.contract.topics import TOPICS, Topic
-from penstock.engine import embedded_kafka as kafka
 from penstock.engine.problem import Problem
+from penstock.log.admin import TIMEOUT_SECONDS, NotDone, TopicAdmin, TopicShape
 from penstock.settings import Settings
 
 MIB = 2**20
@@ -28,7 +18,6 @@ LARGEST_SEGMENT = 64 * MIB
 SEGMENTS = 4
 """Segments a partition is divided into: retention removes whole ones, so more of them waste less."""
 COMPACTED_SEGMENT_MS = 10 * 60 * 1000
-TIMEOUT_SECONDS = 30.0
 
 
 def partitions_of(topic: Topic, settings: Settings) -> int:
@@ -77,25 +66,26 @@ def replication_of(settings: Settings, brokers: int) -> int:
 
 def ensure(settings: Settings) -> None:
     """Creates the topics that are missing. Raises Problem if Kafka cannot be reached or has them in another shape."""
-    client = kafka.admin(settings.bootstrap)
+    admin = TopicAdmin(settings)
     try:
-        brokers = kafka.brokers(client, TIMEOUT_SECONDS if settings.kafka is None else 10.0)
-        existing = client.list_topics(timeout=TIMEOUT_SECONDS).topics
-    except KafkaException as error:
+        brokers = admin.brokers(TIMEOUT_SECONDS if settings.kafka is None else 10.0)
+        existing = admin.partitions()
+    except NotDone as error:
         raise Problem(
-            f"Kafka at {settings.bootstrap} does not answer ({error.args[0].str()}).",
+            f"Kafka at {settings.bootstrap} does not answer ({error}).",
             "Check the address given with --kafka." if settings.kafka else "See the log of kafka.",
         ) from None
     replication = replication_of(settings, brokers)
     for topic in TOPICS:
         if topic.name in existing:
-            _check_partitions(topic, len(existing[topic.name].partitions), settings)
+            _check_partitions(topic, existing[topic.name], settings)
     missing = [topic for topic in TOPICS if topic.name not in existing]
     if missing:
-        _create(client, missing, settings, replication)
+        _create(admin, missing, settings, replication)
     present = [topic for topic in TOPICS if topic.name in existing]
     if present and settings.kafka is None:
-        _adjust(client, present, settings, replication)
+        # Brings the limits of the embedded Kafka's topics to what the settings say now.
+        admin.configure({topic.name: config_of(topic, settings, replication) for topic in present})
 
 
 def _check_partitions(topic: Topic, found: int, settings: Settings) -> None:
@@ -112,39 +102,15 @@ def _check_partitions(topic: Topic, found: int, settings: Settings) -> None:
     )
 
 
-def _create(client: AdminClient, topics: list[Topic], settings: Settings, replication: int) -> None:
-    wanted = [
-        NewTopic(
-            topic.name,
-            num_partitions=partitions_of(topic, settings),
-            replication_factor=replication,
-            config=config_of(topic, settings, replication),
-        )
+def _create(admin: TopicAdmin, topics: list[Topic], settings: Settings, replication: int) -> None:
+    shapes = [
+        TopicShape(topic.name, partitions_of(topic, settings), replication, config_of(topic, settings, replication))
         for topic in topics
     ]
-    for name, created in client.create_topics(wanted, operation_timeout=TIMEOUT_SECONDS).items():
-        try:
-            created.result(TIMEOUT_SECONDS)
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise Problem(
-                    f"The topic {name} could not be created in Kafka at {settings.bootstrap}: {error.args[0].str()}.",
-                    "Check the rights of this client and the number of brokers (replication).",
-                ) from None
-
-
-def _adjust(client: AdminClient, topics: list[Topic], settings: Settings, replication: int) -> None:
-    """Brings the limits of existing topics of the embedded Kafka to what the settings say now."""
-    changes = [
-        ConfigResource(
-            ResourceType.TOPIC,
-            topic.name,
-            incremental_configs=[
-                ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-                for name, value in config_of(topic, settings, replication).items()
-            ],
-        )
-        for topic in topics
-    ]
-    for altered in client.incremental_alter_configs(changes).values():
-        altered.result(TIMEOUT_SECONDS)
+    try:
+        admin.create(shapes)
+    except NotDone as error:
+        raise Problem(
+            f"A topic could not be created in Kafka at {settings.bootstrap}: {error}.",
+            "Check the rights of this client and the number of brokers (replication).",
+        ) from None

@@ -10,17 +10,17 @@ from __future__ import annotations
 import time
 from functools import partial
 
+from penstock.contract.event_record import record_of, travelling
 from penstock.events import http
 from penstock.events.broker_attributes import enter_broker
 from penstock.events.event import CloudEvent, MalformedEvent
 from penstock.ingress import responses
 from penstock.ingress.disk import DiskWatch
-from penstock.ingress.event_log import EventLog, NoRoom, NotStored, RecordTooLarge
 from penstock.ingress.kafka_watch import KafkaWatch
-from penstock.ingress.record import record_of, travelling
 from penstock.ingress.request import Request
 from penstock.ingress.responses import Response
 from penstock.ingress.targets import Addressee, TargetTable
+from penstock.log.events import EventWriter, NoRoom, NotStored, RecordTooLarge
 from penstock.observability import trace
 from penstock.observability.metrics import Rejections
 from penstock.observability.span_attributes import messaging
@@ -33,7 +33,7 @@ class Ingress:
     """The application."""
 
     def __init__(
-        self, settings: Settings, log: EventLog, disk: DiskWatch, kafka: KafkaWatch, tracer: trace.Tracer
+        self, settings: Settings, log: EventWriter, disk: DiskWatch, kafka: KafkaWatch, tracer: trace.Tracer
     ) -> None:
         self._log, self._disk, self._kafka, self._tracer = log, disk, kafka, tracer
         self._ttl = settings.broker_ttl

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
+from collections.abc import Coroutine
+from typing import Any
 
 import structlog
 
 from penstock.contract.snapshot import Snapshot
 from penstock.ingress.app import Ingress
 from penstock.ingress.disk import DiskWatch
-from penstock.ingress.event_log import EventLog
 from penstock.ingress.kafka_watch import KafkaWatch
 from penstock.ingress.server import Server, shared_socket
 from penstock.ingress.targets import TargetTable
 from penstock.lifecycle import Lifecycle, settle_garbage
-from penstock.log.reporter import Reporter
+from penstock.log.events import EventWriter
+from penstock.log.reports import Reporter
 from penstock.log.table import SnapshotFollower
+from penstock.log.threads import Owner
 from penstock.observability import metrics, trace
 from penstock.observability.instruments import record_metrics
 from penstock.settings import Settings
@@ -32,31 +34,34 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
     instance = os.environ.get("PENSTOCK_INSTANCE") or f"ingress-{os.getpid()}"
     listening = shared_socket(settings.host, settings.port)
     tracer = trace.configure("penstock-ingress")
+    owner = Owner()
     # The embedded Kafka writes to the data folder; somebody else's Kafka looks after its own disk.
     disk = DiskWatch(settings.data_dir, settings.min_free_disk_mib if settings.kafka is None else 0)
-    event_log = EventLog(settings)
-    kafka = KafkaWatch(event_log)
-    app = Ingress(settings, event_log, disk, kafka, tracer)
+    events = EventWriter(
+        settings, "ingress", owner.fail, timeout_seconds=settings.store_timeout_seconds, gauge=metrics.PENDING.bind()
+    )
+    kafka = KafkaWatch(events)
+    app = Ingress(settings, events, disk, kafka, tracer)
     server = Server(app, settings)
-    reporter = Reporter(settings.bootstrap, "ingress", instance)
-    following = _Following(app, reporter)
-    follower = SnapshotFollower(settings.bootstrap, following.announce)
+    reporter = Reporter(settings, "ingress", instance, owner.fail)
+    following = _Following(app, reporter, owner)
+    follower = SnapshotFollower(settings, following.announce, owner.fail)
     watching = [
-        asyncio.create_task(disk.run(), name="disk watch"),
-        asyncio.create_task(kafka.run(), name="Kafka watch"),
+        asyncio.create_task(owner.watch(disk.run()), name="disk watch"),
+        asyncio.create_task(owner.watch(kafka.run()), name="Kafka watch"),
     ]
     try:
         await server.start(listening)
         follower.start()
-        await _first(following.caught_up, lifecycle.stopping)
+        await _first(following.caught_up.wait(), lifecycle.stopping.wait(), owner.failed())
         if following.caught_up.is_set():
             port = listening.getsockname()[1]
             log.info("accepting events", host=settings.host, port=port, instance=instance)
             lifecycle.ready(address=f"http://{settings.host}:{port}", instance=instance)
-        await lifecycle.stopping.wait()
+            await _first(lifecycle.stopping.wait(), owner.failed())
     finally:
         await server.end()
-        left = await event_log.close(settings.drain_seconds)
+        left = await events.close(settings.drain_seconds)
         if left:
             log.error("events without a confirmation at the end; their senders got no 202", events=left)
         for task in watching:
@@ -69,17 +74,14 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
 class _Following:
     """Brings snapshots from the follower's thread to the application."""
 
-    def __init__(self, app: Ingress, reporter: Reporter) -> None:
+    def __init__(self, app: Ingress, reporter: Reporter, owner: Owner) -> None:
         self.caught_up = asyncio.Event()
-        self._app, self._reporter = app, reporter
-        self._loop = asyncio.get_running_loop()
+        self._app, self._reporter, self._owner = app, reporter, owner
         self._version = metrics.SNAPSHOT_VERSION.bind("ingress")
 
     def announce(self, snapshot: Snapshot) -> None:
         """Called from the follower's thread."""
-        # The loop may have ended between two snapshots; then nobody needs this one.
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._apply, snapshot)
+        self._owner.hand_over(self._apply, snapshot)
 
     def _apply(self, snapshot: Snapshot) -> None:
         self._app.targets = TargetTable(snapshot.targets.values(), self._app.targets)
@@ -88,11 +90,14 @@ class _Following:
         self._reporter.ack(snapshot.version)
 
 
-async def _first(one: asyncio.Event, other: asyncio.Event) -> None:
-    """Waits for either event."""
-    waiting = [asyncio.create_task(one.wait()), asyncio.create_task(other.wait())]
+async def _first(*works: Coroutine[Any, Any, object]) -> None:
+    """Waits for the first to end; raises what it raised."""
+    tasks = [asyncio.create_task(work) for work in works]
     try:
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
     finally:
-        for task in waiting:
+        for task in tasks:
             task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

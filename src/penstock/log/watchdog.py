@@ -57,12 +57,12 @@ class Watchdog:
             self._lost(seen.name)
 
 
-def watched(config: Mapping[str, Any], every: float = LOOK_SECONDS) -> dict[str, Any]:
-    """The configuration of a client whose process ends, to be started again, when the client is lost.
+def ending_process() -> Watchdog:
+    """Watches a client that cannot be replaced where it is: its process ends, to be started again, when it is lost.
 
-    For a client that cannot be replaced where it is. Nothing that was confirmed depends on an end in order.
+    Nothing that was confirmed depends on an end in order.
     """
-    return Watchdog(_end_process).of(config, every)
+    return Watchdog(_end_process)
 
 
 def _end_process(client: str) -> None:

@@ -58,6 +58,11 @@ def configure_logging(
     )
 
 
+def describe(error: object) -> str:
+    """An error for a log line: its type and what it says. The text alone is often empty, or means nothing by itself."""
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
 class _Named:
     """Puts the component's name into each line."""
 

@@ -101,9 +101,14 @@ ROUTER_REFUSED = gauge(
     "Triggers whose filter Spark cannot run: they are left out, and not Ready.",
     merge="livesum",
 )
-POISONED = counter(
-    "penstock_records_set_aside_total",
+UNREADABLE = counter(
+    "penstock_records_unreadable_total",
     "Records that could not be read and were passed over, by topic.",
+    "topic",
+)
+REFUSED_RECORDS = counter(
+    "penstock_records_refused_total",
+    "Records that Kafka did not take, such as one that is too large, and that were left out, by topic.",
     "topic",
 )
 SNAPSHOT_VERSION = gauge(

@@ -32,12 +32,13 @@ import structlog
 from penstock.contract import topics
 from penstock.contract.routes import Route
 from penstock.contract.snapshot import Snapshot
+from penstock.log.topic_ends import Retained, TopicEnds
 from penstock.router import positions
 from penstock.router.lived_time import LivedTime
 from penstock.router.markers import MarkerSender, MarkerWatch
-from penstock.router.positions import Gap, Retained, StartOffsets
+from penstock.router.matched_record import MatchedRecord
+from penstock.router.positions import Gap, StartOffsets
 from penstock.router.route_index import RouteTable, index_routes
-from penstock.router.topic_ends import TopicEnds
 from penstock.router.unplannable import Unplannable
 
 log = structlog.get_logger()
@@ -114,7 +115,7 @@ class Generations:
     def __init__(
         self,
         launch: Launch,
-        tail: TopicEnds,
+        tail: TopicEnds[MatchedRecord],
         sender: MarkerSender,
         watch: MarkerWatch,
         fitness: Unplannable,

@@ -2,7 +2,7 @@
 
 A marker goes into each partition of `penstock.events`; the query passes it on to `penstock.matched`. While there is
 traffic one is sent every few seconds, so that the newest record of each partition of `penstock.matched` is never much
-older than what has been routed, even where nothing matches. `MarkerWatch` is pure; `MarkerSender` is the edge to Kafka.
+older than what has been routed, even where nothing matches. `MarkerWatch` is pure.
 """
 
 from __future__ import annotations
@@ -11,12 +11,9 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
-
-from penstock.contract import headers, topics
+from penstock.log.markers import MarkerWriter
+from penstock.log.topic_ends import Retained
 from penstock.router.matched_record import Marker, MatchedRecord
-from penstock.router.positions import Retained
-from penstock.router.topic_ends import KAFKA_SECONDS, KafkaAway
 
 
 @dataclass
@@ -140,45 +137,17 @@ def _further(before: Routed | None, record: MatchedRecord) -> Routed:
 
 
 class MarkerSender:
-    """Writes markers into `penstock.events`."""
+    """Sends rounds of markers."""
 
-    def __init__(self, bootstrap: str) -> None:
-        self._settings = {
-            "bootstrap.servers": bootstrap,
-            "acks": "all",
-            "linger.ms": 0,
-            "delivery.timeout.ms": int(KAFKA_SECONDS * 1000),
-            "error_cb": lambda error: None,  # a marker that is not written reports that itself
-        }
-        self._producer = Producer(self._settings)
+    def __init__(self, writer: MarkerWriter) -> None:
+        self._writer = writer
         self._sequence = 0
 
     def send(self, generation: int, partitions: Iterable[int], warm_up: int = 0) -> tuple[Round, dict[int, int]]:
         """One marker into each partition, behind as many older ones to warm up with; returns their offsets."""
         self._sequence += 1
         marker = Marker(generation, self._sequence, int(time.time() * 1000))
-        wanted = set(partitions)
-        offsets: dict[int, int] = {}
-
-        def written(error: KafkaError | None, message: Message) -> None:
-            partition, offset = message.partition(), message.offset()
-            if error is None and partition is not None and offset is not None:
-                offsets[partition] = max(offset, offsets.get(partition, 0))
-
         rehearsal = Marker(generation, 0, marker.sent_ms)
-        try:
-            for each in [rehearsal] * warm_up + [marker]:
-                for partition in sorted(wanted):
-                    self._producer.produce(
-                        topics.EVENTS,
-                        partition=partition,
-                        headers={headers.MARKER: each.encode()},
-                        on_delivery=written,
-                    )
-            self._producer.flush(KAFKA_SECONDS + 1)
-        except (BufferError, KafkaException) as error:
-            raise KafkaAway(str(error)) from error
-        if offsets.keys() != wanted:
-            self._producer = Producer(self._settings)  # whose predecessor may have lost Kafka for good
-            raise KafkaAway("the markers could not be written")
+        wanted = set(partitions)
+        offsets = self._writer.write([each.encode() for each in [rehearsal] * warm_up + [marker]], wanted)
         return Round(marker, wanted), offsets

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from penstock.contract import headers
 
+NUMBER_DIGITS = 18
+"""Digits of the largest number that is written here."""
+
 
 @dataclass(frozen=True)
 class Marker:
@@ -33,10 +36,15 @@ class MatchedRecord:
     marker: Marker | None = None
 
 
+def _is_number(raw: bytes) -> bool:
+    """Whether it can be an offset, a number of a generation, a time."""
+    return raw.isdigit() and len(raw) <= NUMBER_DIGITS
+
+
 def decode_marker(raw: bytes) -> Marker | None:
     """The marker behind a header; None for what is none."""
     parts = raw.split(b":")
-    if len(parts) != 3 or not all(part.isdigit() for part in parts):
+    if len(parts) != 3 or not all(map(_is_number, parts)):
         return None
     return Marker(*(int(part) for part in parts))
 
@@ -47,7 +55,7 @@ def decode(
     """The record as the router wrote it; None for a record that somebody else put there."""
     values = {name: raw for name, raw in pairs or () if raw is not None}
     origin, generation = values.get(headers.ORIGIN, b""), values.get(headers.GENERATION, b"")
-    if not (origin.isdigit() and generation.isdigit()):
+    if not (_is_number(origin) and _is_number(generation)):
         return None
     marker = None if headers.MARKER not in values else decode_marker(values[headers.MARKER])
     return MatchedRecord(partition, offset, int(origin), int(generation), written_ms, marker)

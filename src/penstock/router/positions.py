@@ -14,14 +14,7 @@ from itertools import zip_longest
 
 from penstock.contract import topics
 from penstock.contract.routes import Route
-
-
-@dataclass(frozen=True)
-class Retained:
-    """What a partition of `penstock.events` still holds: offsets from `first` up to, not including, `end`."""
-
-    first: int
-    end: int
+from penstock.log.topic_ends import Retained
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ SESSION = {"spark.sql.mapKeyDedupPolicy": "LAST_WIN"}
 def route(events: DataFrame, routes: RouteTable, generation: int) -> DataFrame:
     """Records of `penstock.events` (as the Kafka source gives them, with headers) to records of `penstock.matched`.
 
-    A record that is neither an event for a target nor a marker is set aside in a topic of its own.
+    A record that is neither an event for a target nor a marker goes to a topic of its own.
     """
     read = _read(events, sorted(routes.filed))
     candidates = []
@@ -65,7 +65,7 @@ def route(events: DataFrame, routes: RouteTable, generation: int) -> DataFrame:
         "value",
         "headers",
         (F.col("marker") | stray | (F.col("offset") % MILESTONE == MILESTONE - 1)).alias("passes"),
-        F.when(stray, topics.SET_ASIDE).otherwise(topics.MATCHED).alias("topic"),
+        F.when(stray, topics.UNREADABLE).otherwise(topics.MATCHED).alias("topic"),
         _matches(candidates, routes.predicates).alias("uids"),
     ).where(F.col("passes") | (F.size("uids") > 0))
     return matched.select("topic", "partition", "key", "value", _headers(generation).alias("headers"))

@@ -24,20 +24,22 @@ from penstock.contract import topics
 from penstock.contract.routes import Route
 from penstock.contract.snapshot import Snapshot
 from penstock.filters.predicate import Predicate
-from penstock.log.reporter import Reporter
+from penstock.log.markers import MarkerWriter
+from penstock.log.reports import Reporter
 from penstock.log.table import SnapshotFollower
+from penstock.log.topic_ends import KafkaAway, TopicEnds
 from penstock.observability import metrics
 from penstock.router.generations import CannotStop, Generation, GenerationFailed, Generations, StandsStill, Stopping
 from penstock.router.hang_watchdog import HangWatchdog, stack_of
 from penstock.router.markers import MarkerSender, MarkerWatch
+from penstock.router.matched_record import MatchedRecord, decode
 from penstock.router.plan_probe import attempt
 from penstock.router.positions import Gap, StartOffsets
 from penstock.router.query import Query, launch, sweep
 from penstock.router.route_index import RouteTable, count_terms, index_routes
-from penstock.router.set_aside import SetAside
 from penstock.router.stall_guard import StallGuard, Verdict
-from penstock.router.topic_ends import KafkaAway, TopicEnds
 from penstock.router.unplannable import Unplannable
+from penstock.router.unreadable import UnreadableEvents
 from penstock.settings import Settings
 
 log = structlog.get_logger()
@@ -87,6 +89,7 @@ class RouterService:
         self._end_process = end_process or kill_spark_and_exit
         self._stop, self._ready, self._changed = threading.Event(), threading.Event(), threading.Event()
         self._failure: BaseException | None = None
+        self._broken_part: BaseException | None = None
         self._status: dict[str, Any] = {"generation": 0, "version": 0, "lag": 0, "marker_transit_ms": None}
         self._deaths = 0
         self._live_since = 0.0
@@ -126,22 +129,24 @@ class RouterService:
             self._thread.join(timeout=30)
 
     def _run(self) -> None:
-        reporter = Reporter(self._settings.bootstrap, "router", "router")
-        follower = SnapshotFollower(self._settings.bootstrap, lambda snapshot: self._changed.set())
-        tail = TopicEnds(self._settings.bootstrap, asking=self._watchdog.beat)
-        set_aside = SetAside(self._settings.bootstrap)
-        generations = self._generations(tail, reporter, set_aside)
+        reporter = Reporter(self._settings, "router", "router", self._part_failed)
+        follower = SnapshotFollower(self._settings, lambda snapshot: self._changed.set(), self._part_failed)
+        tail = TopicEnds(self._settings, decode, asking=self._watchdog.beat)
+        unreadable = UnreadableEvents(self._settings)
+        generations = self._generations(tail, reporter, unreadable)
         try:
             sweep(self._settings)
             follower.start()
             while not follower.caught_up.wait(0.1):
                 self._watchdog.beat("waits for the routes")
+                self._check_parts()
                 if self._stop.is_set():
                     return
             while not self._stop.is_set():
                 self._turn(generations, follower)
-                set_aside.look()
-                self._status["set_aside"] = set_aside.count
+                unreadable.look()
+                self._status["unreadable"] = unreadable.count
+                self._check_parts()
         except Stopping:
             log.debug("stopped while a generation started")
         except BaseException as error:
@@ -150,7 +155,7 @@ class RouterService:
         finally:
             self._watchdog.beat("stops", CLOSE_SECONDS)
             with contextlib.ExitStack() as closing:
-                for close in (self._watchdog.stop, reporter.close, set_aside.close, tail.close, follower.stop):
+                for close in (self._watchdog.stop, reporter.close, unreadable.close, tail.close, follower.stop):
                     closing.callback(close)
                 if not isinstance(self._failure, CannotStop):
                     generations.stop()
@@ -161,9 +166,20 @@ class RouterService:
         log.error("the router hangs; this process ends, to be started again", doing=doing, at=stack_of(self._thread))
         self._end_process(self._spark)
 
-    def _generations(self, tail: TopicEnds, reporter: Reporter, set_aside: SetAside) -> Generations:
+    def _part_failed(self, error: BaseException) -> None:
+        """A thread of the service has ended by an exception; so does the service, at its next turn."""
+        self._broken_part = self._broken_part or error
+        self._changed.set()
+
+    def _check_parts(self) -> None:
+        if self._broken_part is not None:
+            raise self._broken_part
+
+    def _generations(
+        self, tail: TopicEnds[MatchedRecord], reporter: Reporter, unreadable: UnreadableEvents
+    ) -> Generations:
         def start(table: RouteTable, number: int, where: StartOffsets) -> Query:
-            set_aside.start(tail.retained(topics.SET_ASIDE, len(where.offsets)))
+            unreadable.start(tail.retained(topics.UNREADABLE, len(where.offsets)))
             self._watchdog.beat("starts a query", plan_seconds(table.predicates))
             return launch(self._spark, self._settings, table, number, where)
 
@@ -204,7 +220,7 @@ class RouterService:
             metrics.LOST.bind(route.kind, route.namespace, route.name).inc(gap.last - gap.first + 1)
 
         transit = metrics.ROUTER_TRANSIT.bind()
-        sender = MarkerSender(self._settings.bootstrap)
+        sender = MarkerSender(MarkerWriter(self._settings))
         watch = MarkerWatch(self._settings.router_marker_seconds, timed=lambda ms: transit.observe(ms / 1000))
         return Generations(
             start,

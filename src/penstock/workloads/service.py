@@ -12,6 +12,7 @@ from pyreqwest.client import ClientBuilder
 from penstock.contract.names import Location
 from penstock.lifecycle import Lifecycle
 from penstock.log.table import SnapshotFollower
+from penstock.log.threads import Owner
 from penstock.settings import Settings
 from penstock.workloads.kubernetes import PodApi
 from penstock.workloads.node import Pods
@@ -32,7 +33,8 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
     while not await asyncio.to_thread(kubeconfig.exists):
         if await _stopped_within(lifecycle, KUBECONFIG_POLL_SECONDS):
             return
-    names = SnapshotFollower(settings.bootstrap, lambda snapshot: None)
+    owner = Owner()
+    names = SnapshotFollower(settings, lambda snapshot: None, owner.fail)
     names.start()
 
     def locate(url: str) -> Location:
@@ -44,10 +46,16 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
         async with client:
             pods = Pods(Node(PodApi(api), client, locate, settings.data_dir / "logs" / "pods"))
             following = asyncio.create_task(_follow(PodApi(api), pods, lifecycle))
-            await lifecycle.stopping.wait()
-            following.cancel()
-            await asyncio.gather(following, return_exceptions=True)
+            failing = asyncio.create_task(owner.failed())
+            stopping = asyncio.create_task(lifecycle.stopping.wait())
+            await asyncio.wait({following, failing, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            for task in (following, failing, stopping):
+                task.cancel()
+            ended = await asyncio.gather(following, failing, stopping, return_exceptions=True)
             await pods.stop(settings.drain_seconds)
+            for failure in ended:
+                if isinstance(failure, Exception):
+                    raise failure
     finally:
         await api.close()
         await asyncio.to_thread(names.stop)

@@ -24,9 +24,9 @@ BLIND = '{"name": "rdkafka#consumer-1", "brokers": {"GroupCoordinator": {"source
 LOST_CLIENT = """
 import sys
 from confluent_kafka import Producer
-from penstock.contract.sight import watched
+from penstock.log.watchdog import ending_process
 config = {"bootstrap.servers": sys.argv[1], "metadata.recovery.strategy": "none"}
-producer = Producer(watched({**config, "topic.metadata.refresh.interval.ms": 50}, every=0.1))
+producer = Producer(ending_process().of({**config, "topic.metadata.refresh.interval.ms": 50}, every=0.1))
 producer.list_topics("t", 5)
 print("knows a broker", flush=True)
 while True:
@@ -98,9 +98,10 @@ def test_a_process_whose_client_is_lost_ends_and_says_why(nameless: NamelessKafk
 
 def test_a_follower_whose_client_is_lost_goes_on_where_it_was(kafka: Settings) -> None:
     seen: list[str] = []
+    failures: list[BaseException] = []
     reached = threading.Event()
     producer = Producer({"bootstrap.servers": kafka.bootstrap})
-    follower = TableFollower(kafka.bootstrap, topics.REPORTS, lambda key, value: seen.append(key), reached.set)
+    follower = TableFollower(kafka, topics.REPORTS, lambda key, value: seen.append(key), reached.set, failures.append)
     follower.start()
     try:
         assert reached.wait(10)
@@ -109,10 +110,10 @@ def test_a_follower_whose_client_is_lost_goes_on_where_it_was(kafka: Settings) -
             producer.produce(topics.REPORTS, key=key, value=b"{}")
         producer.flush(10)
         eventually(lambda: seen[before:] == ["sight/1", "sight/2"])
-        lost = follower._sight
+        lost = follower._watchdog
         for _ in range(LOOKS):
             lost.look(BLIND)
-        eventually(lambda: follower._sight is not lost)
+        eventually(lambda: follower._watchdog is not lost)
         producer.produce(topics.REPORTS, key="sight/3", value=b"{}")
         producer.flush(10)
         eventually(lambda: len(seen) > before + 2)

@@ -33,7 +33,7 @@ def data_plane(control_settings: Settings) -> Iterator[DataPlaneStandIn]:
     """Acknowledges what is published."""
     from control_plane import DataPlaneStandIn
 
-    stand_in = DataPlaneStandIn(control_settings.bootstrap)
+    stand_in = DataPlaneStandIn(control_settings)
     yield stand_in
     stand_in.close()
 

@@ -16,7 +16,7 @@ from penstock.contract.snapshot import Snapshot
 from penstock.controllers import service as controllers_service
 from penstock.controllers.api import Kind, _resource
 from penstock.lifecycle import Lifecycle
-from penstock.log.reporter import Reporter
+from penstock.log.reports import Reporter
 from penstock.log.table import SnapshotFollower
 from penstock.settings import Settings
 
@@ -166,14 +166,18 @@ class Cluster:
 class DataPlaneStandIn:
     """Acknowledges every version, as the real components do; can hold back."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, settings: Settings) -> None:
         self.snapshot = Snapshot()
         self.holding = False
+        self.failures: list[BaseException] = []
         self._reporters: dict[Component, Reporter] = {
-            component: Reporter(bootstrap, component, "stand-in") for component in COMPONENTS
+            component: Reporter(settings, component, "stand-in", self._failed) for component in COMPONENTS
         }
-        self._follower = SnapshotFollower(bootstrap, self._take)
+        self._follower = SnapshotFollower(settings, self._take, self._failed)
         self._follower.start()
+
+    def _failed(self, error: BaseException) -> None:
+        self.failures.append(error)
 
     def _take(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
@@ -193,3 +197,4 @@ class DataPlaneStandIn:
         self._follower.stop()
         for reporter in self._reporters.values():
             reporter.close()
+        assert self.failures == []

@@ -204,7 +204,7 @@ async def test_names_of_the_snapshot_lead_to_their_address_and_may_have_none(
     assert "no ready address" in stage.facts(lost)[0]["reason"]
 
 
-async def test_a_poisonous_record_is_passed_over(stage: Stage, subscribe: Subscribe) -> None:
+async def test_an_unreadable_record_is_passed_over(stage: Stage, subscribe: Subscribe) -> None:
     subscriber = await subscribe()
     route = stage.trigger(subscriber.endpoint)
     stage.publish(route)
@@ -214,7 +214,7 @@ async def test_a_poisonous_record_is_passed_over(stage: Stage, subscribe: Subscr
         stage.write_raw(b"", [("penstock_origin", b"x"), ("penstock_routes", b"\xff")])
         stage.write_raw(b"", [("penstock_origin", b"1"), ("penstock_routes", uid), ("ce_id", b"\xff")])
         [ident] = stage.match(route)
-        await until(lambda: subscriber.requests, "the event after the poison")
+        await until(lambda: subscriber.requests, "the event after it")
     assert subscriber.ids == [ident]
     assert [fact["result"] for fact in stage.facts(route)] == ["dropped", "delivered"]
 

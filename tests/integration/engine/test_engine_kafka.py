@@ -9,17 +9,17 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import ConfigResource, ResourceType
 
 from penstock.contract import topics as contract
-from penstock.engine import embedded_kafka as engine_kafka
 from penstock.engine import ports
 from penstock.engine import topic_setup as topics
 from penstock.engine.jars import Jars
 from penstock.engine.problem import Problem
+from penstock.log import clients
 from penstock.settings import Settings
 from running import running_kafka
 
 
 def test_topics_have_the_shape_of_the_contract(kafka: Settings) -> None:
-    client = engine_kafka.admin(kafka.bootstrap)
+    client = clients.admin(kafka)
     found = client.list_topics(timeout=10).topics
     for topic in contract.TOPICS:
         assert len(found[topic.name].partitions) == (kafka.partitions if topic.per_partition else 1)

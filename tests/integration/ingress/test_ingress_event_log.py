@@ -8,9 +8,9 @@ import uuid
 import pytest
 from ingress_processes import stored_ids
 
+from penstock.contract.event_record import Record, record_of
 from penstock.events.event import CloudEvent
-from penstock.ingress.event_log import FEW, MANY, EventLog, NoRoom, NotStored, RecordTooLarge
-from penstock.ingress.record import Record, record_of
+from penstock.log.events import FEW, MANY, EventWriter, NoRoom, NotStored, RecordTooLarge
 from penstock.settings import Settings
 
 
@@ -18,7 +18,15 @@ def record(ident: str) -> Record:
     return record_of(CloudEvent({"specversion": "1.0", "id": ident, "source": "/log", "type": "t"}), [])
 
 
-async def stored(log: EventLog, *records: Record) -> None:
+def writer(settings: Settings) -> EventWriter:
+    return EventWriter(settings, "ingress", _unexpected, timeout_seconds=settings.store_timeout_seconds)
+
+
+def _unexpected(error: BaseException) -> None:
+    raise AssertionError("the writer failed") from error
+
+
+async def stored(log: EventWriter, *records: Record) -> None:
     """Stores, and waits for Kafka's word."""
     confirmed = asyncio.get_running_loop().create_future()
     log.store(records, confirmed.set_result)
@@ -28,7 +36,7 @@ async def stored(log: EventLog, *records: Record) -> None:
 
 
 async def test_a_broken_producer_is_replaced_and_what_it_held_is_answered(ingress_kafka: Settings) -> None:
-    log = EventLog(ingress_kafka)
+    log = writer(ingress_kafka)
     await stored(log, record("warm"))
     held = asyncio.create_task(stored(log, record("held")))
     await asyncio.sleep(0)
@@ -43,7 +51,7 @@ async def test_a_broken_producer_is_replaced_and_what_it_held_is_answered(ingres
 
 
 async def test_what_does_not_fit_is_refused_before_anything_is_written(ingress_kafka: Settings) -> None:
-    log = EventLog(ingress_kafka.model_copy(update={"max_pending_events": 3}))
+    log = writer(ingress_kafka.model_copy(update={"max_pending_events": 3}))
     waiting = asyncio.create_task(stored(log, record("a"), record("b")))
     await asyncio.sleep(0)
     refused = uuid.uuid4().hex
@@ -57,7 +65,7 @@ async def test_what_does_not_fit_is_refused_before_anything_is_written(ingress_k
 
 
 async def test_an_answer_that_fails_stops_nobody(ingress_kafka: Settings) -> None:
-    log = EventLog(ingress_kafka)
+    log = writer(ingress_kafka)
 
     def fail(_: Exception | None) -> None:
         raise ZeroDivisionError("on purpose")
@@ -70,7 +78,7 @@ async def test_an_answer_that_fails_stops_nobody(ingress_kafka: Settings) -> Non
 
 
 async def test_what_comes_while_others_are_under_way_is_gathered_and_written_in_order(ingress_kafka: Settings) -> None:
-    log = EventLog(ingress_kafka)
+    log = writer(ingress_kafka)
     prefix = uuid.uuid4().hex
     attributes = {"specversion": "1.0", "source": "/log", "type": "t", "partitionkey": "k"}
     keyed = [record_of(CloudEvent({**attributes, "id": f"{prefix}-{number}"}), []) for number in range(50)]
@@ -86,7 +94,7 @@ async def test_what_comes_while_others_are_under_way_is_gathered_and_written_in_
 
 
 async def test_a_gathered_record_that_is_refused_is_answered_and_harms_no_other(ingress_kafka: Settings) -> None:
-    log = EventLog(ingress_kafka)
+    log = writer(ingress_kafka)
     large = Record([], b"x" * (ingress_kafka.max_record_bytes + 1), None)
     tasks = [asyncio.create_task(stored(log, record(uuid.uuid4().hex))) for _ in range(FEW + 1)]
     await asyncio.sleep(0)
@@ -102,7 +110,7 @@ async def test_a_gathered_record_that_is_refused_is_answered_and_harms_no_other(
 
 
 async def test_a_request_with_many_events_is_written_at_once_behind_what_was_gathered(ingress_kafka: Settings) -> None:
-    log = EventLog(ingress_kafka)
+    log = writer(ingress_kafka)
     prefix = uuid.uuid4().hex
     attributes = {"specversion": "1.0", "source": "/log", "type": "t", "partitionkey": "k"}
     keyed = [

@@ -99,7 +99,7 @@ def test_markers_pass_without_routes(spark: SparkSession) -> None:
     assert header(row, "penstock_marker") == "1:2:3"
 
 
-def test_what_is_no_event_is_set_aside_and_the_next_event_goes_its_way(spark: SparkSession) -> None:
+def test_what_is_no_event_is_kept_apart_and_the_next_event_goes_its_way(spark: SparkSession) -> None:
     strange: list[Headers] = [
         None,
         [],
@@ -109,7 +109,7 @@ def test_what_is_no_event_is_set_aside_and_the_next_event_goes_its_way(spark: Sp
         [("ce_id", b"1"), ("ce_type", b"order"), ("ce_source", b"/"), ("ce_specversion", b"1.0")],
     ]
     *aside, good = run(spark, [*strange, headers_of(BASE)], trigger("everything"))
-    assert [(row["topic"], bytes(row["value"])) for row in aside] == [("penstock.setaside", b"data")] * len(strange)
+    assert [(row["topic"], bytes(row["value"])) for row in aside] == [("penstock.unreadable", b"data")] * len(strange)
     assert (good["topic"], uids(good)) == ("penstock.matched", {"everything"})
 
 

@@ -8,12 +8,12 @@ import pytest
 from router_stage import Stage
 
 from penstock.contract import headers, topics
-from penstock.router.positions import Retained
-from penstock.router.topic_ends import AT_ONCE, KafkaAway, TopicEnds
+from penstock.log.topic_ends import AT_ONCE, KafkaAway, Retained, TopicEnds
+from penstock.router.matched_record import MatchedRecord, decode
 from running import eventually
 
 
-def _ends(tail: TopicEnds) -> list[Retained] | None:
+def _ends(tail: TopicEnds[MatchedRecord]) -> list[Retained] | None:
     try:
         return tail.retained(topics.MATCHED, tail.partitions())
     except KafkaAway:
@@ -21,7 +21,7 @@ def _ends(tail: TopicEnds) -> list[Retained] | None:
 
 
 def test_every_record_is_seen(stage: Stage) -> None:
-    tail = TopicEnds(stage.settings.bootstrap)
+    tail = TopicEnds(stage.settings, decode)
     try:
         ends = eventually(lambda: _ends(tail), every=0.2)
         count = 3 * AT_ONCE + 7
@@ -41,7 +41,7 @@ def test_every_record_is_seen(stage: Stage) -> None:
 
 
 def test_another_client_goes_on_after_a_question_without_an_answer(stage: Stage) -> None:
-    tail = TopicEnds(stage.settings.bootstrap)
+    tail = TopicEnds(stage.settings, decode)
 
     def write(origin: int) -> None:
         marks = {headers.ORIGIN: str(origin).encode(), headers.GENERATION: b"1"}

@@ -195,7 +195,7 @@ class TopicDouble:
 
     def read(self) -> Any:
         from penstock.contract.routes import VERSION_KEY, Version, decode
-        from penstock.controllers.routes.routes_topic import Stored
+        from penstock.log.routes import Stored
 
         stored = Stored(complete=self.complete and VERSION_KEY in self.records)
         for key, value in self.records.items():

@@ -11,12 +11,14 @@ from api_double import TopicDouble
 from penstock.contract import reports
 from penstock.contract.reports import COMPONENTS, Ack, Component, Loss
 from penstock.contract.routes import Route, Target
+from penstock.contract.unreadable import Unreadable
 from penstock.controllers.api import Key
 from penstock.controllers.routes import dataplane as module
 from penstock.controllers.routes import publisher as publisher_module
 from penstock.controllers.routes.dataplane import DataPlane
 from penstock.controllers.routes.publisher import Publisher
 from penstock.controllers.tracker import Observer
+from penstock.settings import Settings
 
 ROUTE = Route("t", "Trigger", "ns", "t", "b")
 SHOWN = 600.0
@@ -38,7 +40,7 @@ class Scene:
     def __init__(self, clock: Clock, topic: TopicDouble) -> None:
         self.clock, self.enqueued, self.ingress_changes = clock, list[Observer](), 0
         self.publisher = Publisher(topic)  # type: ignore[arg-type]
-        self.dataplane = DataPlane("unused:1", self.publisher, self.enqueued.append, self._changed, losses_shown=SHOWN)
+        self.dataplane = DataPlane(Settings(), self.publisher, self.enqueued.append, self._changed, losses_shown=SHOWN)
 
     def _changed(self) -> None:
         self.ingress_changes += 1
@@ -62,11 +64,11 @@ class Scene:
     def ack(self, version: int, *components: Component, refused: dict[str, str] | None = None) -> None:
         for component in components or COMPONENTS:
             ack = Ack(component, "one", version, self.clock.now, refused or {})
-            self.dataplane.take(reports.key_of(ack), reports.encode(ack))
+            self.dataplane.take(reports.key_of(ack), ack)
 
     def lose(self, partition: int, first: int, last: int, at: float | None = None) -> None:
         loss = Loss("t", partition, first, last, self.clock.now if at is None else at)
-        self.dataplane.take(reports.key_of(loss), reports.encode(loss))
+        self.dataplane.take(reports.key_of(loss), loss)
 
     def taken(self) -> bool:
         return self.dataplane.has_taken("route/t", before=False)
@@ -198,8 +200,25 @@ async def test_a_loss_that_is_read_again_after_its_time_is_not_shown(scene: Scen
 
 @pytest.mark.parametrize("value", [b"{", b"[]", b'{"component": 3}'])
 async def test_a_report_that_cannot_be_read_is_left_out(scene: Scene, value: bytes) -> None:
-    scene.dataplane.take("ack/ingress/one", value)
+    with pytest.raises(Unreadable):
+        scene.dataplane._receive("ack/ingress/one", value)
     assert scene.dataplane.at_ingress == 0
+
+
+async def test_a_report_that_breaks_the_data_plane_ends_it(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def at_once(_: float) -> None:
+        """No pause."""
+
+    def broken(_: int) -> None:
+        raise ZeroDivisionError("on purpose")
+
+    monkeypatch.setattr(scene.dataplane, "_advance_ingress", broken)
+    ack = Ack("ingress", "one", 1, scene.clock.now)
+    scene.dataplane._receive(reports.key_of(ack), reports.encode(ack))
+    await asyncio.sleep(0)
+    monkeypatch.setattr(module.asyncio, "sleep", at_once)
+    with pytest.raises(ZeroDivisionError):
+        await scene.dataplane.run()
 
 
 async def _tick(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

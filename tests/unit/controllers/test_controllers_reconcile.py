@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from memory_plane import ControlPlane, Starter
 
-from penstock.contract.reports import Loss, encode, key_of
+from penstock.contract.reports import Loss, key_of
 from penstock.contract.routes import Route
 from penstock.controllers.api import (
     BROKER,
@@ -161,7 +161,7 @@ async def test_a_loss_is_shown_by_the_trigger_or_the_subscription_it_hit(plane: 
     await plane.until(lambda: plane.ready(TRIGGER, "t") and plane.ready(SUBSCRIPTION, "s"))
     for uid in uids.values():
         loss = Loss(uid, 0, 1, 2, time.time())
-        plane.dataplane.take(key_of(loss), encode(loss))
+        plane.dataplane.take(key_of(loss), loss)
     for kind, name in ((TRIGGER, "t"), (SUBSCRIPTION, "s")):
         found = await plane.until(lambda k=kind, n=name: plane.condition(k, n, "EventsRetained"))  # type: ignore[misc]
         assert (found["severity"], found["reason"]) == ("Warning", "EventsLost")

@@ -14,9 +14,9 @@ from penstock.dispatcher.cursors.cursor import Cursor, Outstanding, Stage, Taken
 from penstock.dispatcher.cursors.cursor_store import understand
 from penstock.dispatcher.cursors.partition import PartitionCursors
 from penstock.dispatcher.cursors.unflushed import Unflushed
-from penstock.dispatcher.matched.random_reader import NEAR, runs
 from penstock.dispatcher.matched.record import Matched, Unreadable, read
 from penstock.dispatcher.schedule.memory import Memory
+from penstock.log.random_reader import NEAR, runs
 
 offsets = st.integers(0, 2**53)
 

@@ -9,7 +9,8 @@ from typing import Any
 from confluent_kafka import KafkaError
 
 from penstock.contract import headers
-from penstock.dispatcher.matched.random_reader import RandomReader, _Request
+from penstock.dispatcher.matched.record import DECODER
+from penstock.log.random_reader import RandomReader, _Request
 
 RAW = [("ce_specversion", b"1.0"), ("ce_id", b"1"), ("ce_source", b"/s"), ("ce_type", b"t"), (headers.ROUTES, b"r")]
 
@@ -48,7 +49,7 @@ class ReadAhead:
 
 def read(consumer: ReadAhead, end: int) -> list[int]:
     reader: Any = RandomReader.__new__(RandomReader)
-    reader._stop, reader._unreadable = threading.Event(), lambda *_: None
+    reader._stop, reader._topic, reader._decoder = threading.Event(), "matched", DECODER
     chunk, _ = reader._read(consumer, _Request(0, 0, end, None))  # type: ignore[arg-type]  # nobody waits for it
     assert chunk.end == end
     return [found.offset for found in chunk.records]

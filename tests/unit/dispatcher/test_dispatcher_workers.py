@@ -14,10 +14,10 @@ from penstock.dispatcher.delivery.attempt import AttemptResult, AttemptSender
 from penstock.dispatcher.delivery.decision import Verdict
 from penstock.dispatcher.dispatcher import Dispatcher
 from penstock.dispatcher.http.outcome import Outcome
-from penstock.dispatcher.matched.random_reader import RandomReader
 from penstock.dispatcher.matched.record import OVERHEAD_BYTES, Matched
 from penstock.dispatcher.schedule.breaker import rounds
-from penstock.log.reporter import Reporter
+from penstock.log.random_reader import RandomReader
+from penstock.log.reports import Reporter
 from penstock.settings import Settings
 
 ROUTE = Route("r", "Trigger", "team", "t", "b", subscriber=Endpoint("http://s/"))

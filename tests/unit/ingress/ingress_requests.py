@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from penstock.contract.event_record import Record
 from penstock.contract.routes import Target
 from penstock.ingress.app import Ingress
 from penstock.ingress.connection import Connection, Refusal
 from penstock.ingress.disk import DiskWatch
 from penstock.ingress.kafka_watch import KafkaWatch
-from penstock.ingress.record import Record
 from penstock.ingress.targets import TargetTable
 from penstock.observability.trace import Tracer
 from penstock.settings import Settings

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ingress_requests import EVENT, Client
 
-from penstock.ingress.event_log import NoRoom, NotStored, RecordTooLarge
 from penstock.ingress.request import Request
+from penstock.log.events import NoRoom, NotStored, RecordTooLarge
 
 BATCH = {"content-type": "application/cloudevents-batch+json"}
 MEMBERS = {"specversion": "1.0", "id": "1", "source": "/here", "type": "made.up"}

@@ -12,16 +12,17 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 
-import msgspec
 import structlog
 
 from penstock.contract import reports, topics
-from penstock.contract.reports import Ack, Loss
+from penstock.contract.reports import Ack, Loss, Report
 from penstock.contract.routes import Route
 from penstock.controllers.api import Key
 from penstock.controllers.routes.publisher import Publisher
 from penstock.controllers.tracker import Observer
 from penstock.log.table import TableFollower
+from penstock.log.threads import Owner
+from penstock.settings import Settings
 
 log = structlog.get_logger()
 
@@ -31,7 +32,7 @@ class DataPlane:
 
     def __init__(
         self,
-        bootstrap: str,
+        settings: Settings,
         publisher: Publisher,
         enqueue: Callable[[Observer], None],
         ingress_changed: Callable[[], None],
@@ -50,9 +51,9 @@ class DataPlane:
         self._refused: dict[str, str] = {}
         self._heard_ingress = time.time()
         self._following = False
-        self._loop = asyncio.get_running_loop()
+        self._owner = Owner()
         publisher.announce = self.published
-        self._follower = TableFollower(bootstrap, topics.REPORTS, self._receive, lambda: None)
+        self._follower = TableFollower(settings, topics.REPORTS, self._receive, lambda: None, self._owner.fail)
 
     def start(self) -> None:
         """Begins to follow the reports."""
@@ -71,9 +72,10 @@ class DataPlane:
             await asyncio.to_thread(self._follower.stop)
 
     async def run(self) -> None:
-        """Notices silence until cancelled."""
+        """Notices silence until cancelled. Raises what ended the following of reports."""
         while True:
             await asyncio.sleep(1)
+            self._owner.check()
             self._evaluate(time.time())
             self.let_go(time.time())
             self._publisher.look_after()
@@ -96,17 +98,11 @@ class DataPlane:
         """Why the router does without the route; None where it does not."""
         return self._refused.get(route)
 
-    def take(self, key: str, value: bytes | None) -> None:
-        """Takes in one report."""
-        if value is None:
+    def take(self, key: str, report: Report | None) -> None:
+        """Takes in one report; None where its key was deleted."""
+        if report is None:
             self._acks.pop(key, None)
-            return
-        try:
-            report = reports.decode(key, value)
-        except msgspec.MsgspecError:
-            log.error("a report of the data plane cannot be read", key=key)
-            return
-        if isinstance(report, Ack):
+        elif isinstance(report, Ack):
             self._acks[key] = report
             if report.component == "router":
                 # What a router that has ended refused counts until there is another.
@@ -114,7 +110,7 @@ class DataPlane:
                 for uid in before.keys() ^ report.refused.keys():
                     self._look_at(uid)
             self._evaluate(time.time())
-        elif isinstance(report, Loss) and time.time() - report.at < self._losses_shown:
+        elif time.time() - report.at < self._losses_shown:
             self._losses[report.route][report.partition] = report
             self._look_at(report.route)
 
@@ -139,7 +135,10 @@ class DataPlane:
         return changed_at is not None and changed_at <= version
 
     def _receive(self, key: str, value: bytes | None) -> None:
-        self._loop.call_soon_threadsafe(self.take, key, value)
+        """Called from the follower's thread."""
+        report = None if value is None else reports.decode(key, value)
+        if value is None or report is not None:  # others belong to kinds that are not for the control plane
+            self._owner.hand_over(self.take, key, report)
 
     def _evaluate(self, now: float) -> None:
         acks = list(self._acks.values())

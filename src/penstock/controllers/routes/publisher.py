@@ -18,8 +18,8 @@ import msgspec
 import structlog
 
 from penstock.contract.routes import Record, Route, ServiceName, Target, Version, encode, key_of
-from penstock.controllers.routes.routes_topic import RoutesTopic
 from penstock.controllers.tracker import Observer
+from penstock.log.routes import RoutesTopic
 
 log = structlog.get_logger()
 

@@ -16,7 +16,7 @@ from penstock.dispatcher.delivery.decision import Dropped, Step
 from penstock.dispatcher.http.outcome import Outcome
 from penstock.dispatcher.matched.record import Matched
 from penstock.dispatcher.schedule.lanes import Job, Lane
-from penstock.log.reporter import Reporter
+from penstock.log.reports import Reporter
 from penstock.observability.metrics import RouteMetrics
 
 log = structlog.get_logger()

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
-from penstock.dispatcher.matched.random_reader import Chunk
 from penstock.dispatcher.matched.record import Matched
+from penstock.log.random_reader import Chunk
 
 
 class Recent:
@@ -36,7 +36,7 @@ class Recent:
         if self._records:
             self._records, self._size = [], 0
 
-    def chunk(self, begin: int, end: int) -> Chunk | None:
+    def chunk(self, begin: int, end: int) -> Chunk[Matched] | None:
         """The records from `begin` to `end`, exclusive, which the tail has read; None where some are not here."""
         if not self._records or begin < self._records[0].offset:
             return None

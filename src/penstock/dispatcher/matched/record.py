@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from penstock.contract import headers
+from penstock.contract.unreadable import Unreadable
 from penstock.dispatcher.matched.stored_headers import Fields, event_lines
 from penstock.events import kafka_binding as kafka
 from penstock.events.event import CloudEvent
+from penstock.log.tail import Decoder
 from penstock.observability import trace
 
 KEY_HEADER = kafka.PREFIX + "partitionkey"
@@ -22,15 +24,14 @@ OVERHEAD_BYTES = 2048
 OFTEN_BYTES = 4096
 """Lists of routes longer than this are not worth remembering."""
 
+OFFSET_DIGITS = 18
+"""Digits of the largest offset: what has more would not fit where offsets are kept."""
+
 _ORIGIN, _ROUTES = headers.ORIGIN, headers.ROUTES
 _IDENTITY = (kafka.PREFIX + "id", kafka.PREFIX + "source", kafka.PREFIX + "type")
 _NOT_LOOKED_AT = "not looked at"
 
 RawHeaders = Sequence[tuple[str, bytes | None]]
-
-
-class Unreadable(ValueError):
-    """The record is not what the router writes."""
 
 
 class Matched:
@@ -133,7 +134,7 @@ def read(partition: int, offset: int, at: int, raw: RawHeaders | None, value: by
     origin, routes = fields.get(_ORIGIN), fields.get(_ROUTES)
     if _ORIGIN not in fields or _ROUTES not in fields:
         raise Unreadable(f"a header of {_ORIGIN}, {_ROUTES} is missing")
-    if origin is None or not origin.isdigit():
+    if origin is None or not origin.isdigit() or len(origin) > OFFSET_DIGITS:
         raise Unreadable(f"{_ORIGIN} is {origin!r}, not an offset")
     joined = routes or b""
     named = _often_named(joined) if len(joined) <= OFTEN_BYTES else _named(joined)
@@ -151,3 +152,6 @@ def _named(routes: bytes) -> tuple[str, ...]:
 
 _often_named = lru_cache(maxsize=1024)(_named)
 """The same few lists of routes come again and again."""
+
+DECODER = Decoder(read, passed_over)
+"""How the topic is read."""

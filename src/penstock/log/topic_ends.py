@@ -1,8 +1,8 @@
-"""Looking at the ends of `penstock.events` and `penstock.matched` from the router's driver.
+"""Looking at the ends of topics: what their partitions hold, their newest records, and what comes after them.
 
 Most of the time nothing is read. While markers are under way the end of `penstock.matched` is followed; at a start the
 newest record of each partition is looked up. `penstock.matched` is written without transactions, so offsets have no
-holes but those of records that are not the router's own.
+holes but those of records that are not the router's own. What a record means is for the room that reads it.
 
 After a question without an answer the next one is put by another client: after a time without Kafka a client may know
 neither partitions nor brokers any more, and does not ask for them by itself.
@@ -11,13 +11,17 @@ neither partitions nor brokers any more, and does not ask for them by itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from penstock.contract import topics
-from penstock.router import matched_record as records
-from penstock.router.matched_record import MatchedRecord
-from penstock.router.positions import Retained
+from penstock.log import clients
+from penstock.log.tail import RawHeaders
+from penstock.log.watchdog import Watchdog
+from penstock.observability.logs import describe
+from penstock.settings import Settings
 
 KAFKA_SECONDS = 5.0
 """How long Kafka may take to answer a question before it counts as away."""
@@ -25,42 +29,54 @@ KAFKA_SECONDS = 5.0
 FIRST_LOOK_BACK = 16
 """Records looked at first when the newest one of a partition is searched; four times as many at each further look."""
 
-
 AT_ONCE = 500
 """Records handed on together while the end is followed."""
+
+READING = {
+    "enable.auto.offset.store": False,
+    "enable.partition.eof": True,
+    "fetch.wait.max.ms": 10,  # read in short bursts only, while nothing else should wait
+    "queued.max.messages.kbytes": 4096,
+    "error_cb": lambda error: None,  # every question below reports its own failure
+}
+
+T = TypeVar("T")
+
+Decode = Callable[[int, int, int, RawHeaders | None], T | None]
+"""The record from its partition, offset, timestamp and headers; None for one that somebody else wrote."""
 
 
 class KafkaAway(ConnectionError):
     """Kafka does not answer; nothing is known about the topics until it does."""
 
 
-class TopicEnds:
-    """The ends of both topics. Used by one thread only."""
+@dataclass(frozen=True)
+class Retained:
+    """What a partition still holds: offsets from `first` up to, not including, `end`."""
 
-    def __init__(self, bootstrap: str, asking: Callable[[], None] = lambda: None) -> None:
+    first: int
+    end: int
+
+
+class TopicEnds(Generic[T]):
+    """The ends of `penstock.events` and `penstock.matched`. Used by one thread only."""
+
+    def __init__(self, settings: Settings, decode: Decode[T], asking: Callable[[], None] = lambda: None) -> None:
         """Calls `asking` before every question, each of which has a limit of its own."""
-        self._asking = asking
-        self._settings = {
-            "bootstrap.servers": bootstrap,
-            "group.id": "penstock-router",
-            "enable.auto.commit": False,
-            "enable.auto.offset.store": False,
-            "auto.offset.reset": "earliest",
-            "enable.partition.eof": True,
-            "fetch.wait.max.ms": 10,  # read in short bursts only, while nothing else should wait
-            "queued.max.messages.kbytes": 4096,
-            "error_cb": lambda error: None,  # every question below reports its own failure
-        }
-        self._consumer = Consumer(self._settings)
+        self._settings, self._decode, self._asking = settings, decode, asking
+        self._consumer = self._connect()
         self._unanswered = False
         self._following: dict[int, int] = {}
+
+    def _connect(self) -> Consumer:
+        return clients.consumer(self._settings, "topic-ends", READING, watchdog=None)
 
     def partitions(self) -> int:
         """How many partitions the events have."""
         try:
             found = self._client().list_topics(topics.EVENTS, timeout=KAFKA_SECONDS).topics[topics.EVENTS]
         except KafkaException as error:
-            raise self._away(str(error)) from error
+            raise self._away(describe(error)) from error
         if found.error is not None or not found.partitions:
             raise self._away(f"the topic {topics.EVENTS} cannot be seen yet")
         return len(found.partitions)
@@ -69,7 +85,7 @@ class TopicEnds:
         """What each partition of a topic holds."""
         return [self._retained(topic, partition) for partition in range(partitions)]
 
-    def newest(self, partition: int) -> MatchedRecord | None:
+    def newest(self, partition: int) -> T | None:
         """The newest record the router wrote to a partition of `penstock.matched`; None where there is none."""
         kept = self._retained(topics.MATCHED, partition)
         end, window = kept.end, FIRST_LOOK_BACK
@@ -77,7 +93,7 @@ class TopicEnds:
             begin = max(kept.first, end - window)
             found = None
             for message in self._between(partition, begin, end):
-                found = _decode(message) or found
+                found = self._record(message) or found
             if found is not None:
                 return found
             end, window = begin, window * 4
@@ -88,7 +104,7 @@ class TopicEnds:
         self._following = {number: kept.end for number, kept in enumerate(ends)}
         self._assign()
 
-    def poll(self, timeout: float) -> list[MatchedRecord]:
+    def poll(self, timeout: float) -> list[T]:
         """What has been written since; waits up to `timeout` seconds for the first record."""
         if not self._following:
             return []
@@ -98,7 +114,7 @@ class TopicEnds:
         found = [message for message in (first, *self._consumer.consume(AT_ONCE, 0)) if message.error() is None]
         for message in found:
             self._following[int(message.partition() or 0)] = int(message.offset() or 0) + 1
-        return [record for message in found if (record := _decode(message))]
+        return [record for message in found if (record := self._record(message))]
 
     def rest(self) -> None:
         """Stops reading."""
@@ -114,7 +130,7 @@ class TopicEnds:
         try:
             first, end = self._client().get_watermark_offsets(place, timeout=KAFKA_SECONDS)
         except KafkaException as error:
-            raise self._away(str(error)) from error
+            raise self._away(describe(error)) from error
         return Retained(int(first), int(end))
 
     def _between(self, partition: int, begin: int, end: int) -> Iterator[Message]:
@@ -129,7 +145,7 @@ class TopicEnds:
                 if error is not None:
                     if error.code() == KafkaError._PARTITION_EOF:
                         return
-                    raise self._away(str(error))
+                    raise self._away(describe(error))
                 if (message.offset() or 0) < end:
                     yield message
                 if (message.offset() or 0) >= end - 1:
@@ -142,7 +158,7 @@ class TopicEnds:
         self._asking()
         if self._unanswered:
             self._consumer.close()
-            self._consumer = Consumer(self._settings)
+            self._consumer = self._connect()
             self._unanswered = False
             if self._following:
                 self._assign()
@@ -155,10 +171,58 @@ class TopicEnds:
     def _assign(self) -> None:
         self._consumer.assign([TopicPartition(topics.MATCHED, *place) for place in self._following.items()])
 
+    def _record(self, message: Message) -> T | None:
+        partition, offset = message.partition(), message.offset()
+        if partition is None or offset is None:
+            return None
+        return self._decode(partition, offset, message.timestamp()[1], message.headers())  # type: ignore[arg-type]  # pairs
 
-def _decode(message: Message) -> MatchedRecord | None:
-    partition, offset = message.partition(), message.offset()
-    if partition is None or offset is None:
+
+@dataclass(frozen=True)
+class Seen:
+    """A record without its value."""
+
+    partition: int
+    offset: int
+    key: str | bytes | None
+    headers: RawHeaders
+
+
+class NewRecords:
+    """Hands on what comes to a topic after its ends, without ever waiting. Used by one thread only."""
+
+    def __init__(self, settings: Settings, topic: str) -> None:
+        self._settings, self._topic = settings, topic
+        self._next: dict[int, int] = {}
+        self._connect()
+
+    def start(self, ends: list[Retained]) -> None:
+        """Reads from these ends on; the first call counts."""
+        if not self._next:
+            self._next = {number: kept.end for number, kept in enumerate(ends)}
+            self._assign()
+
+    def poll(self) -> Seen | None:
+        """The next record that is here already."""
+        if self._watchdog.gone:
+            self._consumer.close()
+            self._connect()
+            self._assign()
+        while (message := self._consumer.poll(0)) is not None:
+            if message.error() is None:
+                partition, offset = message.partition() or 0, message.offset() or 0
+                self._next[partition] = offset + 1
+                return Seen(partition, offset, message.key(), message.headers() or ())  # type: ignore[arg-type]  # pairs
         return None
-    pairs = message.headers()
-    return records.decode(partition, offset, message.timestamp()[1], pairs)  # type: ignore[arg-type]  # asked for as pairs
+
+    def close(self) -> None:
+        """Leaves Kafka."""
+        self._consumer.close()
+
+    def _connect(self) -> None:
+        self._watchdog = Watchdog()
+        options = {"fetch.wait.max.ms": 2000, "error_cb": lambda error: None}  # others report that Kafka is away
+        self._consumer = clients.consumer(self._settings, "new-records", options, self._watchdog)
+
+    def _assign(self) -> None:
+        self._consumer.assign([TopicPartition(self._topic, *place) for place in self._next.items()])

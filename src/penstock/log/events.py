@@ -2,7 +2,9 @@
 
 librdkafka batches and sends on its own threads. Confirmations are fetched on the event loop, a whole group at a time,
 by a timer that is quick while something is pending: no thread competes with the loop, and one wake-up serves many
-requests. Whoever stores gives a function to be called, not a future: nothing is made per record.
+requests. Who stores gives a function to be called, not a future: nothing is made per record.
+
+This is the one way into the topic, for the ingress and for replies, so that equal keys share a partition.
 
 Every batch costs Kafka, the router and the dispatcher a request each, whatever its size. So an event that comes alone
 is written at once, and those that come while others are under way are gathered for a few milliseconds.
@@ -20,9 +22,12 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from penstock.contract import topics
-from penstock.ingress.record import Record
-from penstock.log.watchdog import watched
-from penstock.observability import metrics
+from penstock.contract.event_record import Record
+from penstock.log import clients
+from penstock.log.threads import Failed
+from penstock.log.watchdog import ending_process
+from penstock.observability.instruments import NOTHING, Bound
+from penstock.observability.logs import describe
 from penstock.settings import Settings
 
 POLL_SECONDS = 0.001
@@ -56,31 +61,26 @@ class RecordTooLarge(Exception):
     """Kafka takes no record of this size."""
 
 
-class EventLog:
+class EventWriter:
     """The producer side of `penstock.events`."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(
+        self, settings: Settings, role: str, failed: Failed, *, timeout_seconds: float, gauge: Bound = NOTHING
+    ) -> None:
         self._loop = asyncio.get_running_loop()
+        self._settings, self._role, self._failed, self._gauge = settings, role, failed, gauge
         self._limit = settings.max_pending_events
-        self._config: dict[str, Any] = {
-            "bootstrap.servers": settings.bootstrap,
-            "client.id": "penstock-ingress",
-            "acks": "all",
+        self._options: dict[str, Any] = {
             "enable.idempotence": True,
             # With more, librdkafka's thread spins on an idempotent producer whose requests are all under way; with one,
             # what arrives meanwhile becomes the next batch.
             "max.in.flight.requests.per.connection": 1,
             "linger.ms": LINGER_MS,
-            "partitioner": "murmur2_random",
-            "message.timeout.ms": int(settings.store_timeout_seconds * 1000),
-            "message.max.bytes": settings.max_record_bytes,
+            "message.timeout.ms": int(timeout_seconds * 1000),
             "queue.buffering.max.messages": settings.max_pending_events + 1,
             "queue.buffering.max.kbytes": BUFFER_KIB,
-            "topic.metadata.refresh.interval.ms": 30_000,
-            "reconnect.backoff.ms": 50,
-            "reconnect.backoff.max.ms": 1000,
-            "socket.nagle.disable": True,
             "error_cb": self._on_error,
+            "logger": logging.getLogger("librdkafka"),
         }
         self._producer = self._new_producer()
         self._pending = 0
@@ -89,7 +89,6 @@ class EventLog:
         self._settled: list[_Confirmation] = []
         self._gathered: list[tuple[Sequence[Record], _Confirmation]] = []
         self._gathered_events = self._polls = 0
-        self._gauge = metrics.PENDING.bind()
         self.stored_at = self.failed_at = -math.inf
         """When Kafka last confirmed events, and when events were last not stored, by the loop's clock."""
         self._poll_again()
@@ -173,7 +172,7 @@ class EventLog:
         return self._pending
 
     def _new_producer(self) -> Producer:
-        return Producer(watched(self._config), logger=logging.getLogger("librdkafka"))
+        return clients.producer(self._settings, self._role, self._options, ending_process())
 
     def _poll(self) -> None:
         try:
@@ -185,9 +184,12 @@ class EventLog:
             self._polls += bool(self._gathered)
             if self._polls >= GATHERING_POLLS or (self._gathered and self._pending == self._gathered_events):
                 self._write_gathered()
-        finally:
-            self._gauge.set(self._pending)
-            self._poll_again()
+        except Exception as error:
+            log.exception("confirmations cannot be fetched")
+            self._failed(error)
+            return
+        self._gauge.set(self._pending)
+        self._poll_again()
 
     def _settle(self) -> None:
         settled, self._settled[:] = self._settled[:], ()
@@ -209,10 +211,10 @@ class EventLog:
 
     def _on_error(self, error: KafkaError) -> None:
         if error.fatal():
-            log.error("the producer cannot go on and is replaced", error=str(error))
+            log.error("the producer cannot go on and is replaced", error=describe(error))
             self._broken = True
         else:
-            log.warning("Kafka is away", error=str(error))
+            log.warning("Kafka is away", error=describe(error))
 
     def _replace_producer(self) -> None:
         """A fatal error is final for a producer: what it holds fails, and a new one takes over."""

@@ -1,7 +1,7 @@
-"""Reading `penstock.matched` again: chunks for routes that catch up, single records for deliveries that waited.
+"""Reading a topic at any place: chunks for those who catch up, single records for those who waited.
 
-One consumer in one thread serves all requests of a task in order. Requests for single records that come together are
-read together where they lie close to each other.
+One consumer in one thread serves all requests in order. Requests for single records that come together are read
+together where they lie close to each other. What a record means is for the room that reads it.
 """
 
 from __future__ import annotations
@@ -9,16 +9,18 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from penstock.contract import topics
-from penstock.dispatcher.matched.record import Matched
-from penstock.dispatcher.matched.tail import consumer_settings, get_to_know, parse
-from penstock.log.watchdog import LOOK_SECONDS, watched
+from penstock.log import clients
+from penstock.log.tail import READING, Decoder, decode, get_to_know
+from penstock.log.threads import OwnedThread, Owner
+from penstock.log.watchdog import LOOK_SECONDS, ending_process
+from penstock.observability.logs import describe
+from penstock.settings import Settings
 
 log = structlog.get_logger()
 
@@ -28,63 +30,73 @@ PREFETCH_KIB = 2048
 IDLE_SECONDS = 0.2
 """After this long without a request nothing is read ahead any more."""
 
+READING_AT_RANDOM = {
+    **READING,
+    "enable.partition.eof": True,
+    "queued.max.messages.kbytes": PREFETCH_KIB,
+    # A fetch that waits at the end of one partition would hold up the next request for another.
+    "fetch.wait.max.ms": 5,
+}
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+
+class Placed(Protocol):
+    """A record that knows its offset."""
+
+    offset: int
+
+
+T = TypeVar("T", bound=Placed)
+
+
+@dataclass(frozen=True)
+class Chunk(Generic[T]):
     """Records from `begin` (which is later than asked for where retention has removed the rest) to `end`, exclusive."""
 
     begin: int
     end: int
-    records: list[Matched]
+    records: list[T]
 
 
-@dataclass(frozen=True, slots=True)
-class _Request:
+@dataclass(frozen=True)
+class _Request(Generic[T]):
     partition: int
     begin: int
     end: int
-    answer: asyncio.Future[Chunk]
+    answer: asyncio.Future[Chunk[T]]
 
 
-class RandomReader:
+class RandomReader(Generic[T]):
     """Random access to the topic."""
 
-    def __init__(self, bootstrap: str, unreadable: Callable[[int, int, str], None]) -> None:
-        self._settings = {
-            **consumer_settings(bootstrap),
-            "enable.partition.eof": True,
-            "queued.max.messages.kbytes": PREFETCH_KIB,
-            # A fetch that waits at the end of one partition would hold up the next request for another.
-            "fetch.wait.max.ms": 5,
-        }
-        self._unreadable = unreadable
+    def __init__(self, settings: Settings, topic: str, decoder: Decoder[T], owner: Owner) -> None:
+        self._settings, self._topic, self._decoder, self._owner = settings, topic, decoder, owner
         self._loop = asyncio.get_running_loop()
-        self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[_Request[T] | None] = queue.SimpleQueue()
         self._stop = threading.Event()
-        self._wanted: dict[tuple[int, int], asyncio.Future[Matched | None]] = {}
+        self._wanted: dict[tuple[int, int], asyncio.Future[T | None]] = {}
         self._gathering: asyncio.Task[None] | None = None
-        self._thread = threading.Thread(target=self._run, name="matched, read again", daemon=True)
+        self._thread = OwnedThread(f"random reader of {topic}", self._run, owner.fail)
         self._thread.start()
 
     def stop(self) -> None:
         """Ends reading; what was asked for is never answered."""
         self._stop.set()
         self._requests.put(None)
-        self._thread.join(timeout=5)
+        self._thread.join(5)
 
-    async def chunk(self, partition: int, begin: int, end: int) -> Chunk:
+    async def chunk(self, partition: int, begin: int, end: int) -> Chunk[T]:
         """The records from `begin` to `end`, exclusive, all of them written. Waits for a Kafka that is away."""
-        answer: asyncio.Future[Chunk] = self._loop.create_future()
+        answer: asyncio.Future[Chunk[T]] = self._loop.create_future()
         self._requests.put(_Request(partition, begin, end, answer))
         return await answer
 
-    async def record(self, partition: int, offset: int) -> Matched | None:
+    async def record(self, partition: int, offset: int) -> T | None:
         """One record; None if it is no longer retained."""
         wanted = self._wanted.get((partition, offset))
         if wanted is None:
             wanted = self._wanted[(partition, offset)] = self._loop.create_future()
             if self._gathering is None:
-                self._gathering = self._loop.create_task(self._gather())
+                self._gathering = self._loop.create_task(self._owner.watch(self._gather()))
         return await asyncio.shield(wanted)
 
     async def _gather(self) -> None:
@@ -102,10 +114,10 @@ class RandomReader:
             self._gathering = None
 
     def _run(self) -> None:
-        consumer = Consumer(watched(self._settings))
+        consumer = clients.consumer(self._settings, "random-reader", READING_AT_RANDOM, ending_process())
         at: tuple[int, int] | None = None
         try:
-            get_to_know(consumer, topics.MATCHED)
+            get_to_know(consumer, self._topic)
             while not self._stop.is_set():
                 try:
                     request = self._requests.get(timeout=LOOK_SECONDS if at is None else IDLE_SECONDS)
@@ -119,19 +131,19 @@ class RandomReader:
                 if request is None:
                     break
                 if at != (request.partition, request.begin):
-                    consumer.assign([TopicPartition(topics.MATCHED, request.partition, request.begin)])
+                    consumer.assign([TopicPartition(self._topic, request.partition, request.begin)])
                 chunk, position = self._read(consumer, request)
                 if chunk is None:
                     break
                 at = None if position is None else (request.partition, position)
-                self._loop.call_soon_threadsafe(_answer, request.answer, chunk)
+                self._owner.hand_over(_answer, request.answer, chunk)
         finally:
             consumer.close()
 
-    def _read(self, consumer: Consumer, request: _Request) -> tuple[Chunk | None, int | None]:
+    def _read(self, consumer: Consumer, request: _Request[T]) -> tuple[Chunk[T] | None, int | None]:
         """The chunk (None: stopped), and where the consumer stands after it (None: unknown)."""
         position: int = request.begin
-        records: list[Matched] = []
+        records: list[T] = []
         begin = request.begin
         while position < request.end:
             if self._stop.is_set():
@@ -144,7 +156,7 @@ class RandomReader:
                 problem = message.error()
                 if problem is not None:
                     if problem.code() != KafkaError._PARTITION_EOF:
-                        log.warning("reading matched events again", error=str(problem))
+                        log.warning("a topic cannot be read for now", topic=self._topic, error=describe(problem))
                     elif self._ends_at(consumer, request.partition) <= position:
                         return Chunk(begin, request.end, records), position
                     # An end that was met while reading ahead, before what is asked for was written: it lies further on.
@@ -154,22 +166,20 @@ class RandomReader:
                     begin = max(begin, self._earliest(consumer, request.partition, begin))
                 position = offset + 1
                 if offset < request.end:
-                    records.append(parse(message, self._unreadable))
+                    records.append(decode(message, self._decoder))
         return Chunk(begin, request.end, records), position
 
-    @staticmethod
-    def _ends_at(consumer: Consumer, partition: int) -> int:
+    def _ends_at(self, consumer: Consumer, partition: int) -> int:
         """Where the partition ends now; not known means further on than anybody asks."""
         try:
-            _, high = consumer.get_watermark_offsets(TopicPartition(topics.MATCHED, partition), timeout=5)
+            _, high = consumer.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=5)
         except KafkaException:
             return 1 << 62
         return int(high)
 
-    @staticmethod
-    def _earliest(consumer: Consumer, partition: int, otherwise: int) -> int:
+    def _earliest(self, consumer: Consumer, partition: int, otherwise: int) -> int:
         try:
-            low, _ = consumer.get_watermark_offsets(TopicPartition(topics.MATCHED, partition), timeout=5)
+            low, _ = consumer.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=5)
         except KafkaException:
             return otherwise
         return int(low)
@@ -186,6 +196,6 @@ def runs(wanted: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
     return stretches
 
 
-def _answer(future: asyncio.Future[Chunk], chunk: Chunk) -> None:
+def _answer(future: asyncio.Future[Chunk[T]], chunk: Chunk[T]) -> None:
     if not future.done():
         future.set_result(chunk)

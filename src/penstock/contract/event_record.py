@@ -1,4 +1,4 @@
-"""An accepted event as a record of `penstock.events`: the CloudEvents Kafka binding, the target, what travels along."""
+"""An event as a record of `penstock.events`: the CloudEvents Kafka binding, the target, what travels along."""
 
 from __future__ import annotations
 

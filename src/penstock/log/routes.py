@@ -1,20 +1,18 @@
-"""`penstock.routes` and the ends of `penstock.events`, as blocking calls; the publisher runs them in a thread."""
+"""`penstock.routes` as its writer sees it, and the ends of `penstock.events`: blocking calls, for a thread."""
 
 from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
 
-import msgspec
-import structlog
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 
 from penstock.contract import topics
 from penstock.contract.routes import VERSION_KEY, Record, Version, decode
+from penstock.log import clients
 from penstock.log.table import TableFollower
-from penstock.log.watchdog import watched
-
-log = structlog.get_logger()
+from penstock.log.watchdog import ending_process
+from penstock.settings import Settings
 
 TIMEOUT_SECONDS = 15.0
 
@@ -32,45 +30,40 @@ class Stored:
 class RoutesTopic:
     """The control plane's side of the topic: it is the only writer."""
 
-    def __init__(self, bootstrap: str) -> None:
-        self._bootstrap = bootstrap
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
         self._closing = threading.Event()
-        self._producer = Producer(
-            watched(
-                {
-                    "bootstrap.servers": bootstrap,
-                    "enable.idempotence": True,
-                    "linger.ms": 0,
-                    "message.timeout.ms": int(TIMEOUT_SECONDS * 1000),
-                }
-            )
-        )
+        options = {"enable.idempotence": True, "linger.ms": 0, "message.timeout.ms": int(TIMEOUT_SECONDS * 1000)}
+        self._producer = clients.producer(settings, "routes", options, ending_process())
 
     def read(self) -> Stored:
         """Everything the topic holds; waits for a Kafka that is not there yet."""
         stored = Stored()
-        reached_end = threading.Event()
+        done = threading.Event()
+        failures: list[BaseException] = []
 
         def apply(key: str, value: bytes | None) -> None:
             stored.complete = key == VERSION_KEY
             if value is None:
                 stored.records.pop(key, None)
                 return
-            try:
-                record = decode(key, value)
-            except msgspec.MsgspecError:
-                log.error("a record of the routes cannot be read and is written anew", key=key)
-                return
+            record = decode(key, value)  # one that cannot be read is missing here, and is so written anew
             if isinstance(record, Version):
                 stored.version = record.version
             elif record is not None:
                 stored.records[key] = record
 
-        follower = TableFollower(self._bootstrap, topics.ROUTES, apply, reached_end.set)
+        def failed(error: BaseException) -> None:
+            failures.append(error)
+            done.set()
+
+        follower = TableFollower(self._settings, topics.ROUTES, apply, done.set, failed)
         follower.start()
-        while not reached_end.wait(0.1) and not self._closing.is_set():
+        while not done.wait(0.1) and not self._closing.is_set():
             pass
         follower.stop()
+        if failures:
+            raise failures[0]
         return stored
 
     def close(self) -> None:
@@ -102,7 +95,7 @@ class RoutesTopic:
 
     def event_ends(self) -> tuple[int, ...]:
         """The offset after the last event of each partition of `penstock.events`."""
-        consumer = Consumer({"bootstrap.servers": self._bootstrap, "group.id": "penstock-controllers"})
+        consumer = clients.consumer(self._settings, "event-ends", {}, watchdog=None)
         try:
             metadata = consumer.list_topics(topics.EVENTS, timeout=TIMEOUT_SECONDS).topics[topics.EVENTS]
             if metadata.error is not None:

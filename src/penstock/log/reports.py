@@ -1,0 +1,114 @@
+"""How a component of the data plane reports to the control plane: acknowledged versions, signs of life, losses.
+
+And the sign that stops the dispatcher's tasks of one run, which reaches a task wherever Spark put it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+
+import structlog
+from confluent_kafka import KafkaError, KafkaException, Message
+
+from penstock.contract import reports, topics
+from penstock.contract.reports import Ack, Component, Loss
+from penstock.log import clients
+from penstock.log.threads import Failed, OwnedThread
+from penstock.log.watchdog import ending_process
+from penstock.observability.logs import describe
+from penstock.settings import Settings
+
+log = structlog.get_logger()
+
+FLUSH_SECONDS = 5
+
+
+class Reporter:
+    """Reports of one instance of one component."""
+
+    def __init__(self, settings: Settings, component: Component, instance: str, failed: Failed) -> None:
+        self._component, self._instance = component, instance
+        self._producer = clients.producer(settings, "reporter", {"linger.ms": 0}, ending_process())
+        self._version: int | None = None
+        self._refused: dict[str, str] = {}
+        self._complained = False
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self._thread = OwnedThread(f"reports of {component}", self._beat, failed)
+        self._thread.start()
+
+    def ack(self, version: int, refused: Mapping[str, str] | None = None) -> None:
+        """This instance acts by `version` from now on, but for routes that it refused."""
+        with self._lock:
+            self._version, self._refused = version, dict(refused or {})
+            self._send_ack(version)
+
+    def loss(self, route: str, partition: int, first: int, last: int) -> None:
+        """The events from `first` to `last` were gone before the route got them."""
+        loss = Loss(route, partition, first, last, time.time())
+        self._send(reports.key_of(loss), reports.encode(loss))
+
+    def close(self) -> None:
+        """Ends in order: this instance no longer counts."""
+        self._stop.set()
+        self._thread.join(FLUSH_SECONDS)
+        self._send(reports.key_of(Ack(self._component, self._instance, 0, 0)), None)
+        self._producer.flush(FLUSH_SECONDS)
+
+    def _beat(self) -> None:
+        while not self._stop.wait(reports.HEARTBEAT_SECONDS):
+            with self._lock:
+                if self._version is not None:
+                    self._send_ack(self._version)
+            self._producer.poll(0)
+
+    def _send_ack(self, version: int) -> None:
+        ack = Ack(self._component, self._instance, version, time.time(), self._refused)
+        self._send(reports.key_of(ack), reports.encode(ack))
+
+    def _send(self, key: str, value: bytes | None) -> None:
+        """A report that Kafka does not take is no reason to end: acknowledgements are repeated, losses are logged."""
+        try:
+            self._producer.produce(topics.REPORTS, key=key, value=value, on_delivery=self._delivered)
+        except (BufferError, KafkaException) as error:
+            self._complain(key, error)
+        self._producer.poll(0)
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._complain(str(message.key()), error)
+        else:
+            self._complained = False
+
+    def _complain(self, key: str, error: object) -> None:
+        """Once, until a report has arrived again."""
+        if not self._complained:
+            self._complained = True
+            log.warning("a report could not be written", key=key, error=describe(error))
+
+
+class StopSign:
+    """Stops the dispatcher's tasks of one run."""
+
+    def __init__(self, settings: Settings, run: str) -> None:
+        self._key = stop_key(run)
+        self._producer = clients.producer(settings, "stop-sign", {}, watchdog=None)
+
+    def show(self) -> None:
+        """Tasks that run end in order."""
+        self._write(b"{}")
+
+    def remove(self) -> None:
+        """They have ended."""
+        self._write(None)
+
+    def _write(self, value: bytes | None) -> None:
+        self._producer.produce(topics.REPORTS, key=self._key, value=value)
+        self._producer.flush(FLUSH_SECONDS)
+
+
+def stop_key(run: str) -> str:
+    """Key of the record that stops the tasks of a run."""
+    return f"stop/dispatcher/{run}"

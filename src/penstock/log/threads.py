@@ -1,0 +1,95 @@
+"""Threads and loop callbacks that have an owner: an exception that ends one of them ends the component it belongs to.
+
+A component that has lost one of its threads looks alive, answers heartbeats and does nothing. Its end is harmless: the
+supervisor or Spark starts it again, and it goes on from its cursors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, NoReturn, TypeVar
+
+import structlog
+
+log = structlog.get_logger()
+
+Failed = Callable[[BaseException], None]
+"""Told, from whatever thread, what ended a part of a component."""
+
+T = TypeVar("T")
+
+
+class OwnedThread:
+    """A thread that tells its owner when it ends by an exception."""
+
+    def __init__(self, name: str, body: Callable[[], None], failed: Failed) -> None:
+        self._name, self._body, self._failed = name, body, failed
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Begins."""
+        self._thread.start()
+
+    def join(self, seconds: float) -> None:
+        """Waits for its end, if it was ever started."""
+        if self._thread.ident is not None:
+            self._thread.join(timeout=seconds)
+
+    def _run(self) -> None:
+        try:
+            self._body()
+        except BaseException as error:
+            log.exception("a thread ended by an exception", thread=self._name)
+            self._failed(error)
+
+
+class Owner:
+    """A component on an event loop, as the owner of its threads, callbacks and tasks. Its first failure counts."""
+
+    def __init__(self) -> None:
+        self.failure: BaseException | None = None
+        self._loop = asyncio.get_running_loop()
+        self._has_failed = asyncio.Event()
+
+    def fail(self, error: BaseException) -> None:
+        """Ends the component. May be called from any thread; what is handed over afterwards no longer counts."""
+        if self.failure is None:
+            self.failure = error
+        with contextlib.suppress(RuntimeError):  # a loop that has ended: so has the component
+            self._loop.call_soon_threadsafe(self._has_failed.set)
+
+    def hand_over(self, callback: Callable[..., None], *arguments: object) -> None:
+        """Calls the function on the loop, from any thread. If it raises, the component fails."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self.call, callback, *arguments)
+
+    def call(self, callback: Callable[..., None], *arguments: object) -> None:
+        """Calls the function, unless the component has failed; if it raises, it has."""
+        if self.failure is not None:
+            return
+        try:
+            callback(*arguments)
+        except Exception as error:
+            log.exception("a callback ended by an exception")
+            self.fail(error)
+
+    async def watch(self, work: Coroutine[Any, Any, T]) -> T:
+        """Runs the coroutine; if it raises, the component has failed before anything else can run."""
+        try:
+            return await work
+        except Exception as error:
+            self.fail(error)
+            raise
+
+    def check(self) -> None:
+        """Raises what the component failed with, if it did."""
+        if self.failure is not None:
+            raise self.failure
+
+    async def failed(self) -> NoReturn:
+        """Waits for a failure and raises it."""
+        await self._has_failed.wait()
+        raise self.failure or RuntimeError("it failed")
