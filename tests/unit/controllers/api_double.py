@@ -232,5 +232,8 @@ class TopicDouble:
         if isinstance(version := decode(key, value), Version):
             self.snapshots.append((version.version, {k: v for k, v in self.records.items() if k != VERSION_KEY}))
 
+    def look_after(self) -> None:
+        """There is no client that would have to be heard."""
+
     def event_ends(self) -> tuple[int, ...]:
         return self.ends

@@ -46,7 +46,7 @@ class AcknowledgingDataPlane(DataPlane):
         """Every component acts by the version."""
         for component in COMPONENTS:
             ack = Ack(component, "one", version, time.time())
-            self.take(reports.key_of(ack), reports.encode(ack))
+            self.take(reports.key_of(ack), ack)
 
 
 class ControlPlane:
@@ -58,7 +58,7 @@ class ControlPlane:
         tracker = Tracker(api, self._workers.enqueue)  # type: ignore[arg-type]
         publisher = Publisher(topic)  # type: ignore[arg-type]
         self.dataplane = AcknowledgingDataPlane(
-            "unused:1", publisher, self._workers.enqueue, lambda: None, losses_shown=3600
+            settings, publisher, self._workers.enqueue, lambda: None, losses_shown=3600
         )
         recorder = Recorder(api)  # type: ignore[arg-type]
         self.world = ReconcilerContext(settings, api, tracker, publisher, self.dataplane, recorder)  # type: ignore[arg-type]

@@ -1,0 +1,77 @@
+"""The ingress and replies write events by the same rules."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+
+from penstock.contract import topics
+from penstock.contract.event_record import record_of
+from penstock.dispatcher.delivery.replies import NotStored, ReplyWriter
+from penstock.events.event import CloudEvent
+from penstock.log.events import EventWriter
+from penstock.log.threads import Owner
+from penstock.settings import Settings
+
+TRACE = "00-" + "a" * 32 + "-" + "b" * 16 + "-01"
+
+
+def event(ident: str, key: str) -> CloudEvent:
+    attributes = {"specversion": "1.0", "id": ident, "source": "/s", "type": "t", "partitionkey": key}
+    return CloudEvent(attributes, b"{}")
+
+
+def partitions(settings: Settings, prefix: str) -> dict[str, int]:
+    """The partition of each event whose id begins so."""
+    config = {"bootstrap.servers": settings.bootstrap, "group.id": "test", "enable.partition.eof": True}
+    consumer = Consumer(config)
+    consumer.assign([TopicPartition(topics.EVENTS, n, OFFSET_BEGINNING) for n in range(settings.partitions)])
+    found, ends, deadline = dict[str, int](), 0, time.monotonic() + 20
+    while ends < settings.partitions and time.monotonic() < deadline:
+        message = consumer.poll(1)
+        if message is None:
+            continue
+        problem = message.error()
+        if problem is not None:
+            ends += problem.code() == KafkaError._PARTITION_EOF
+            continue
+        ident = dict(message.headers() or []).get("ce_id", b"").decode()
+        if ident.startswith(prefix):
+            found[ident.removeprefix(prefix)] = message.partition()
+    consumer.close()
+    return found
+
+
+async def test_a_key_has_one_partition_whoever_writes_it(kafka: Settings) -> None:
+    owner = Owner()
+    ingress = EventWriter(kafka, "ingress", owner.fail, timeout_seconds=10)
+    replies = ReplyWriter(kafka, owner.fail)
+    keys = [f"key-{number}" for number in range(40)]
+    prefix = f"{time.time_ns()}-"
+    confirmed = asyncio.get_running_loop().create_future()
+    ingress.store([record_of(event(f"{prefix}accepted-{key}", key), []) for key in keys], confirmed.set_result)
+    assert await asyncio.wait_for(confirmed, 20) is None
+    stores = [replies.store("b", event(f"{prefix}replied-{key}", key), None, [], TRACE) for key in keys]
+    await asyncio.wait_for(asyncio.gather(*stores), 20)
+    await ingress.close(5)
+    await replies.close()
+    found = partitions(kafka, prefix)
+    assert [found[f"accepted-{key}"] for key in keys] == [found[f"replied-{key}"] for key in keys]
+    assert len(set(found.values())) > 1
+    owner.check()
+
+
+async def test_replies_go_on_after_a_fatal_error(kafka: Settings) -> None:
+    owner = Owner()
+    replies = ReplyWriter(kafka, owner.fail)
+    fatal = KafkaError(KafkaError._FATAL, "on purpose", fatal=True)
+    await asyncio.wait_for(replies.store("b", event("before", "k"), None, [], TRACE), 20)
+    replies._writer._on_error(fatal)
+    await asyncio.wait_for(replies.store("b", event("after", "k"), None, [], TRACE), 20)
+    large = CloudEvent(event("large", "k").attributes, b"x" * (kafka.max_event_bytes + 1))
+    with pytest.raises(NotStored, match="larger than an event may be"):
+        await replies.store("b", large, None, [], TRACE)
+    await replies.close()
