@@ -110,6 +110,6 @@ def understand(values: dict[str, bytes], partition: int, changed: set[Cursor]) -
                 restored.cursors[route] = restore(route, value, changed)
             else:
                 restored.unreadable.append(key)
-        except (ValueError, msgspec.MsgspecError):
+        except (ValueError, RecursionError, msgspec.MsgspecError):
             restored.unreadable.append(key)
     return restored
