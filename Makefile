@@ -2,9 +2,13 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# How many processes run the tests on real things side by side: these tests mostly wait.
+PROCESSES ?= 4
+PYTEST := PYTHONPATH=tests $(BIN)/pytest -p sharing --durations=10
+MEASURED := --cov --cov-append --cov-report=
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test check unit integration conformance format docs wheel tck bench bench-knative profile chaos lock clean
+.PHONY: help dev test preflight check unit integration coverage conformance format docs wheel tck bench bench-knative profile chaos lock clean
 
 help: ## print the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,7 +24,14 @@ $(VENV)/.ready: pyproject.toml requirements.lock
 dev: $(VENV)/.ready ## start the whole stack in the foreground (Ctrl-C stops it; ARGS="--port 0" and the like)
 	@exec $(BIN)/penstock dev $(ARGS)
 
-test: check unit integration ## every check: format, lint, types, layers, unit and integration tests
+test: preflight check ## every check: format, lint, types, layers, unit and integration tests, coverage
+	@$(BIN)/coverage erase
+	@$(MAKE) --no-print-directory unit OPTIONS="--hypothesis-profile=thorough $(MEASURED)"
+	@$(MAKE) --no-print-directory integration OPTIONS="$(MEASURED)"
+	@$(MAKE) --no-print-directory coverage
+
+preflight: $(VENV)/.ready ## say what this machine lacks for the tests, and how to get it
+	@$(BIN)/python tests/preflight.py $(PROCESSES)
 
 check: $(VENV)/.ready ## format, lint, types and layers
 	$(BIN)/ruff format --check .
@@ -29,10 +40,13 @@ check: $(VENV)/.ready ## format, lint, types and layers
 	$(BIN)/lint-imports
 
 unit: $(VENV)/.ready ## unit tests: no Spark, no Kafka, seconds
-	$(BIN)/pytest tests/unit
+	$(PYTEST) -n 2 -q tests/unit $(OPTIONS)
 
-integration: $(VENV)/.ready ## tests on one real stack: Kafka, Spark, kubectl
-	$(BIN)/pytest tests --ignore=tests/unit
+integration: preflight ## tests on real things: Kafka, Spark, kubectl; PROCESSES=1 runs them one after the other
+	$(PYTEST) -n $(PROCESSES) tests --ignore=tests/unit $(OPTIONS)
+
+coverage: ## what the last test runs did not reach
+	@$(BIN)/coverage report
 
 format: $(VENV)/.ready ## put the code into its format
 	$(BIN)/ruff format .

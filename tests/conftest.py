@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, cast
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,17 +23,30 @@ if TYPE_CHECKING:
 for name in [name for name in os.environ if name.startswith("PENSTOCK_")]:
     del os.environ[name]
 
+# Whoever edits wants an answer in seconds, `make test` wants one that can be relied on; a busy machine is no defect.
+settings.register_profile("quick", max_examples=25, deadline=None)
+settings.register_profile("thorough", max_examples=100, deadline=None)
+settings.load_profile("quick")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Shows what the stack wrote, where a test of it failed."""
+    report = yield
+    used: dict[str, object] = getattr(item, "funcargs", {})
+    if report.failed and "stack" in used:
+        report.sections.append(("the stack", cast("Stack", used["stack"]).logs()))
+    return report
+
 
 @pytest.fixture(scope="session")
-def stack(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Stack]:
-    """The whole stack, real, for all tests of the session. Shows its logs if a test failed."""
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """The whole stack, real, for all tests of the session."""
     from running import start_stack, stop_process
 
     running = start_stack(tmp_path_factory.mktemp("stack") / "data")
     yield running
     stop_process(running.process)
-    if request.session.testsfailed:
-        print(running.logs())
 
 
 @pytest.fixture(scope="session")

@@ -34,5 +34,7 @@ def shared_ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
 
 @pytest.fixture
 def ground(shared_ground: Ground) -> Ground:
+    if shared_ground.stack.process.poll() is not None:  # the test before left it dead
+        shared_ground.stack = start_stack(shared_ground.stack.settings.data_dir, *shared_ground.flags)
     shared_ground.subscriber.received.clear()
     return shared_ground

@@ -1,0 +1,70 @@
+"""A plugin of pytest (`-p sharing`) for runs in several processes: which tests run in the same one.
+
+What is expensive (a stack, a Kafka, a Spark session) is started once per process, by the first test that asks. So tests
+that share it form a group, and one process runs a group. Most of a test on real things is waiting: more processes than
+processors pay off.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import Any
+
+import pytest
+from xdist.scheduler import LoadScopeScheduling
+
+GROUPS = {
+    "tests/integration/router/test_router_live.py": "router live",
+    "tests/integration/router/*": "router",
+    "tests/conformance/*": "stack",
+    "tests/integration/engine/test_engine_getting_started.py": "stack",
+    "tests/integration/engine/test_engine_stack.py": "stack",
+    "tests/integration/workloads/test_workloads_services.py": "stack",
+    "tests/integration/faults/test_faults_stack.py": "kills",
+    "tests/integration/faults/*": "faults",
+    "tests/integration/filters/*": "filters",
+    "tests/integration/engine/test_engine_survival.py": "survival",
+    "tests/integration/dispatcher/*": "dispatcher",
+    "tests/integration/ingress/*": "ingress",
+}
+"""By file; the first pattern counts. The longest come first: no process should be left alone with one at the end.
+
+Other folders are a group each, but in these every file is one:
+"""
+BY_FILE = ("tests/unit/", "tests/integration/engine/")
+
+
+def group(nodeid: str) -> str:
+    """The group of a test."""
+    path = nodeid.partition("::")[0]
+    for pattern, name in GROUPS.items():
+        if fnmatchcase(path, pattern):
+            return name
+    return path if path.startswith(BY_FILE) else path.rpartition("/")[0]
+
+
+def rank(name: str) -> int:
+    """Sorts groups so that the longest come first; the others stay in their order."""
+    order = list(dict.fromkeys(GROUPS.values()))
+    return order.index(name) if name in order else len(order)
+
+
+class GroupScheduling(LoadScopeScheduling):
+    """Hands whole groups to processes, in the order of the tests."""
+
+    def __init__(self, config: Any, log: Any = None) -> None:
+        super().__init__(config, log)
+        config.option.loadscopereorder = False
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group(nodeid)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Sorts the groups."""
+    items.sort(key=lambda item: rank(group(item.nodeid)))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> GroupScheduling:
+    """Tests that share something expensive run in one process."""
+    return GroupScheduling(config, log)
