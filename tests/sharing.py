@@ -14,6 +14,7 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 GROUPS = {
+    "tests/integration/faults/test_faults_chaos.py": "chaos",
     "tests/integration/router/test_router_live.py": "router live",
     "tests/integration/router/*": "router",
     "tests/conformance/*": "stack",
