@@ -80,4 +80,4 @@ class Cesql:
 Predicate = Everything | Exact | Present | Prefix | Suffix | All | AnyOf | Not | Cesql
 
 NOTHING = AnyOf(())
-"""Holds for no event: what becomes of an expression that does not parse."""
+"""Holds for no event: what the expression `false` becomes."""

@@ -34,8 +34,6 @@ class AdmissionContext:
     """`CREATE` or `UPDATE`."""
     old: Obj | None = field(default=None, compare=False)
     """The stored object on an `UPDATE`, so that a change of the spec is noted in `<group>/lastModifier`."""
-    check_cesql: Callable[[str], None] | None = field(default=None, compare=False)
-    """Parses a CESQL expression and raises ValueError if it cannot. None: expressions are not parsed here."""
 
 
 class AdmissionDenied(Exception):  # named after what the client is told

@@ -3,8 +3,8 @@
 A filter in conjunctive form is a list of clauses that must all hold; a clause holds if one of its atoms does. A clause
 whose atoms all ask one attribute for exact values files its route under those values. Among several such clauses the
 one whose values the fewest routes share is taken. The other clauses travel with the route as data; a filter that has
-no such form of a sane size becomes an expression of the query, which the route names by number. One that would take
-Spark minutes to plan, or all of its memory, is refused.
+no such form of a sane size becomes an expression of the query, which the route names by number. One that cannot be
+routed by, or that would take Spark minutes to plan, is refused.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from typing import Any
 
 from penstock.contract.routes import Route
 from penstock.events.kafka_binding import CONTENT_TYPE, PREFIX
-from penstock.filters.cesql import syntax
 from penstock.filters.normal import Atom, Clause, conjunctive, exact_atom
-from penstock.filters.parse import parse
-from penstock.filters.predicate import NOTHING, All, AnyOf, Cesql, Not, Predicate
+from penstock.filters.parse import InvalidFilter, parse
+from penstock.filters.predicate import Predicate
 
 MAX_FILED = 8
 """Attributes that routes are filed under at most: each costs every event one look-up."""
@@ -27,9 +26,8 @@ MAX_FILED = 8
 PREFERRED = ("type", "source", "subject")
 """Attributes that are preferred, in this order, where the choice is otherwise equal."""
 
-MAX_TERMS = 10_000
-"""Comparisons, operators and values that one expression of the query may have. Each costs a millisecond or two when the
-query starts, and other changes of routes wait meanwhile."""
+LONGEST_REASON = 300
+"""Characters that are told of why a route is refused: reasons travel with every sign of life of the router."""
 
 OPS = ("exact", "present", "prefix", "suffix")
 """Comparisons; the query knows them by their place here, which is cheaper to compare than their names."""
@@ -95,21 +93,21 @@ class RouteTable:
 
 def index_routes(routes: Iterable[Route]) -> RouteTable:
     """Files the routes."""
-    drafts = [draft for route in routes if (draft := _draft(route)) is not None]
+    drafts: list[_Draft] = []
+    refused: dict[str, str] = {}
+    for route in routes:
+        try:
+            drafts.append(_draft(route))
+        except InvalidFilter as error:
+            refused[route.uid] = f"its filter cannot be used: {error}"[:LONGEST_REASON]
     sharing = Counter((draft.route.target, *place) for draft in drafts for way in draft.ways for place in way.places)
     kept = _kept_attributes(drafts)
     filed: dict[str, dict[tuple[str, str], list[Candidate]]] = {}
     unfiled: dict[str, list[Candidate]] = {}
     predicates: dict[Predicate, int] = {}
-    refused: dict[str, str] = {}
     for draft in drafts:
         route, way = draft.route, _choose(draft, sharing, kept)
-        number = None
-        if draft.clauses is None:
-            if (terms := count_terms(draft.predicate)) > MAX_TERMS:
-                refused[route.uid] = f"its filter has {terms} terms, at most {MAX_TERMS} are possible"
-                continue
-            number = predicates.setdefault(draft.predicate, len(predicates))
+        number = None if draft.clauses is not None else predicates.setdefault(draft.predicate, len(predicates))
         if way is None:
             unfiled.setdefault(route.target, []).append(Candidate(route.uid, route.start, draft.clauses or (), number))
             continue
@@ -125,25 +123,6 @@ def index_routes(routes: Iterable[Route]) -> RouteTable:
         tuple(predicates),
         refused,
     )
-
-
-def count_terms(predicate: Predicate) -> int:
-    """Comparisons, operators and values of a predicate."""
-    count, predicates = 0, [predicate]
-    expressions: list[syntax.Expression] = []
-    while predicates:
-        count += 1
-        match predicates.pop():
-            case All(children) | AnyOf(children):
-                predicates += children
-            case Not(child):
-                predicates.append(child)
-            case Cesql(_, expression):
-                expressions.append(expression)
-    while expressions:
-        count += 1
-        expressions += syntax.children(expressions.pop())
-    return count
 
 
 @dataclass(frozen=True)
@@ -168,11 +147,9 @@ class _Draft:
     ways: tuple[_Way, ...]
 
 
-def _draft(route: Route) -> _Draft | None:
-    """The ways to file a route; None for a route that matches nothing."""
+def _draft(route: Route) -> _Draft:
+    """The ways to file a route. Raises InvalidFilter."""
     predicate = parse(route.attributes, route.filters)
-    if predicate == NOTHING:
-        return None
     clauses = conjunctive(predicate)
     if clauses is None:
         atom = exact_atom(predicate)

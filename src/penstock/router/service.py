@@ -24,6 +24,7 @@ from penstock.contract import topics
 from penstock.contract.routes import Route
 from penstock.contract.snapshot import Snapshot
 from penstock.filters.predicate import Predicate
+from penstock.filters.terms import count_terms
 from penstock.log.markers import MarkerWriter
 from penstock.log.reports import Reporter
 from penstock.log.table import SnapshotFollower
@@ -36,7 +37,7 @@ from penstock.router.matched_record import MatchedRecord, decode
 from penstock.router.plan_probe import attempt
 from penstock.router.positions import Gap, StartOffsets
 from penstock.router.query import Query, launch, sweep
-from penstock.router.route_index import RouteTable, count_terms, index_routes
+from penstock.router.route_index import RouteTable, index_routes
 from penstock.router.stall_guard import StallGuard, Verdict
 from penstock.router.unplannable import Unplannable
 from penstock.router.unreadable import UnreadableEvents

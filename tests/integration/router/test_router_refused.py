@@ -15,8 +15,8 @@ from penstock.contract.reports import Ack
 from penstock.contract.routes import Route
 from penstock.filters.columns import column
 from penstock.filters.predicate import Cesql, Predicate
+from penstock.filters.terms import MAX_TERMS
 from penstock.router import routing
-from penstock.router.route_index import MAX_TERMS
 from penstock.settings import Settings
 from running import eventually
 

@@ -8,8 +8,10 @@ from typing import Any
 from pyspark.sql import Row, SparkSession
 
 from penstock.contract.routes import Route
+from penstock.filters.cesql.parser import MAX_DEPTH
 from penstock.filters.evaluate import matches
-from penstock.filters.parse import parse
+from penstock.filters.parse import parse, problems_of
+from penstock.filters.validate import MAX_NESTING
 from penstock.router.route_index import index_routes
 from penstock.router.routing import SESSION, route
 
@@ -127,6 +129,22 @@ def test_odd_headers_harm_nothing(spark: SparkSession) -> None:
     assert len(rows) == len(records)
     assert all("everything" in uids(row) for row in rows)
     assert ["two" in uids(row) for row in rows] == [False, True, False, False, False]
+
+
+def test_the_deepest_filter_that_is_accepted_is_routed_by(spark: SparkSession) -> None:
+    deep = "subject"
+    for _ in range(MAX_DEPTH - 2):
+        deep = f"RIGHT({deep}, 9)"
+    element: dict[str, Any] = {"cesql": f"{deep} = 'order'"}
+    for level in range(MAX_NESTING - 1):
+        either = {"any": [{"suffix": {f"x{level}": "y"}}, element]}
+        element = (either, {"all": [element, {"cesql": "LENGTH(type) > 1"}]}, {"not": element})[level % 3]
+    assert problems_of({}, [element]) == ()
+    events = [{**BASE, "subject": subject} for subject in ("order", "x")]
+    rows = run(spark, [headers_of(event) for event in events], trigger("deep", [element]))
+    expected = [matches(parse({}, [element]), event) for event in events]
+    assert [number in {int(header(row, "penstock_origin")) for row in rows} for number in range(2)] == expected
+    assert len(set(expected)) == 2
 
 
 def random_filter(chance: random.Random, depth: int = 0) -> dict[str, Any]:

@@ -91,13 +91,9 @@ def test_filters_nested_without_end_are_refused(refusal: Callable[..., str]) -> 
 
 
 def test_cesql_must_parse(refusal: Callable[..., str], admit: Callable[..., Obj]) -> None:
-    def parse(expression: str) -> None:
-        if "(" in expression:
-            raise ValueError("unbalanced")
-
-    admit("Trigger", trigger(filters=[{"cesql": "type = 'a'"}]), check_cesql=parse)
-    text = refusal("Trigger", trigger(filters=[{"cesql": "("}]), check_cesql=parse)
-    assert text == DENIED + "invalid value: (: spec.filters[0].cesql\nunbalanced"
+    admit("Trigger", trigger(filters=[{"cesql": "type = 'a'"}]))
+    text = refusal("Trigger", trigger(filters=[{"cesql": "type ="}]))
+    assert text.startswith(DENIED + "invalid value: type =: spec.filters[0].cesql\nthe expression ends too early")
 
 
 @pytest.mark.parametrize(

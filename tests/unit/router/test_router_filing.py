@@ -2,14 +2,17 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.contract.routes import Route
 from penstock.filters.evaluate import matches
 from penstock.filters.normal import Atom
-from penstock.filters.parse import parse
-from penstock.router.route_index import MAX_FILED, MAX_TERMS, Candidate, RouteTable, count_terms, index_routes
+from penstock.filters.parse import parse, problems_of
+from penstock.filters.terms import MAX_TERMS
+from penstock.filters.validate import DIALECTS, MAX_NESTING
+from penstock.router.route_index import MAX_FILED, Candidate, RouteTable, index_routes
 
 
 def route(uid: str, filters: list[dict[str, Any]] | None = None, target: str = "t", **attributes: str) -> Route:
@@ -105,9 +108,41 @@ def test_cesql_beside_an_exact_atom_is_evaluated_for_events_with_that_value_only
     assert table.unfiled == ()
 
 
-def test_a_route_that_can_match_nothing_is_left_out():
-    table = index_routes([route("a", [{"cesql": "this is ( no expression"}])])
-    assert table == RouteTable()
+def nested(levels: int) -> dict[str, Any]:
+    element: dict[str, Any] = {"exact": {"type": "x"}}
+    for level in range(levels - 1):
+        element = {"not": element} if level % 2 else {"all": [element]}
+    return element
+
+
+@pytest.mark.parametrize(
+    ("filters", "reason"),
+    [
+        ([{"cesql": "this is ( no expression"}], "invalid value: this is ( no expression: filters[0].cesql"),
+        ([{"not": {"cesql": "this is ( no expression"}}], "invalid value: this is ( no expression"),
+        ([{"exact": {"Type": "x"}}], 'invalid key name "Type": filters[0].exact[Type]'),
+        ([nested(MAX_NESTING + 1)], f"filters are nested deeper than {MAX_NESTING} levels"),
+        ([{"not": nested(MAX_NESTING)}], f"filters are nested deeper than {MAX_NESTING} levels"),
+    ],
+)
+def test_a_route_that_cannot_be_routed_by_is_refused_and_says_why(filters: list[dict[str, Any]], reason: str):
+    table = index_routes([route("a", filters)])
+    assert table.refused["a"].startswith(f"its filter cannot be used: {reason}")
+    assert table == RouteTable(refused=table.refused)
+
+
+def test_a_filter_as_deep_as_admission_lets_it_be_is_routed_by():
+    table = index_routes([route("a", [nested(MAX_NESTING)])])
+    assert table.refused == {}
+    assert look_up(table, "t", {"type": "x"}) == (
+        ["a"] if matches(parse({}, [nested(MAX_NESTING)]), {"type": "x"}) else []
+    )
+
+
+def test_a_filter_that_is_meant_to_match_nothing_is_none_the_worse():
+    table = index_routes([route("a", [{"cesql": "false"}])])
+    assert table.refused == {}
+    assert look_up(table, "t", {"type": "x"}) == []
 
 
 def test_the_number_of_attributes_that_events_are_looked_up_under_is_bounded():
@@ -142,19 +177,35 @@ def test_filed_routes_match_what_their_filters_match(every, event):
     assert sorted(look_up(index_routes(routes), "t", event)) == expected
 
 
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | VALUES | CESQL | st.just("") | st.just("no ( expression"),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from([*DIALECTS, "type", "source", "Bad", "unknown"]), inner, max_size=2)
+    ),
+    max_leaves=10,
+)
+
+
+@given(st.lists(FILTERS | ANYTHING, max_size=3), st.dictionaries(NAMES | st.just("Bad"), VALUES, max_size=2), EVENTS)
+def test_what_admission_accepts_is_routed_as_it_reads_and_the_rest_is_refused(filters, attributes, event):
+    found = route("r", filters, **attributes)
+    table = index_routes([found])
+    if problems_of(attributes, filters):
+        assert list(table.refused) == ["r"]
+        assert look_up(table, "t", event) == []
+    else:
+        assert table.refused == {}
+        assert look_up(table, "t", event) == (["r"] if matches(parse(attributes, filters), event) else [])
+
+
 def test_an_enormous_expression_is_refused_and_the_others_are_filed():
     alternatives = [{"prefix": {f"a{number}": "x"}} for number in range(MAX_TERMS)]
     table = index_routes([route("huge", [{"any": alternatives}]), route("plain", type="a")])
-    assert table.refused == {"huge": f"its filter has {MAX_TERMS + 1} terms, at most {MAX_TERMS} are possible"}
+    size = f"{MAX_TERMS + 1} terms, at most {MAX_TERMS} are possible"
+    assert table.refused == {"huge": f"its filter cannot be used: too large: {size}: filters"}
     assert table.predicates == ()
     assert places(table) == {("type", "a", "plain")}
-
-
-def test_terms_are_counted_through_filters_and_expressions():
-    assert count_terms(parse({}, [{"exact": {"type": "a"}}])) == 1
-    assert count_terms(parse({}, [{"not": {"any": [{"prefix": {"a": "b", "c": "d"}}, {"suffix": {"e": "f"}}]}}])) == 6
-    # The filter, the comparison, the function, its argument, the number.
-    assert count_terms(parse({}, [{"cesql": "LENGTH(type) > 3"}])) == 5
 
 
 def test_a_table_can_start_its_routes_elsewhere() -> None:

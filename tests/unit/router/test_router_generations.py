@@ -6,10 +6,10 @@ from generations_double import NEVER, Scene
 
 from penstock.contract.routes import Delivery, Endpoint, Route
 from penstock.contract.snapshot import Snapshot
+from penstock.filters.terms import MAX_TERMS
 from penstock.log.topic_ends import KafkaAway
 from penstock.router.generations import CATCH_UP_SECONDS, START_SECONDS, StandsStill, same_routing
 from penstock.router.positions import Gap, Retained
-from penstock.router.route_index import MAX_TERMS
 
 ROUTE = Route(
     uid="r", kind="Trigger", namespace="default", name="r", target="t", attributes={"type": "x"}, start=(1, 2)

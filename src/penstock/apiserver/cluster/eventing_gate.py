@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from penstock.apiserver.documents import Obj, decode
 from penstock.apiserver.store.storage import Change
 from penstock.apiserver.verbs.admission import AdmissionRequest, Denied
-from penstock.filters import cesql
 from penstock.resources.registry import ADMISSION, Admission, AdmissionContext, AdmissionDenied
 from penstock.settings import Settings
 
@@ -57,9 +56,4 @@ class EventingGate:
             settings=self._settings,
             operation=occasion.operation,
             old=old,
-            check_cesql=_check_cesql,
         )
-
-
-def _check_cesql(expression: str) -> None:
-    cesql.parse(expression)

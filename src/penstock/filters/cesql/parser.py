@@ -8,7 +8,7 @@ Operators of one precedence are taken from left to right, AND, OR and XOR among 
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any
 
@@ -21,6 +21,9 @@ from penstock.filters.cesql.values import integer
 MAX_DEPTH = 40
 """Levels of nesting that an expression may have: far above what people write, far below what ends a stack."""
 
+REMEMBERED = 4096
+"""Expressions whose trees are kept: the router parses those of all routes whenever one of them changes."""
+
 _WORDS = {"NAME": "an attribute", "FUNCTION": "a function", "INTEGER": "an integer", "COMPARISON": "a comparison"}
 _PAIR = re.compile(r"\\.|''|\"\"", re.DOTALL)
 _WORD = re.compile(r"\w+")
@@ -32,6 +35,7 @@ class ParseError(ValueError):
     """The text is no CESQL expression. The message says where and why."""
 
 
+@lru_cache(maxsize=REMEMBERED)
 def parse(text: str) -> syntax.Expression:
     """The syntax tree of the expression; `ParseError` where it is none."""
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):

@@ -12,7 +12,7 @@ from penstock.resources.destination import check_destination
 from penstock.resources.field_errors import FieldError, FieldErrors, disallowed, missing, within
 from penstock.resources.kreference import check_reference
 from penstock.resources.options import check_options
-from penstock.resources.trigger.filters import check_attributes, check_filters
+from penstock.resources.trigger.filters import check_filters
 from penstock.resources.trigger.model import DEPENDENCY_ANNOTATION, INJECTION_ANNOTATION
 
 
@@ -20,8 +20,7 @@ def check(obj: Obj, old: Obj | None, ctx: AdmissionContext) -> FieldErrors:
     """Every complaint about the Trigger."""
     spec = obj.get("spec") or {}
     errors = _check_broker(spec, ctx)
-    errors += within("filter.attributes", check_attributes((spec.get("filter") or {}).get("attributes")))
-    errors += within("filters", check_filters(spec.get("filters"), ctx))
+    errors += check_filters((spec.get("filter") or {}).get("attributes"), spec.get("filters"))
     errors += within("subscriber", check_destination(spec.get("subscriber") or {}))
     errors += within("delivery", check_delivery(spec.get("delivery"), ctx))
     errors = within("spec", errors)

@@ -1,0 +1,100 @@
+"""What is wrong with a route's filters, in Knative's words: the one judgement for admission and for the router.
+
+As in Knative, an element without a dialect, or with a map that holds an empty value, is no mistake; it does not count.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.filters import cesql
+
+DIALECTS = ("exact", "prefix", "suffix", "all", "any", "not", "cesql")
+
+MAX_NESTING = 32
+"""Levels of filters in filters: far above what people write, far below what ends a stack."""
+
+_ATTRIBUTE_NAME = re.compile(r"[a-z][a-z0-9]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a filter cannot be accepted, in the three parts of a Knative field error."""
+
+    path: str
+    message: str
+    details: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.message}: {self.path}" + (f"\n{self.details}" if self.details else "")
+
+
+def attribute_problems(attributes: Mapping[str, Any] | None, path: str) -> list[Problem]:
+    """What is wrong with a map of attribute names to the values they are compared with."""
+    if not isinstance(attributes, Mapping):
+        return [] if attributes is None else [Problem(path, f"invalid value: {attributes}", "expected a map")]
+    return [problem for name, value in attributes.items() for problem in _entry_problems(name, value, path)]
+
+
+def filter_problems(filters: Sequence[Any] | None, path: str, level: int = 1) -> list[Problem]:
+    """What is wrong with a list of filters."""
+    if not isinstance(filters, Sequence) or isinstance(filters, str):
+        return [] if filters is None else [Problem(path, f"invalid value: {filters}", "expected a list of filters")]
+    return [
+        problem for n, element in enumerate(filters) for problem in _element_problems(element, f"{path}[{n}]", level)
+    ]
+
+
+def _element_problems(element: Any, path: str, level: int) -> list[Problem]:
+    if level > MAX_NESTING:
+        return [Problem(path, f"filters are nested deeper than {MAX_NESTING} levels")]
+    if not isinstance(element, Mapping):
+        expected = "expected an object with one dialect"
+        return [] if element is None else [Problem(path, f"invalid value: {element}", expected)]
+    problems = [Problem(f"{path}.{name}", "must not set the field(s)") for name in element if name not in DIALECTS]
+    if sum(1 for dialect in DIALECTS if element.get(dialect)) > 1:
+        problems.append(Problem(path, "multiple dialects found, filters can have only one dialect set"))
+    for dialect in DIALECTS:
+        if value := element.get(dialect):
+            problems += _dialect_problems(dialect, value, f"{path}.{dialect}", level)
+    return problems
+
+
+def _dialect_problems(dialect: str, value: Any, path: str, level: int) -> list[Problem]:
+    match dialect:
+        case "all" | "any":
+            return filter_problems(value, path, level + 1)
+        case "not":
+            return _element_problems(value, path, level + 1)
+        case "cesql":
+            return _cesql_problems(value, path)
+        case _:
+            return attribute_problems(value, path)
+
+
+def _entry_problems(name: Any, value: Any, path: str) -> list[Problem]:
+    problems = []
+    if not isinstance(name, str) or not _ATTRIBUTE_NAME.fullmatch(name):
+        rule = "Attribute name must start with a letter and can only contain lowercase alphanumeric"
+        problems.append(Problem(f"{path}[{name}]", f'invalid key name "{name}"', rule))
+    if not isinstance(value, str) or not _is_text(value):
+        problems.append(Problem(f"{path}[{name}]", f"invalid value: {value}", "expected a text that an event can hold"))
+    return problems
+
+
+def _is_text(text: str) -> bool:
+    """Whether it can be written down; half of a surrogate pair cannot, so no event holds it."""
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _cesql_problems(value: Any, path: str) -> list[Problem]:
+    try:
+        if not isinstance(value, str):
+            raise cesql.ParseError("expected a string")
+        cesql.parse(value)
+    except cesql.ParseError as error:
+        return [Problem(path, f"invalid value: {value}", str(error))]
+    return []
