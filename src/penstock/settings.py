@@ -185,8 +185,13 @@ class Settings(BaseModel):
 
     @property
     def max_record_bytes(self) -> int:
-        """Largest Kafka record: an event of the largest size, its headers, and the list of its routes."""
+        """Largest Kafka record: an event of the largest size and its headers."""
         return self.max_event_bytes + 1024 * 1024
+
+    @property
+    def max_matched_bytes(self) -> int:
+        """Largest record that the router writes: the largest that it may read, and a list of routes."""
+        return self.max_record_bytes + 1024 * 1024
 
     @property
     def ingress_url(self) -> str:

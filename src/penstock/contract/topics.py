@@ -31,9 +31,9 @@ class Topic:
 
 TOPICS = (
     Topic(EVENTS, "delete", per_partition=True, share=0.45),
-    Topic(MATCHED, "delete", per_partition=True, share=0.45, flushed=False),
+    Topic(MATCHED, "delete", per_partition=True, share=0.44, flushed=False),
     Topic(ATTEMPTS, "delete", per_partition=True, share=0.09, flushed=False),
-    Topic(UNREADABLE, "delete", per_partition=True, share=0.01, flushed=False),
+    Topic(UNREADABLE, "delete", per_partition=True, share=0.02, flushed=False),
     Topic(CURSORS, "compact", per_partition=True, flushed=False),
     Topic(ROUTES, "compact", per_partition=False),
     Topic(REPORTS, "compact", per_partition=False, flushed=False),

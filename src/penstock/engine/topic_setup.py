@@ -6,7 +6,7 @@ cannot be put right without moving events between partitions, so it is refused w
 
 from __future__ import annotations
 
-from penstock.contract.topics import TOPICS, Topic
+from penstock.contract.topics import MATCHED, TOPICS, UNREADABLE, Topic
 from penstock.engine.problem import Problem
 from penstock.log.admin import TIMEOUT_SECONDS, NotDone, TopicAdmin, TopicShape
 from penstock.settings import Settings
@@ -27,7 +27,7 @@ def partitions_of(topic: Topic, settings: Settings) -> int:
 
 def config_of(topic: Topic, settings: Settings, replication: int) -> dict[str, str]:
     """Configuration of a topic."""
-    config = {"cleanup.policy": topic.cleanup, "max.message.bytes": str(settings.max_record_bytes)}
+    config = {"cleanup.policy": topic.cleanup, "max.message.bytes": str(_largest_record(topic, settings))}
     config |= _retained(topic, settings) if topic.cleanup == "delete" else _compacted(settings)
     if topic.flushed and settings.kafka is None:
         config["flush.messages"] = "1"
@@ -36,10 +36,14 @@ def config_of(topic: Topic, settings: Settings, replication: int) -> dict[str, s
     return config
 
 
+def _largest_record(topic: Topic, settings: Settings) -> int:
+    return settings.max_matched_bytes if topic.name in (MATCHED, UNREADABLE) else settings.max_record_bytes
+
+
 def _retained(topic: Topic, settings: Settings) -> dict[str, str]:
     """The segment in use is never removed, so a partition takes `retention.bytes` and one segment."""
     room = int(settings.retention_mib * MIB * topic.share / partitions_of(topic, settings))
-    segment = min(max(room // SEGMENTS, settings.max_record_bytes, SMALLEST_SEGMENT), LARGEST_SEGMENT)
+    segment = min(max(room // SEGMENTS, _largest_record(topic, settings), SMALLEST_SEGMENT), LARGEST_SEGMENT)
     retention_ms = int(settings.retention_hours * 3600 * 1000)
     return {
         "retention.ms": str(retention_ms),

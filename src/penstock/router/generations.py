@@ -18,6 +18,9 @@ newest origin in each partition of `penstock.matched`, and N ends when N+1 has c
    gets everything since it was published, and a replay is no more than an older start. N serves meanwhile. What is no
    longer retained is reported as lost to that route.
    The other routes start where routing had got to, so that what they have had is not written again.
+5. An event with more routes than fit into a record becomes several, and origin o counts as written with the last of
+   them only; a record before it counts as o - 1. So where a query ends between two of them, o is read and written once
+   more as a whole, and the cursors of the routes that had it already drop it.
 """
 
 from __future__ import annotations

@@ -31,6 +31,7 @@ class MatchedRecord:
     partition: int
     offset: int
     origin: int
+    """The newest event of the partition that has been routed when this record is there."""
     generation: int
     written_ms: int
     marker: Marker | None = None
@@ -52,10 +53,15 @@ def decode_marker(raw: bytes) -> Marker | None:
 def decode(
     partition: int, offset: int, written_ms: int, pairs: Iterable[tuple[str, bytes | None]] | None
 ) -> MatchedRecord | None:
-    """The record as the router wrote it; None for a record that somebody else put there."""
+    """The record as the router wrote it; None for a record that somebody else put there.
+
+    An event whose routes take several records has been routed with the last of them. Should the query end before that,
+    the next one begins with this event again, so that the routes of the missing records get it.
+    """
     values = {name: raw for name, raw in pairs or () if raw is not None}
     origin, generation = values.get(headers.ORIGIN, b""), values.get(headers.GENERATION, b"")
     if not (_is_number(origin) and _is_number(generation)):
         return None
     marker = None if headers.MARKER not in values else decode_marker(values[headers.MARKER])
-    return MatchedRecord(partition, offset, int(origin), int(generation), written_ms, marker)
+    routed = int(origin) - 1 if headers.PARTS_LEFT in values else int(origin)
+    return MatchedRecord(partition, offset, routed, int(generation), written_ms, marker)

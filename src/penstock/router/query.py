@@ -177,7 +177,7 @@ def _write_matched(matched: DataFrame, settings: Settings, folder: Path) -> Data
         .option("kafka.linger.ms", "0")
         .option("kafka.batch.size", str(BATCH_BYTES))
         .option("kafka.max.in.flight.requests.per.connection", "1")
-        .option("kafka.max.request.size", str(settings.max_record_bytes))
+        .option("kafka.max.request.size", str(settings.max_matched_bytes))
         .option("kafka.reconnect.backoff.max.ms", "1000")
     )
 

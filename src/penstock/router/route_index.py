@@ -78,6 +78,14 @@ class RouteTable:
     refused: Mapping[str, str] = field(default_factory=dict)
     """Routes that are left out, and why."""
 
+    def most_matches(self) -> tuple[int, int]:
+        """How many routes an event can match at most, and how many bytes the longest of their uids takes."""
+        by_target: dict[str, set[str]] = {}
+        for bucket in (*self.unfiled, *(each for buckets in self.filed.values() for each in buckets)):
+            by_target.setdefault(bucket.target, set()).update(found.uid for found in bucket.candidates)
+        uids = by_target.values()
+        return max(map(len, uids), default=0), max((len(uid.encode()) for found in uids for uid in found), default=0)
+
     def starting(self, starts: Mapping[str, tuple[int, ...]]) -> RouteTable:
         """The same routes, those named with other starts."""
 

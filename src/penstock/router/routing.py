@@ -1,9 +1,9 @@
 """`route()`: which routes get which event, as one pure function over DataFrames.
 
-Native expressions only, one row in and at most one row out, and joins with broadcast relations only, because Real-Time
-Mode runs nothing else. The same function serves the live query, a micro-batch query and a batch over history. An event
-is looked up under its target and the attributes that routes are filed under (see `filing`), so its cost depends on how
-many candidates it has, not on how many routes exist. Nothing here may raise, whatever a record contains.
+Native expressions only, row by row, and joins with broadcast relations only, because Real-Time Mode runs nothing else.
+The same function serves the live query, a micro-batch query and a batch over history. An event is looked up under its
+target and the attributes that routes are filed under (see `route_index`), so its cost depends on how many candidates it
+has, not on how many routes exist. Nothing here may raise, whatever a record contains.
 """
 
 from __future__ import annotations
@@ -33,6 +33,10 @@ MILESTONE = 256
 """Of so many events of a partition one comes out even where no route wants it. So whoever looks can tell a query that
 works its way through events that match nothing from one that stands still."""
 
+ROUTES_BYTES = 512 * 1024
+"""What the list of routes of one record may take; a longer one is cut into several records. A record may be larger than
+the one it was made from by twice as much."""
+
 SESSION = {"spark.sql.mapKeyDedupPolicy": "LAST_WIN"}
 """What the session must be set to: a header that comes twice is no error, its last value counts."""
 
@@ -40,7 +44,9 @@ SESSION = {"spark.sql.mapKeyDedupPolicy": "LAST_WIN"}
 def route(events: DataFrame, routes: RouteTable, generation: int) -> DataFrame:
     """Records of `penstock.events` (as the Kafka source gives them, with headers) to records of `penstock.matched`.
 
-    A record that is neither an event for a target nor a marker goes to a topic of its own.
+    A record that is neither an event for a target nor a marker goes to a topic of its own. An event with more routes
+    than fit into a record becomes several records, one right after the other. No route is named by two of them, so each
+    route finds the event once, and the last record alone says that the event has been routed.
     """
     read = _read(events, sorted(routes.filed))
     candidates = []
@@ -68,7 +74,26 @@ def route(events: DataFrame, routes: RouteTable, generation: int) -> DataFrame:
         F.when(stray, topics.UNREADABLE).otherwise(topics.MATCHED).alias("topic"),
         _matches(candidates, routes.predicates).alias("uids"),
     ).where(F.col("passes") | (F.size("uids") > 0))
-    return matched.select("topic", "partition", "key", "value", _headers(generation).alias("headers"))
+    most, longest = routes.most_matches()
+    in_a_record = ROUTES_BYTES // (longest + 1)
+    if most <= in_a_record:
+        return matched.select("topic", "partition", "key", "value", _headers(generation).alias("headers"))
+    return _cut(matched, in_a_record).select(
+        "topic", "partition", "key", "value", F.concat(_headers(generation), _parts_left()).alias("headers")
+    )
+
+
+def _cut(matched: DataFrame, most: int) -> DataFrame:
+    """One row for each so many routes of an event, and one for a record without any."""
+    last = ((F.greatest(F.size("uids"), F.lit(1)) - 1) / most).cast("int")
+    named = F.slice("uids", F.col("part") * most + 1, most)
+    parts = matched.select("*", last.alias("last"), F.explode(F.sequence(F.lit(0), last)).alias("part"))
+    return parts.withColumn("left", F.col("last") - F.col("part")).withColumn("uids", named)
+
+
+def _parts_left() -> Column:
+    left = F.struct(F.lit(headers.PARTS_LEFT).alias("key"), F.col("left").cast("string").cast("binary").alias("value"))
+    return F.when(F.col("left") > 0, F.array(left)).otherwise(_no_headers())
 
 
 class _Stored:

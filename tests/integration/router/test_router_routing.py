@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import pytest
 from pyspark.sql import Row, SparkSession
 
 from penstock.contract.routes import Route
@@ -12,6 +13,7 @@ from penstock.filters.cesql.parser import MAX_DEPTH
 from penstock.filters.evaluate import matches
 from penstock.filters.parse import parse, problems_of
 from penstock.filters.validate import MAX_NESTING
+from penstock.router import routing
 from penstock.router.route_index import index_routes
 from penstock.router.routing import SESSION, route
 
@@ -145,6 +147,30 @@ def test_the_deepest_filter_that_is_accepted_is_routed_by(spark: SparkSession) -
     expected = [matches(parse({}, [element]), event) for event in events]
     assert [number in {int(header(row, "penstock_origin")) for row in rows} for number in range(2)] == expected
     assert len(set(expected)) == 2
+
+
+def test_routes_that_do_not_fit_into_one_record_take_several(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(routing, "ROUTES_BYTES", 3 * len("r0,"))
+    routes = [trigger(f"r{number}", type="order") for number in range(7)]
+    few = [trigger(f"f{number}", type="few") for number in range(3)]
+    records: list[Headers] = [
+        headers_of(BASE),
+        [("penstock_marker", b"1:2:3")],
+        headers_of({**BASE, "type": "few"}),
+        headers_of({**BASE, "type": "none"}),
+        headers_of(BASE),
+    ]
+    rows = run(spark, records, *routes, *few)
+    assert [int(header(row, "penstock_origin")) for row in rows] == [0, 0, 0, 1, 2, 4, 4, 4]
+    left = [{found["key"]: found["value"] for found in row["headers"]}.get("penstock_parts_left") for row in rows]
+    assert [found and bytes(found) for found in left] == [b"2", b"1", None, None, None, b"2", b"1", None]
+    for begin in (0, 5):
+        named = [uid for row in rows[begin : begin + 3] for uid in header(row, "penstock_routes").split(",")]
+        assert sorted(named) == [route.uid for route in routes]
+    assert (uids(rows[3]), uids(rows[4])) == ({""}, {"f0", "f1", "f2"})
+    assert all(bytes(row["value"]) == b"data" for row in rows)
 
 
 def random_filter(chance: random.Random, depth: int = 0) -> dict[str, Any]:

@@ -19,10 +19,11 @@ def test_retained_topics_fit_what_the_settings_grant(partitions: int, mib: int) 
     for topic in _RETAINED:
         config = topics.config_of(topic, settings, replication=1)
         segment, kept = int(config["segment.bytes"]), int(config["retention.bytes"])
-        assert segment >= settings.max_record_bytes
+        largest = int(config["max.message.bytes"])
+        assert segment >= largest
         assert kept >= segment
         granted = mib * topics.MIB * topic.share / topics.partitions_of(topic, settings)
-        assert segment + kept <= max(granted, 2 * settings.max_record_bytes)
+        assert segment + kept <= max(granted, 2 * largest)
 
 
 def test_the_default_sizes_add_up_to_the_setting() -> None:

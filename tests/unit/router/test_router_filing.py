@@ -214,3 +214,10 @@ def test_a_table_can_start_its_routes_elsewhere() -> None:
     moved = table.starting({"filed": (5, 6)})
     assert [found.start for bucket in moved.filed["type"] for found in bucket.candidates] == [(5, 6)]
     assert (moved.unfiled, moved.predicates, moved.refused) == (table.unfiled, table.predicates, table.refused)
+
+
+def test_what_an_event_can_match_at_most_is_counted_by_target() -> None:
+    either = [{"any": [{"exact": {"type": "x"}}, {"exact": {"type": "y"}}]}]
+    routes = [route("a", either), route("bb", type="x"), route("every"), route("elsewhere", target="other")]
+    assert index_routes(routes).most_matches() == (3, len("elsewhere"))
+    assert index_routes([]).most_matches() == (0, 0)

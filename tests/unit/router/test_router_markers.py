@@ -138,6 +138,13 @@ def test_a_record_of_matched_is_read_by_its_headers():
     assert decode(1, 5, 1_000, [*pairs, ("penstock_marker", b"7:3:1000")]) == MatchedRecord(1, 5, 42, 7, 1_000, MARKER)
 
 
+def test_an_event_counts_as_routed_with_the_last_of_its_records():
+    pairs = [("penstock_origin", b"42"), ("penstock_routes", b"a,b"), ("penstock_generation", b"7")]
+    parts = [[*pairs, ("penstock_parts_left", b"2")], [*pairs, ("penstock_parts_left", b"1")], pairs]
+    found = [decode(1, offset, 1_000, part) for offset, part in enumerate(parts)]
+    assert [record.origin for record in found if record] == [41, 41, 42]
+
+
 def test_a_record_that_the_router_did_not_write_is_passed_over():
     assert decode(0, 0, 0, None) is None
     assert decode(0, 0, 0, [("penstock_origin", None)]) is None

@@ -31,6 +31,10 @@ def test_a_partition_nothing_was_routed_from_starts_at_its_oldest_event():
     assert resume({}, [Retained(5, 100)]) == StartOffsets((5,))
 
 
+def test_an_event_that_was_routed_in_part_is_read_again():
+    assert resume({0: 41, 1: -1}, [Retained(0, 100), Retained(0, 8)]) == StartOffsets((42, 0))
+
+
 def test_events_that_retention_removed_unrouted_are_a_gap():
     assert resume({0: 9}, [Retained(25, 100)]) == StartOffsets((25,), (Gap(0, 10, 24),))
 

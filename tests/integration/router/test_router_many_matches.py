@@ -1,0 +1,68 @@
+"""Events that match more routes than one record can name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from router_stage import Stage, trigger
+
+from penstock.contract import headers, topics
+from penstock.router import routing
+from penstock.router.service import RouterService
+from penstock.settings import Settings
+from running import eventually
+
+StartRouter = Callable[[Settings], RouterService]
+
+MANY = 40_000
+"""Routes whose uids, as long as real ones, take more than the largest record."""
+
+
+def test_an_event_for_very_many_routes_reaches_all_of_them(stage: Stage, start_router: StartRouter) -> None:
+    start = stage.ends()
+    uids = {f"{number:036}" for number in range(MANY)}
+    stage.publish(*(trigger(uid, start, type="popular") for uid in sorted(uids)))
+    router = start_router(stage.settings)
+    for partition in range(stage.settings.partitions):
+        stage.send(f"news-{partition}", "popular", partition=partition)
+    sent = {f"news-{partition}" for partition in range(stage.settings.partitions)}
+
+    def all_named() -> bool:
+        found = [record for record in stage.look() if record.id in sent]
+        return all(sum(len(record.routes) for record in found if record.id == ident) == MANY for ident in sent)
+
+    eventually(all_named, 60)
+    for ident in sent:
+        found = [record for record in stage.look() if record.id == ident]
+        assert len(found) > 1
+        assert {uid for record in found for uid in record.routes} == uids
+    assert router.failure() is None
+    assert router.status()["refused"] == 0
+    router.stop()
+    stage.publish()
+
+
+def test_a_query_that_ended_between_the_records_of_an_event_writes_them_again(
+    stage: Stage, start_router: StartRouter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(routing, "ROUTES_BYTES", 2 * len("part-0,"))
+    routes = [trigger(f"part-{number}", stage.ends(), type="cut") for number in range(5)]
+    stage.publish(*routes)
+    start_router(stage.settings).stop()
+    origin = stage.ends()[1]
+    stage.send("half-written", "cut", partition=1)
+    stage.producer.flush(10)
+    # What is left of a query that was killed after the first of three records.
+    written = [
+        ("ce_id", b"half-written"),
+        (headers.ORIGIN, str(origin).encode()),
+        (headers.ROUTES, b"part-0,part-1"),
+        (headers.GENERATION, b"1"),
+        (headers.PARTS_LEFT, b"2"),
+    ]
+    stage.producer.produce(topics.MATCHED, partition=1, headers=written)
+    stage.producer.flush(10)
+    start_router(stage.settings)
+    eventually(lambda: stage.ids("part-4") == ["half-written"])
+    assert [stage.ids(f"part-{number}").count("half-written") for number in range(5)] == [2, 2, 1, 1, 1]
