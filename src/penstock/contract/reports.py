@@ -11,7 +11,8 @@ heard of for `SILENT_SECONDS` no longer counts.
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -32,7 +33,7 @@ class Ack(msgspec.Struct, frozen=True):
     instance: str
     version: Count
     at: float
-    """Unix time in seconds."""
+    """Unix time in seconds on the writer's clock."""
     refused: dict[str, str] = {}
     """Routes of that version that the component does without, by uid, and why: only the router has any."""
 
@@ -71,10 +72,27 @@ def decode(key: str, value: bytes) -> Report | None:
     return None if kind is None else read_json(value, kind)
 
 
-def version_in_force(acks: list[Ack], now: float) -> int:
+class Heard(NamedTuple):
+    """An acknowledgement, and when its reader heard it."""
+
+    ack: Ack
+    at: float
+    """On the reader's own monotonic clock: the clocks of writers may differ, and be put right at any time."""
+
+
+def heard(ack: Ack, *, monotonic: float, unix: float, fresh: bool) -> Heard:
+    """An acknowledgement that is read now. One that is not fresh lay in the topic for as long as its writer says."""
+    return Heard(ack, monotonic if fresh else monotonic - max(0.0, unix - ack.at))
+
+
+def alive(every: Iterable[Heard], now: float) -> list[Ack]:
+    """The acknowledgements of instances that were heard of lately."""
+    return [ack for ack, at in every if now - at <= SILENT_SECONDS]
+
+
+def version_in_force(acks: Iterable[Ack]) -> int:
     """The newest version that every component of the data plane has: what Ready may be built on."""
     versions: dict[str, int] = {}
     for ack in acks:
-        if now - ack.at <= SILENT_SECONDS:
-            versions[ack.component] = min(ack.version, versions.get(ack.component, ack.version))
+        versions[ack.component] = min(ack.version, versions.get(ack.component, ack.version))
     return min(versions.values()) if all(component in versions for component in COMPONENTS) else 0

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from penstock.contract.reports import SILENT_SECONDS, Ack, Loss, decode, encode, key_of, version_in_force
+from penstock.contract.reports import (
+    SILENT_SECONDS,
+    Ack,
+    Heard,
+    Loss,
+    alive,
+    decode,
+    encode,
+    heard,
+    key_of,
+    version_in_force,
+)
 
 NOW = 1000.0
 
@@ -16,20 +27,31 @@ def acks(ingress: int, router: int, dispatcher: int) -> list[Ack]:
 
 
 def test_the_slowest_component_decides() -> None:
-    assert version_in_force(acks(7, 5, 6), NOW) == 5
+    assert version_in_force(acks(7, 5, 6)) == 5
 
 
 def test_the_slowest_instance_of_a_component_decides() -> None:
-    assert version_in_force([*acks(7, 7, 7), Ack("ingress", "ingress-1", 3, NOW)], NOW) == 3
+    assert version_in_force([*acks(7, 7, 7), Ack("ingress", "ingress-1", 3, NOW)]) == 3
 
 
 def test_a_missing_component_leaves_nothing_in_force() -> None:
-    assert version_in_force(acks(7, 7, 7)[:2], NOW) == 0
+    assert version_in_force(acks(7, 7, 7)[:2]) == 0
 
 
 def test_a_silent_instance_no_longer_counts() -> None:
-    silent = Ack("ingress", "ingress-1", 3, NOW - SILENT_SECONDS - 1)
-    assert version_in_force([*acks(7, 7, 7), silent], NOW) == 7
+    silent = Ack("ingress", "ingress-1", 3, NOW)
+    every = [Heard(silent, NOW - SILENT_SECONDS - 1), *(Heard(ack, NOW - SILENT_SECONDS) for ack in acks(7, 7, 7))]
+    assert version_in_force(alive(every, NOW)) == 7
+
+
+def test_a_fresh_report_counts_from_its_arrival_whatever_the_clock_of_its_writer_says() -> None:
+    for clock in (NOW - 3600, NOW + 3600):
+        assert heard(Ack("router", "r", 4, clock), monotonic=50.0, unix=NOW, fresh=True).at == 50.0
+
+
+def test_a_report_that_lay_in_the_topic_is_as_old_as_it_says() -> None:
+    assert heard(Ack("router", "r", 4, NOW - 30), monotonic=50.0, unix=NOW, fresh=False).at == 20.0
+    assert heard(Ack("router", "r", 4, NOW + 30), monotonic=50.0, unix=NOW, fresh=False).at == 50.0
 
 
 def test_reports_survive_the_topic() -> None:

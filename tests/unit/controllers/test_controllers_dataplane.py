@@ -29,8 +29,13 @@ class Clock:
     """Stands still unless moved."""
 
     now = 1000.0
+    put_right = 0.0
+    """By how much the wall clock was put forward."""
 
     def time(self) -> float:
+        return self.now + self.put_right
+
+    def monotonic(self) -> float:
         return self.now
 
 
@@ -219,6 +224,25 @@ async def test_a_report_that_breaks_the_data_plane_ends_it(scene: Scene, monkeyp
     monkeypatch.setattr(module.asyncio, "sleep", at_once)
     with pytest.raises(ZeroDivisionError):
         await scene.dataplane.run()
+
+
+async def test_a_wall_clock_that_jumps_silences_nobody(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene.dataplane.caught_up()
+    scene.ack(0)
+    for jump in (7200.0, -7200.0):
+        scene.clock.put_right = jump
+        scene.clock.now += 1
+        await _tick(scene, monkeypatch)
+        assert scene.dataplane.ingress_lives
+    scene.ack(1)
+    assert scene.taken(), "the writers' clocks have not jumped"
+
+
+async def test_the_last_word_of_the_dead_does_not_count_at_a_start(scene: Scene) -> None:
+    for component in COMPONENTS:
+        ack = Ack(component, "dead", 1, scene.clock.now - reports.SILENT_SECONDS - 1)
+        scene.dataplane.take(reports.key_of(ack), ack)
+    assert not scene.taken()
 
 
 async def _tick(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

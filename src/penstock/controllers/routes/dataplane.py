@@ -15,7 +15,7 @@ from collections.abc import Callable
 import structlog
 
 from penstock.contract import reports, topics
-from penstock.contract.reports import Ack, Loss, Report
+from penstock.contract.reports import Ack, Heard, Loss, Report
 from penstock.contract.routes import Route
 from penstock.controllers.api import Key
 from penstock.controllers.routes.publisher import Publisher
@@ -45,15 +45,17 @@ class DataPlane:
         """The newest version that every ingress has acknowledged."""
         self.ingress_lives = True
         self._publisher, self._enqueue, self._ingress_changed = publisher, enqueue, ingress_changed
-        self._acks: dict[str, Ack] = {}
+        self._acks: dict[str, Heard] = {}
+        self._caught_up = False
+        """Whether reports are read as they come, not as they lay there."""
         self._losses: dict[str, dict[int, Loss]] = defaultdict(dict)
         self._losses_shown = losses_shown
         self._refused: dict[str, str] = {}
-        self._heard_ingress = time.time()
+        self._heard_ingress = time.monotonic()
         self._following = False
         self._owner = Owner()
         publisher.announce = self.published
-        self._follower = TableFollower(settings, topics.REPORTS, self._receive, lambda: None, self._owner.fail)
+        self._follower = TableFollower(settings, topics.REPORTS, self._receive, self._reached_end, self._owner.fail)
 
     def start(self) -> None:
         """Begins to follow the reports."""
@@ -76,7 +78,7 @@ class DataPlane:
         while True:
             await asyncio.sleep(1)
             self._owner.check()
-            self._evaluate(time.time())
+            self._evaluate(time.monotonic())
             self.let_go(time.time())
             self._publisher.look_after()
 
@@ -103,13 +105,14 @@ class DataPlane:
         if report is None:
             self._acks.pop(key, None)
         elif isinstance(report, Ack):
-            self._acks[key] = report
+            now = time.monotonic()
+            self._acks[key] = reports.heard(report, monotonic=now, unix=time.time(), fresh=self._caught_up)
             if report.component == "router":
                 # What a router that has ended refused counts until there is another.
                 before, self._refused = self._refused, report.refused
                 for uid in before.keys() ^ report.refused.keys():
                     self._look_at(uid)
-            self._evaluate(time.time())
+            self._evaluate(now)
         elif time.time() - report.at < self._losses_shown:
             self._losses[report.route][report.partition] = report
             self._look_at(report.route)
@@ -140,13 +143,20 @@ class DataPlane:
         if value is None or report is not None:  # others belong to kinds that are not for the control plane
             self._owner.hand_over(self.take, key, report)
 
+    def _reached_end(self) -> None:
+        """Called from the follower's thread."""
+        self._owner.hand_over(self.caught_up)
+
+    def caught_up(self) -> None:
+        """From now on reports are fresh when they are taken in."""
+        self._caught_up = True
+
     def _evaluate(self, now: float) -> None:
-        acks = list(self._acks.values())
-        live = [ack for ack in acks if ack.component == "ingress" and now - ack.at <= reports.SILENT_SECONDS]
-        if live:
+        acks = reports.alive(self._acks.values(), now)
+        if ingress := [ack.version for ack in acks if ack.component == "ingress"]:
             self._heard_ingress = now
-            self._advance_ingress(min(ack.version for ack in live))
-        self._advance(reports.version_in_force(acks, now))
+            self._advance_ingress(min(ingress))
+        self._advance(reports.version_in_force(acks))
         lives = now - self._heard_ingress <= reports.SILENT_SECONDS
         if lives != self.ingress_lives:
             self.ingress_lives = lives
