@@ -1,12 +1,17 @@
-"""The heart of a task: takes records, runs deliveries, follows the snapshot, and knows what has to be written down.
+"""One delivery from top to bottom: a record is received, scheduled, attempted, judged, and followed up.
 
-All of it runs on one event loop; nothing here blocks. Reading, writing and sending are given in.
+All of it runs on one event loop; nothing here blocks. Reading, writing and sending are given in, and so is the clock
+on the wall, which only dates what is written down; waiting goes by the loop's own time.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
+from typing import Protocol
+
+import structlog
 
 from penstock.contract.routes import Route
 from penstock.contract.snapshot import Snapshot
@@ -24,9 +29,11 @@ from penstock.dispatcher.matched.record import Matched
 from penstock.dispatcher.schedule.lanes import Job, Lane, Schedule
 from penstock.dispatcher.schedule.memory import Memory
 from penstock.dispatcher.schedule.workers import Workers
-from penstock.log.random_reader import Chunk, RandomReader
+from penstock.log.random_reader import Chunk
 from penstock.log.reports import Reporter
 from penstock.settings import Settings
+
+log = structlog.get_logger()
 
 PAYLOAD_LIMIT_BYTES = 16 * 1024 * 1024
 """Replies that a route may have waiting; beyond that it has no room."""
@@ -39,6 +46,23 @@ RECENT_SHARE = 4
 """The part (a quarter) of the memory for events that is for routes which are a little behind."""
 
 
+class MatchedReader(Protocol):
+    """Random access to `penstock.matched`."""
+
+    async def chunk(self, partition: int, begin: int, end: int) -> Chunk[Matched]:
+        """The records from `begin` to `end`, exclusive; fewer where retention removed them or the log ends before."""
+
+    async def record(self, partition: int, offset: int) -> Matched | None:
+        """One record; None where there is none."""
+
+
+class EventReader(Protocol):
+    """Random access to `penstock.events`."""
+
+    async def record(self, partition: int, offset: int) -> Matched | None:
+        """The event that was accepted at this offset; None where it is no longer retained."""
+
+
 class Dispatcher:
     """The deliveries of some partitions."""
 
@@ -47,10 +71,15 @@ class Dispatcher:
         settings: Settings,
         partitions: list[int],
         sender: AttemptSender,
-        reread: RandomReader[Matched],
         reporter: Reporter,
+        *,
+        matched: MatchedReader,
+        events: EventReader,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        self._settings, self._sender, self._reread, self._reporter = settings, sender, reread, reporter
+        self._settings, self._sender, self._reporter = settings, sender, reporter
+        self._matched, self._events, self._wall_clock = matched, events, wall_clock
+        self._loop = asyncio.get_running_loop()
         self.partitions = {partition: PartitionCursors(partition) for partition in partitions}
         self.unflushed = {partition: Unflushed(cursors) for partition, cursors in self.partitions.items()}
         self.schedule = Schedule(settings.max_in_flight_total)
@@ -64,13 +93,14 @@ class Dispatcher:
         self.outstanding = 0
         self._gone: dict[str, None] = {}
         self._unknown: dict[str, float] = {}
+        """Routes that records name and no snapshot does, with the loop's time when they were first seen."""
         self._telemetry = Telemetry(self.unflushed, reporter)
-        self._workers = Workers(self.schedule, self._run, self._telemetry.has_room)
+        self._workers = Workers(self.schedule, self._attempt, self._telemetry.has_room)
         self.pump = self._workers.pump
         """Starts whatever may start."""
         self.drain = self._workers.drain
 
-    # --- what comes in -------------------------------------------------------------------------------------------
+    # --- routes come and go --------------------------------------------------------------------------------------
 
     def apply(self, snapshot: Snapshot) -> None:
         """Acts by a snapshot from now on; deliveries under way see changes from their next attempt on."""
@@ -117,209 +147,277 @@ class Dispatcher:
                 cursors.forget(uid)
                 self.unflushed[partition].removed(cursor)
 
+    # --- going on after a restart --------------------------------------------------------------------------------
+
     def restore(self, partition: int, restored: Restored) -> None:
         """Goes on where the cursors say; the snapshot must be in force."""
-        cursors, now = self.partitions[partition], time.time()
-        cursors.tail = restored.tail
-        cursors.restore(restored.cursors.values())
+        cursors = self.partitions[partition]
+        cursors.restore(restored.tail, restored.cursors.values())
         for uid, cursor in restored.cursors.items():
             self.outstanding += len(cursor.outstanding)
             lane = self.lanes.get(uid)
-            if lane is None:
-                continue
-            for delivery in cursor.outstanding.values():
-                payload = restored.payloads.get((uid, delivery.origin))
-                if payload is None and delivery.stage is Stage.REPLY:
-                    delivery.stage, delivery.attempt, delivery.due = Stage.SUBSCRIBER, 0, 0.0
-                if payload is not None:
-                    lane.payload_bytes += payload.size
-                self.schedule.add(Job(lane, partition, cursor, delivery, None, payload), now)
+            if lane is not None:
+                self._restore_deliveries(lane, partition, cursor, restored)
         if self.snapshot.version > 0:
             for uid in [uid for uid in cursors.cursors if uid not in self.lanes]:
                 self._forget(uid)
         alive = {(uid, origin) for uid, cursor in cursors.cursors.items() for origin in cursor.outstanding}
-        self.unflushed[partition].orphaned(ident for ident in restored.payloads if ident not in alive)
+        payloads = [ident for ident in restored.payloads if ident not in alive]
+        self.unflushed[partition].orphaned(restored.orphans, payloads)
+
+    def _restore_deliveries(self, lane: Lane, partition: int, cursor: Cursor, restored: Restored) -> None:
+        now, wall = self._loop.time(), self._wall_clock()
+        for delivery in cursor.outstanding.values():
+            payload = restored.payloads.get((cursor.route, delivery.origin))
+            if payload is None and delivery.stage is not Stage.SUBSCRIBER:
+                delivery.stage, delivery.attempt, delivery.due = Stage.SUBSCRIBER, 0, 0.0
+                self.unflushed[partition].changed(cursor, delivery)
+            if payload is not None:
+                lane.payload_bytes += payload.size
+            due = now + (delivery.due - wall) if delivery.due > wall else 0.0
+            self.schedule.add(Job(lane, partition, cursor, delivery, None, payload, due), now)
+
+    async def check_tail(self, partition: int) -> None:
+        """Makes sure that the log is the one that the cursors were written for, before anything is read from it.
+
+        After a power loss `penstock.matched` may be shorter than it was, and the router has written, or will write,
+        the missing events again, at other offsets. No position within the log means anything then, while origins still
+        do: everything is read once more from the beginning, and the cursors drop what they have taken before.
+        """
+        cursors = self.partitions[partition]
+        if not cursors.tail:
+            return
+        chunk = await self._matched.chunk(partition, cursors.tail - 1, cursors.tail)
+        if chunk.begin >= cursors.tail:
+            return  # retention has removed the record; what follows tells what was lost with it
+        if not chunk.records or not cursors.was_last(chunk.records[0]):
+            self._start_over(cursors)
+
+    def _start_over(self, cursors: PartitionCursors) -> None:
+        log.warning(
+            "the log of matched events is not the one that the cursors were written for; it is read from its beginning",
+            partition=cursors.partition,
+            tail=cursors.tail,
+        )
+        cursors.start_over()
+        self.recent[cursors.partition].clear()
+
+    # --- receive -------------------------------------------------------------------------------------------------
 
     def take(self, batch: list[Matched]) -> None:
         """Takes records from the tail."""
-        now = time.time()
         for record in batch:
-            partition = self.partitions[record.partition]
-            if partition.tail is not None and record.offset > partition.tail:
-                self._report_lost(partition.skip_lost(record.offset, record.origin, self.snapshot.routes), partition)
+            cursors = self.partitions[record.partition]
+            if record.offset != cursors.tail:
+                self._jump(cursors, record)
             self._sender.routed(record, self.snapshot.targets)
-            for start in partition.take(record, self.snapshot.routes, self._gone, self._room):
-                self._start(start, now)
+            for new in cursors.take(record, self.snapshot.routes, self._gone, self._has_room):
+                self._schedule(new)
             self.unflushed[record.partition].tail_moved(bool(record.routes))
             for uid in record.routes:
                 if uid not in self.lanes and uid not in self._gone:
-                    self._unknown.setdefault(uid, now)
-            self.recent[record.partition].follow(record, partition.detached)
-            if partition.detached:
+                    self._unknown.setdefault(uid, self._loop.time())
+            self.recent[record.partition].follow(record, cursors.detached)
+            if cursors.detached:
                 self.may_catch_up.set()
         self.pump()
+
+    def _jump(self, cursors: PartitionCursors, record: Matched) -> None:
+        """The tail does not go on where it was: retention has removed records, or the log has been cut off."""
+        if cursors.tail is None:
+            return
+        if record.offset > cursors.tail:
+            self._report_lost(cursors.skip_lost(record.offset, record.origin, self.snapshot.routes), cursors)
+        else:
+            self._start_over(cursors)
 
     async def catch_up(self) -> None:
         """Serves detached routes, partition by partition, chunk by chunk; never returns."""
         while True:
             self.may_catch_up.clear()
             idle = True
-            for partition in self.partitions.values():
-                begin = (
-                    None if self._workers.draining else partition.next_chunk(self.snapshot.routes, self._may_catch_up)
-                )
-                if begin is None or partition.tail is None:
-                    continue
-                idle = False
-                end = min(partition.tail, begin + self._settings.catch_up_records)
-                chunk = await self._read_again(partition.partition, begin, end)
-                if chunk.begin > begin:
-                    begin = chunk.begin
-                    if not chunk.records and begin < partition.tail:
-                        end = min(partition.tail, begin + self._settings.catch_up_records)
-                        chunk = await self._reread.chunk(partition.partition, begin, end)
-                    origin = chunk.records[0].origin if chunk.records else partition.newest_origin + 1
-                    self._report_lost(partition.skip_lost(begin, origin, self.snapshot.routes), partition)
-                now = time.time()
-                for start in partition.catch_up(
-                    begin,
-                    chunk.end,
-                    chunk.records,
-                    self.snapshot.routes,
-                    room=self._room,
-                    may_catch_up=self._may_catch_up,
-                ):
-                    self._start(start, now)
-                self.pump()
+            for cursors in self.partitions.values():
+                if not self._workers.draining and await self._serve_chunk(cursors):
+                    idle = False
             if idle:
                 await self.may_catch_up.wait()
 
-    async def _read_again(self, partition: int, begin: int, end: int) -> Chunk[Matched]:
-        chunk = self.recent[partition].chunk(begin, end)
+    async def _serve_chunk(self, cursors: PartitionCursors) -> bool:
+        """Reads one chunk for the detached route whose turn it is; false if no route can take any."""
+        begin = cursors.next_chunk(self.snapshot.routes, self._has_room_for_chunk)
+        if begin is None or cursors.tail is None:
+            return False
+        chunk = await self._read_again(cursors, begin)
+        if chunk.begin > begin:
+            begin = chunk.begin
+            if not chunk.records and begin < cursors.tail:
+                chunk = await self._matched.chunk(cursors.partition, begin, self._chunk_end(cursors.tail, begin))
+            origin = chunk.records[0].origin if chunk.records else cursors.newest_origin + 1
+            self._report_lost(cursors.skip_lost(begin, origin, self.snapshot.routes), cursors)
+        for new in cursors.catch_up(
+            begin,
+            chunk.end,
+            chunk.records,
+            self.snapshot.routes,
+            has_room=self._has_room,
+            has_room_for_chunk=self._has_room_for_chunk,
+        ):
+            self._schedule(new)
+        self.pump()
+        return True
+
+    async def _read_again(self, cursors: PartitionCursors, begin: int) -> Chunk[Matched]:
+        end = self._chunk_end(cursors.tail or 0, begin)
+        chunk = self.recent[cursors.partition].chunk(begin, end)
         if chunk is None:
-            return await self._reread.chunk(partition, begin, end)
+            return await self._matched.chunk(cursors.partition, begin, end)
         await asyncio.sleep(0)  # what comes from memory must not keep everybody else waiting
         return chunk
 
-    def _room(self, cursor: Cursor) -> bool:
+    def _chunk_end(self, tail: int, begin: int) -> int:
+        return min(tail, begin + self._settings.catch_up_records)
+
+    def _has_room(self, cursor: Cursor) -> bool:
         count = len(cursor.outstanding)
         if count >= self._settings.max_outstanding or self.lanes[cursor.route].payload_bytes > PAYLOAD_LIMIT_BYTES:
             return False
         return count < SHARE or self.outstanding < self._settings.max_outstanding_total
 
-    def _may_catch_up(self, cursor: Cursor) -> bool:
-        """Room for a chunk, not just for one: catching up in crumbs would read everything many times."""
-        return self._room(cursor) and len(cursor.outstanding) * 2 <= self._settings.max_outstanding
+    def _has_room_for_chunk(self, cursor: Cursor) -> bool:
+        """Room for many, not just for one: catching up in crumbs would read everything many times."""
+        return self._has_room(cursor) and len(cursor.outstanding) * 2 <= self._settings.max_outstanding
 
-    def _start(self, start: NewDelivery, now: float) -> None:
-        lane = self.lanes[start.cursor.route]
+    # --- schedule ------------------------------------------------------------------------------------------------
+
+    def _schedule(self, new: NewDelivery) -> None:
+        lane = self.lanes[new.cursor.route]
         self.outstanding += 1
         self._telemetry.metrics(lane.route).matched.inc()
-        record = self.memory.hold(start.record)
-        self.schedule.add(Job(lane, start.record.partition, start.cursor, start.delivery, record), now)
+        record = self.memory.hold(new.record)
+        self.schedule.add(Job(lane, new.record.partition, new.cursor, new.delivery, record), self._loop.time())
 
-    # --- running deliveries --------------------------------------------------------------------------------------
+    # --- attempt -------------------------------------------------------------------------------------------------
 
-    async def _run(self, job: Job) -> None:
-        route, delivery, record = job.lane.route, job.delivery, job.record
+    async def _attempt(self, job: Job) -> None:
+        """Makes one attempt and does what follows from it. A worker calls this when the job's turn has come."""
+        route, delivery = job.lane.route, job.delivery
         try:
-            if record is None:
-                record = await self._reread.record(job.partition, delivery.matched)
-            begun = time.time()
+            record = job.record or await self._read_event(job)
+            begun = self._wall_clock()
             if record is not None:
                 if delivery.attempt == 0 and delivery.stage is Stage.SUBSCRIBER:
                     self._telemetry.metrics(route).processed.observe(max(0.0, begun - delivery.at / 1000))
-                report = await self._sender.attempt(route, delivery.stage, record, job.payload)
+                result = await self._sender.attempt(route, delivery.stage, record, job.payload)
         finally:
             self.schedule.landed(job)
         if record is None:
-            self._lost(job)
-            return
-        if job.lane.gone:
-            self._telemetry.write(job, record, report, begun, result="cancelled")
+            self._give_up_lost(job)
+        elif job.lane.gone:
+            self._telemetry.write(job, record, result, begun, result="cancelled")
             self.memory.release(job.record)
-            return
-        if delivery.stage is Stage.SUBSCRIBER:
-            self._note_reachability(job.lane, report)
-        delivery.attempt += 1
-        step = next_step(route, delivery.stage, delivery.attempt, report.verdict, time.time())
-        self._telemetry.count(job, report, step)
-        self._follow(job, record, report, step, begun)
+        else:
+            self._follow_up(job, record, result, self._decide(job, result), begun)
 
-    def _note_reachability(self, lane: Lane, report: AttemptResult) -> None:
-        """A subscriber that nobody answers for must not take much from the others."""
-        if report.unreached:
-            self.schedule.unreached(lane, time.time())
+    async def _read_event(self, job: Job) -> Matched | None:
+        """The event of a delivery that let go of it, or was restored; None if it is no longer retained.
+
+        What stands where it was matched may be another event, or nothing, if the log has lost its end since: the
+        origin tells. The event itself is still where it was accepted, on disk since before that was acknowledged.
+        """
+        record = await self._matched.record(job.partition, job.delivery.matched)
+        if record is None or record.origin != job.delivery.origin:
+            record = await self._events.record(job.partition, job.delivery.origin)
+        return record
+
+    # --- decide --------------------------------------------------------------------------------------------------
+
+    def _decide(self, job: Job, result: AttemptResult) -> Step:
+        lane, delivery = job.lane, job.delivery
+        if delivery.stage is Stage.SUBSCRIBER:
+            self._note_reachability(lane, result)
+        delivery.attempt += 1
+        step = next_step(lane.route, delivery.stage, delivery.attempt, result.verdict, self._wall_clock())
+        self._telemetry.count(job, result, step, self._loop.time())
+        return step
+
+    def _note_reachability(self, lane: Lane, result: AttemptResult) -> None:
+        """A subscriber that cannot be reached must not take much from the others."""
+        if result.unreached:
+            self.schedule.unreached(lane, self._loop.time())
         elif lane.unreachable:
             self.schedule.reached(lane)
             self.pump()
 
-    def _follow(self, job: Job, record: Matched, report: AttemptResult, step: Step, begun: float) -> None:
+    # --- follow up -----------------------------------------------------------------------------------------------
+
+    def _follow_up(self, job: Job, record: Matched, result: AttemptResult, step: Step, begun: float) -> None:
         stage = job.delivery.stage
         match step:
             case Done():
-                self._telemetry.write(job, record, report, begun, result="delivered")
+                self._telemetry.write(job, record, result, begun, result="delivered")
                 self._end(job)
             case Retry(at):
-                self._telemetry.write(job, record, report, begun, result="retry", due=at)
+                self._telemetry.write(job, record, result, begun, result="retry", due=at)
                 self._wait(job, stage, job.delivery.attempt, at)
             case Reply():
-                self._telemetry.write(job, record, report, begun, result="replied")
-                self._keep_payload(job, report.payload)
+                self._telemetry.write(job, record, result, begun, result="replied")
+                self._keep_payload(job, result.payload)
                 self._wait(job, Stage.REPLY, 0, 0.0)
             case DeadLetter(reason):
-                self._telemetry.write(job, record, report, begun, result="deadletter")
-                self._keep_payload(job, StagePayload(failure=self._failure(job, report, reason)))
+                self._telemetry.write(job, record, result, begun, result="deadletter")
+                self._keep_payload(job, StagePayload(failure=self._failure(job, result, reason)))
                 self._wait(job, Stage.DEAD_LETTER, 0, 0.0)
             case Dropped(reason):
-                self._telemetry.write(job, record, report, begun, result="dropped")
+                self._telemetry.write(job, record, result, begun, result="dropped")
                 self._telemetry.dropped(job, record, reason)
                 self._end(job)
 
-    def _failure(self, job: Job, report: AttemptResult, reason: str) -> Failure:
+    def _failure(self, job: Job, result: AttemptResult, reason: str) -> Failure:
         subscriber = job.lane.route.subscriber
         return Failure(
-            dest=report.url,
-            code=report.code,
-            data=report.data,
-            subscriber=subscriber.url if subscriber is not None else report.url,
+            dest=result.url,
+            code=result.code,
+            data=result.data,
+            subscriber=subscriber.url if subscriber is not None else result.url,
             reason=reason,
             attempts=job.delivery.attempt,
         )
 
     def _wait(self, job: Job, stage: Stage, attempt: int, due: float) -> None:
-        now = time.time()
+        """Goes on in this stage, not before `due` on the wall's clock, which a successor of this task goes by."""
+        now, seconds = self._loop.time(), max(0.0, due - self._wall_clock()) if due else 0.0
         delivery = job.delivery
         delivery.stage, delivery.attempt, delivery.due = stage, attempt, due
-        job.cursor.touch()
-        if job.record is not None and due - now > LONG_WAIT_SECONDS and self.memory.tight:
+        job.due = now + seconds if seconds else 0.0
+        self.unflushed[job.partition].changed(job.cursor, delivery)
+        if job.record is not None and seconds > LONG_WAIT_SECONDS and self.memory.tight:
             self.memory.release(job.record)
             job.record = None
         self.schedule.retry(job, now)
 
     def _keep_payload(self, job: Job, payload: StagePayload | None) -> None:
-        lane, changes = job.lane, self.unflushed[job.partition]
+        lane, unflushed = job.lane, self.unflushed[job.partition]
         if job.payload is not None:
             lane.payload_bytes -= job.payload.size
         job.payload = payload
         if payload is not None:
             lane.payload_bytes += payload.size
-            changes.keep_payload(job.cursor.route, job.delivery.origin, stage_payloads.encode(payload))
+            unflushed.keep_payload(job.cursor.route, job.delivery.origin, stage_payloads.encode(payload))
         else:
-            changes.drop_payload(job.cursor.route, job.delivery.origin)
+            unflushed.drop_payload(job.cursor.route, job.delivery.origin)
 
     def _end(self, job: Job) -> None:
         """The delivery leaves `outstanding`, whichever way it went."""
         if job.payload is not None:
             self._keep_payload(job, None)
-        job.cursor.finish(job.delivery.origin)
+        self.unflushed[job.partition].finished(job.cursor, job.delivery.origin)
         self.outstanding -= 1
         self.memory.release(job.record)
-        self.schedule.ended(job, time.time())
+        self.schedule.ended(job, self._loop.time())
         if not job.cursor.attached:
             self.may_catch_up.set()
 
-    def _lost(self, job: Job) -> None:
+    def _give_up_lost(self, job: Job) -> None:
         """Retention has removed the event while it waited."""
         if job.lane.gone:
             return
@@ -327,24 +425,25 @@ class Dispatcher:
         self._report_lost([lost], self.partitions[job.partition])
         self._end(job)
 
-    def _report_lost(self, losses: list[Lost], partition: PartitionCursors) -> None:
-        self._telemetry.lost(losses, partition.partition, self.lanes)
+    def _report_lost(self, losses: list[Lost], cursors: PartitionCursors) -> None:
+        self._telemetry.lost(losses, cursors.partition, self.lanes)
 
     # --- from time to time ---------------------------------------------------------------------------------------
 
     def collect(self, final: bool = False) -> dict[int, list[Entry]]:
         """What has to be written down, by partition."""
+        now = self._loop.time()
         self._telemetry.collected()
-        return {partition: changes.entries(final) for partition, changes in self.unflushed.items()}
+        return {partition: unflushed.entries(now, final) for partition, unflushed in self.unflushed.items()}
 
     def each_second(self) -> None:
-        """Once a second: gauges, routes that never became known, idle workers, and lanes that nobody woke."""
-        now = time.time()
+        """Once a second: gauges, routes that never became known, idle workers, and lanes that were not woken."""
+        now = self._loop.time()
         for uid in [uid for uid, seen in self._unknown.items() if now - seen > UNKNOWN_SECONDS]:
             del self._unknown[uid]
             if uid not in self.lanes:
                 self._forget(uid)
-        self._telemetry.set_gauges(self.partitions.values(), self.lanes, now)
+        self._telemetry.set_gauges(self.partitions.values(), self.lanes, self._wall_clock())
         for partition, cursors in self.partitions.items():
             if not cursors.detached:
                 self.recent[partition].clear()

@@ -25,7 +25,7 @@ from penstock.dispatcher.delivery.attempt import AttemptSender
 from penstock.dispatcher.delivery.replies import ReplyWriter
 from penstock.dispatcher.dispatcher import Dispatcher
 from penstock.dispatcher.http.client import SubscriberClient
-from penstock.dispatcher.matched.record import DECODER, Matched
+from penstock.dispatcher.matched.record import DECODER, EVENT_DECODER, Matched
 from penstock.log.random_reader import RandomReader
 from penstock.log.reports import Reporter
 from penstock.log.table import SnapshotFollower
@@ -85,7 +85,10 @@ class _Task:
         sender = AttemptSender(self._clients, self._store, self._tracer, settings.delivery_timeout_seconds)
         self._reread = RandomReader(settings, topics.MATCHED, DECODER, self._owner)
         self._reporter = Reporter(settings, "dispatcher", instance, failed)
-        self._dispatcher = Dispatcher(settings, partitions, sender, self._reread, self._reporter)
+        self._events = RandomReader(settings, topics.EVENTS, EVENT_DECODER, self._owner)
+        self._dispatcher = Dispatcher(
+            settings, partitions, sender, self._reporter, matched=self._reread, events=self._events
+        )
         self._follower = SnapshotFollower(settings, self._announce, failed)
         self._first: asyncio.Future[Snapshot] = self._loop.create_future()
         self._tail: TailReader[Matched] | None = None
@@ -131,6 +134,7 @@ class _Task:
         self._dispatcher.apply(self._follower.snapshot)
         for partition, state in zip(self._stores, restored, strict=True):
             self._dispatcher.restore(partition, state)
+        await asyncio.gather(*(self._dispatcher.check_tail(partition) for partition in self._partitions))
         starts = {partition: cursors.tail for partition, cursors in self._dispatcher.partitions.items()}
         self._tail = TailReader(
             self._settings, topics.MATCHED, starts, DECODER, deliver=self._dispatcher.take, owner=self._owner
@@ -216,7 +220,7 @@ class _Task:
         await self._dispatcher.drain(0)
         await self._clients.close()
         await self._store.close()
-        ends = [self._follower.stop, self._reread.stop, self._reporter.close, self._tracer.close]
+        ends = [self._follower.stop, self._reread.stop, self._events.stop, self._reporter.close, self._tracer.close]
         if self._tail is not None:
             ends.append(self._tail.stop)
         await asyncio.gather(*(asyncio.to_thread(end) for end in (*ends, self._threads.shutdown)))

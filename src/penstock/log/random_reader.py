@@ -76,22 +76,27 @@ class RandomReader(Generic[T]):
         self._wanted: dict[tuple[int, int], asyncio.Future[T | None]] = {}
         self._gathering: asyncio.Task[None] | None = None
         self._thread = OwnedThread(f"random reader of {topic}", self._run, owner.fail)
-        self._thread.start()
+        self._started = False
+        """With the first request: some are never asked."""
 
     def stop(self) -> None:
         """Ends reading; what was asked for is never answered."""
         self._stop.set()
         self._requests.put(None)
-        self._thread.join(5)
+        if self._started:
+            self._thread.join(5)
 
     async def chunk(self, partition: int, begin: int, end: int) -> Chunk[T]:
-        """The records from `begin` to `end`, exclusive, all of them written. Waits for a Kafka that is away."""
+        """The records from `begin` to `end`, exclusive, as far as the log has them. Waits for a Kafka that is away."""
         answer: asyncio.Future[Chunk[T]] = self._loop.create_future()
         self._requests.put(_Request(partition, begin, end, answer))
+        if not self._started:
+            self._started = True
+            self._thread.start()
         return await answer
 
     async def record(self, partition: int, offset: int) -> T | None:
-        """One record; None if it is no longer retained."""
+        """One record; None if it is no longer retained, or the log ends before it."""
         wanted = self._wanted.get((partition, offset))
         if wanted is None:
             wanted = self._wanted[(partition, offset)] = self._loop.create_future()
@@ -157,32 +162,31 @@ class RandomReader(Generic[T]):
                 if problem is not None:
                     if problem.code() != KafkaError._PARTITION_EOF:
                         log.warning("a topic cannot be read for now", topic=self._topic, error=describe(problem))
-                    elif self._ends_at(consumer, request.partition) <= position:
-                        return Chunk(begin, request.end, records), position
+                        continue
+                    low, high = self._bounds(consumer, request.partition)
+                    if high <= position or low >= request.end:
+                        at = position if high == position else None
+                        return Chunk(max(begin, min(low, request.end)), request.end, records), at
                     # An end that was met while reading ahead, before what is asked for was written: it lies further on.
                     continue
                 offset = int(message.offset() or 0)
+                if offset < begin:
+                    # The log ends before what is asked for, so that the consumer went back to its beginning.
+                    return Chunk(begin, request.end, []), None
                 if offset > position and not records:
-                    begin = max(begin, self._earliest(consumer, request.partition, begin))
+                    begin = max(begin, self._bounds(consumer, request.partition)[0])
                 position = offset + 1
                 if offset < request.end:
                     records.append(decode(message, self._decoder))
         return Chunk(begin, request.end, records), position
 
-    def _ends_at(self, consumer: Consumer, partition: int) -> int:
-        """Where the partition ends now; not known means further on than anybody asks."""
+    def _bounds(self, consumer: Consumer, partition: int) -> tuple[int, int]:
+        """The first offset and the end of the partition; not known means earlier and further on than anybody asks."""
         try:
-            _, high = consumer.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=5)
+            low, high = consumer.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=5)
         except KafkaException:
-            return 1 << 62
-        return int(high)
-
-    def _earliest(self, consumer: Consumer, partition: int, otherwise: int) -> int:
-        try:
-            low, _ = consumer.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=5)
-        except KafkaException:
-            return otherwise
-        return int(low)
+            return 0, 1 << 62
+        return int(low), int(high)
 
 
 def runs(wanted: list[tuple[int, int]]) -> list[tuple[int, int, int]]:

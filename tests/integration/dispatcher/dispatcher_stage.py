@@ -203,7 +203,12 @@ class Stage:
                 values[key] = value
         return values
 
-    def facts(self, route: Route) -> list[dict[str, Any]]:
+    def tail(self, partition: int) -> int:
+        """How far a partition was read."""
+        position = self.table(topics.CURSORS).get(f"tail/{partition}")
+        return 0 if position is None else int(msgspec.json.decode(position)["next"])
+
+    def attempts(self, route: Route) -> list[dict[str, Any]]:
         """The attempts of a route."""
         values = [value for _, value, _ in self.read(topics.ATTEMPTS) if value]
         return [fact for fact in map(msgspec.json.decode, values) if fact["route"] == route.uid]

@@ -33,7 +33,7 @@ async def test_an_event_arrives_and_everything_about_it_is_written_down(stage: S
     assert "ce-knativebrokerttl" not in sent
     assert sent["traceparent"][:36] == TRACE[:36]
     assert sent["traceparent"][36:52] != TRACE[36:52]
-    [fact] = stage.facts(route)
+    [fact] = stage.attempts(route)
     assert (fact["id"], fact["status"], fact["result"], fact["attempt"]) == (ident, 202, "delivered", 1)
     cursors = stage.table(topics.CURSORS)
     assert msgspec.json.decode(cursors[f"{route.uid}/0"])["next"] == fact["origin"] + 1
@@ -55,7 +55,7 @@ async def test_retries_wait_as_told_and_each_is_a_span_of_its_own(stage: Stage, 
     assert 0.18 <= second.at - first.at < 0.4
     assert 0.38 <= third.at - second.at < 0.8
     assert len({request.headers["traceparent"] for request in subscriber.requests}) == 3
-    facts = stage.facts(route)
+    facts = stage.attempts(route)
     assert [(fact["attempt"], fact["status"], fact["result"]) for fact in facts] == [
         (1, 409, "retry"),
         (2, 503, "retry"),
@@ -96,7 +96,7 @@ async def test_a_dead_subscriber_is_told_apart_and_a_sink_that_fails_drops_the_e
     told = sink.requests[0].headers
     assert (told["ce-knativeerrorcode"], told["ce-deadletterretry"]) == ("500", "2")
     assert base64.b64decode(told["ce-knativeerrordata"]).startswith(b"dispatch error: ")
-    stages = [(fact["stage"], fact["result"]) for fact in stage.facts(route)]
+    stages = [(fact["stage"], fact["result"]) for fact in stage.attempts(route)]
     assert stages == [
         ("subscriber", "retry"),
         ("subscriber", "deadletter"),
@@ -178,7 +178,7 @@ async def test_what_counts_as_a_reply(stage: Stage, subscribe: Subscribe) -> Non
         await until(lambda: len(subscribers[2].requests) == 2, "two attempts")
         await until(lambda: all(subscriber.requests for subscriber in subscribers), "all attempts")
     for name, route in routes.items():
-        found[name] = [fact["result"] for fact in stage.facts(route)]
+        found[name] = [fact["result"] for fact in stage.attempts(route)]
     assert found == {
         "202 with an event": ["delivered"],
         "200 with some body": ["delivered"],
@@ -199,9 +199,9 @@ async def test_names_of_the_snapshot_lead_to_their_address_and_may_have_none(
     async with stage.task():
         stage.match(route, lost)
         await until(lambda: subscriber.requests, "the event")
-        await until(lambda: stage.facts(lost), "the failure")
+        await until(lambda: stage.attempts(lost), "the failure")
     assert subscriber.requests[0].headers["host"] == "sink.team.svc.cluster.local"
-    assert "no ready address" in stage.facts(lost)[0]["reason"]
+    assert "no ready address" in stage.attempts(lost)[0]["reason"]
 
 
 async def test_an_unreadable_record_is_passed_over(stage: Stage, subscribe: Subscribe) -> None:
@@ -216,7 +216,7 @@ async def test_an_unreadable_record_is_passed_over(stage: Stage, subscribe: Subs
         [ident] = stage.match(route)
         await until(lambda: subscriber.requests, "the event after it")
     assert subscriber.ids == [ident]
-    assert [fact["result"] for fact in stage.facts(route)] == ["dropped", "delivered"]
+    assert [fact["result"] for fact in stage.attempts(route)] == ["dropped", "delivered"]
 
 
 async def test_retry_after_is_obeyed_within_its_limit(stage: Stage, subscribe: Subscribe) -> None:
@@ -256,7 +256,7 @@ async def test_a_reply_that_has_gone_in_circles_is_dropped_and_the_delivery_is_d
     async with stage.task():
         stage.match(route, ttl="1")
         await until(lambda: subscriber.requests, "the event")
-    assert [fact["result"] for fact in stage.facts(route)] == ["delivered"]
+    assert [fact["result"] for fact in stage.attempts(route)] == ["delivered"]
     assert len(stage.read(topics.EVENTS)) == stored
 
 
@@ -276,7 +276,7 @@ async def test_a_stop_lets_requests_end_and_repeats_nothing(stage: Stage, subscr
         await until(lambda: len(subscriber.requests) == 3, "three requests under way")
         asyncio.get_running_loop().call_later(0.5, answered.set)
     assert len(subscriber.requests) == 3
-    assert len(stage.facts(route)) == 3
+    assert len(stage.attempts(route)) == 3
     async with stage.task():
         await until(lambda: len(subscriber.requests) == 10, "the rest")
     assert sorted(subscriber.ids) == sorted(ids)

@@ -89,7 +89,7 @@ async def test_misbehaving_subscribers_harm_nobody(stage: Stage, subscribe: Subs
             30,
         )
         await asyncio.sleep(1)  # the last of them time out
-    results = {name: {fact["result"] for fact in stage.facts(route)} for name, route in routes.items()}
+    results = {name: {fact["result"] for fact in stage.attempts(route)} for name, route in routes.items()}
     assert results == {
         "hang": {"retry", "dropped"},
         "reset": {"retry", "dropped"},
@@ -143,7 +143,7 @@ async def test_a_retry_survives_a_restart_with_its_number_and_time(stage: Stage,
     async with stage.task():
         await until(lambda: len(subscriber.requests) == 3, "the third")
     assert subscriber.requests[2].at >= due - 0.3
-    assert [fact["attempt"] for fact in stage.facts(route)] == [1, 2, 3]
+    assert [fact["attempt"] for fact in stage.attempts(route)] == [1, 2, 3]
 
 
 async def test_a_reply_survives_a_restart(stage: Stage, subscribe: Subscribe) -> None:
@@ -324,11 +324,11 @@ async def test_certificates_are_verified_against_the_name(stage: Stage, subscrib
     async with stage.task():
         stage.match(trusted, *refused)
         await until(lambda: subscriber.requests, "the event over TLS")
-        await until(lambda: all(stage.facts(route) for route in refused), "the refusals")
+        await until(lambda: all(stage.attempts(route) for route in refused), "the refusals")
     assert len(subscriber.requests) == 1
     assert subscriber.requests[0].headers["host"] == "sink.team.svc.cluster.local"
     for route in refused:
-        assert "certificate" in stage.facts(route)[0]["reason"].lower()
+        assert "certificate" in stage.attempts(route)[0]["reason"].lower()
 
 
 async def test_what_retention_removed_is_reported(stage: Stage, subscribe: Subscribe) -> None:
@@ -361,7 +361,7 @@ async def fall_behind(stage: Stage, route: Route, count: int) -> None:
     stage.publish(msgspec.structs.replace(route, paused=True))
     stage.match(route, count=count)
     end = end_of_matched(stage)
-    await until(lambda: int(stage.table(topics.CURSORS).get("tail/0", b"0")) >= end, "the tail to have read them")
+    await until(lambda: stage.tail(0) >= end, "the tail to have read them")
     assert resume_of(stage, route) is not None
 
 

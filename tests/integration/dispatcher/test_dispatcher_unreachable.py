@@ -25,7 +25,7 @@ async def test_every_event_has_its_attempts_and_reaches_the_dead_letter_sink(
         await until(lambda: len(sink.requests) >= len(ids), "all of them at the dead letter sink", 30)
         await asyncio.sleep(0.3)
     assert sorted(sink.ids) == sorted(ids)
-    made = Counter((fact["partition"], fact["origin"], fact["stage"]) for fact in stage.facts(route))
+    made = Counter((fact["partition"], fact["origin"], fact["stage"]) for fact in stage.attempts(route))
     assert Counter((stage_name, count) for (_, _, stage_name), count in made.items()) == {
         ("subscriber", 3): len(ids),
         ("deadletter", 1): len(ids),
@@ -49,6 +49,6 @@ async def test_a_subscriber_that_comes_back_gets_everything_at_once(stage: Stage
         took = time.monotonic() - back
         server.close()
     assert sorted(late.ids) == sorted(ids)
-    failed = sum("status" not in fact for fact in stage.facts(route))
+    failed = sum("status" not in fact for fact in stage.attempts(route))
     print(f"{failed} attempts while it was away, {len(ids)} events within {took:.2f} s when it was back")
     assert failed > 0

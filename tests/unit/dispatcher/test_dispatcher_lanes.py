@@ -17,7 +17,7 @@ def route(uid: str, **fields: object) -> Route:
 
 def job(lane: Lane, origin: int, *, due: float = 0.0, key: int = 0, partition: int = 0) -> Job:
     cursor = Cursor(lane.route.uid, 0, None, set())
-    return Job(lane, partition, cursor, Outstanding(origin, origin, 0, key, due=due))
+    return Job(lane, partition, cursor, Outstanding(origin, origin, 0, key), due=due)
 
 
 def popped(schedule: Schedule) -> list[tuple[str, int]]:
@@ -97,7 +97,7 @@ def test_a_key_waits_for_its_predecessor_but_not_for_another_partition() -> None
         schedule.add(one, 0)
     assert popped(schedule) == [("a", 1), ("a", 3), ("a", 4)]
     schedule.landed(first)
-    first.delivery.due = 5.0
+    first.due = 5.0
     schedule.retry(first, 0.0)
     assert popped(schedule) == []
     schedule.due(5.0)
@@ -151,7 +151,7 @@ def test_an_unknown_route_waits_for_its_snapshot() -> None:
     assert partition.next_chunk({}, always) is None
     routes = {"late": route("late")}
     assert partition.next_chunk(routes, always) == 0
-    starts = list(partition.catch_up(0, 2, log, routes, room=always, may_catch_up=always))
+    starts = list(partition.catch_up(0, 2, log, routes, has_room=always, has_room_for_chunk=always))
     assert [start.delivery.origin for start in starts] == [0, 1]
     assert partition.cursors["late"].attached
 
@@ -184,13 +184,40 @@ def test_what_retention_removed_is_named_and_skipped() -> None:
     routes = {"behind": route("behind", start=(3,)), "abreast": route("abreast"), "fine": route("fine")}
     partition = PartitionCursors(0, 100)
     partition.restore(
+        None,
         [
             Cursor("behind", 0, 10, partition.changed),
             Cursor("abreast", 40, None, partition.changed),
             Cursor("fine", 60, 70, partition.changed),
-        ]
+        ],
     )
     assert partition.skip_lost(50, 45, routes) == [Lost("behind", 3, 44)]
     assert partition.cursors["behind"].resume == 50
     assert partition.cursors["fine"].resume == 70
     assert sorted(lost.route for lost in partition.skip_lost(120, 110, routes)) == ["abreast", "behind", "fine"]
+
+
+def test_what_a_closed_lane_left_behind_is_never_due_and_does_not_pile_up() -> None:
+    schedule, kept = Schedule(10), Lane(route("kept"), 10)
+    schedule.add(job(kept, 0, due=50.0), 0.0)
+    for turn in range(20):
+        lane = Lane(route(f"gone{turn}"), 10)
+        for origin in range(10):
+            schedule.add(job(lane, origin, due=9.0), 0.0)
+        assert len(schedule.close(lane)) == 10
+        assert len(schedule._waiting) <= 12
+    assert schedule.next_due == 50.0
+    assert schedule.due(10.0) == 0
+    assert schedule.due(50.0) == 1
+
+
+def test_a_log_that_was_cut_off_is_known_by_its_last_record() -> None:
+    partition = PartitionCursors(0)
+    list(partition.take(matched(4, 40, "r"), {"r": route("r")}, (), never))
+    again = PartitionCursors(0)
+    again.restore(partition.position, [Cursor("r", 0, 4, again.changed)])
+    assert again.was_last(matched(4, 40))
+    assert not again.was_last(matched(4, 41))
+    assert not again.was_last(Matched(0, 4, 1, 40, routes=(), raw=[], value=None)), "written again, later"
+    again.start_over()
+    assert (again.tail, again.detached, again.cursors["r"].attached) == (None, False, True)

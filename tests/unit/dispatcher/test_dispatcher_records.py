@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from penstock.contract import topics
 from penstock.dispatcher.cursors import keys
 from penstock.dispatcher.cursors.attempt_record import AttemptRecord
-from penstock.dispatcher.cursors.cursor import Cursor, Outstanding, Stage, Taken, encode, restore
+from penstock.dispatcher.cursors.cursor import YOUNG_FLUSHES, Cursor, Outstanding, Stage, Taken, encode, restore
 from penstock.dispatcher.cursors.cursor_store import understand
 from penstock.dispatcher.cursors.partition import PartitionCursors
 from penstock.dispatcher.cursors.unflushed import Unflushed
@@ -33,8 +33,8 @@ def matched(offset: int, origin: int, *routes: str, value: bytes = b"") -> Match
 )
 def test_a_cursor_survives_the_topic(start: int, resume: int | None, deliveries: list[Outstanding]) -> None:
     cursor = Cursor("r", start, resume, set())
-    cursor.outstanding = {delivery.origin: delivery for delivery in deliveries}
-    again = restore("r", encode(cursor), set())
+    cursor.restore([delivery for delivery in deliveries if delivery.origin >= start], ())
+    again = restore("r", encode(cursor), (), set())
     assert (again.next, again.resume, again.outstanding) == (cursor.next, cursor.resume, cursor.outstanding)
     assert list(again.outstanding) == sorted(again.outstanding)
 
@@ -99,14 +99,17 @@ def test_keys_of_the_cursors_are_told_apart() -> None:
     assert keys.parse_cursor(keys.tail_key(3)) is None
     assert keys.parse_payload(keys.payload_key("uid", 3, 44)) == ("uid", 44)
     assert keys.parse_payload(keys.cursor_key("uid", 3)) is None
+    assert keys.parse_payload(keys.delivery_key("uid", 3, 44)) is None
+    assert keys.parse_delivery(keys.delivery_key("uid", 3, 44)) == ("uid", 44)
 
 
 @settings(deadline=None)
-@given(st.dictionaries(st.text() | st.sampled_from(["tail/0", "r/0", "payload/r/0/1"]), st.binary()))
+@given(st.dictionaries(st.text() | st.sampled_from(["tail/0", "r/0", "payload/r/0/1", "delivery/r/0/1"]), st.binary()))
 def test_whatever_is_among_the_cursors_is_understood_or_named(values: dict[str, bytes]) -> None:
     restored = understand(values, 0, set())
     understood = len(restored.cursors) + len(restored.payloads) + (restored.tail is not None)
-    assert understood + len(restored.unreadable) <= len(values) or not values
+    assert set(restored.unreadable) <= set(values)
+    assert understood + len(restored.orphans) + len(restored.unreadable) >= len(values) - (restored.cursors != {})
 
 
 def attempt(origin: int) -> AttemptRecord:
@@ -119,11 +122,11 @@ def test_a_flush_writes_attempts_cursors_and_tail_once() -> None:
     partition.tail = 6
     partition.cursor("r").take(5, 5, 0, 0, room=True)
     changes.attempts.append(attempt(5))
-    written = {(entry.topic, entry.key): entry.value for entry in changes.entries()}
+    written = {(entry.topic, entry.key): entry.value for entry in changes.entries(0.0)}
     assert set(written) == {(topics.ATTEMPTS, "r"), (topics.CURSORS, "r/0"), (topics.CURSORS, "tail/0")}
-    assert written[(topics.CURSORS, "tail/0")] == b"6"
+    assert written[(topics.CURSORS, "tail/0")] == b'{"next":6,"origin":-1,"at":0}'
     assert msgspec.json.decode(written[(topics.ATTEMPTS, "r")] or b"")["origin"] == 5
-    assert changes.entries() == []
+    assert changes.entries(0.0) == []
 
 
 def test_a_removed_route_is_deleted_with_its_payloads_and_may_come_back() -> None:
@@ -136,14 +139,14 @@ def test_a_removed_route_is_deleted_with_its_payloads_and_may_come_back() -> Non
     changes.keep_payload("r", 5, b"reply")
     partition.forget("r")
     changes.removed(cursor)
-    assert {(entry.key, entry.value) for entry in changes.entries(final=True)} == {
+    assert {(entry.key, entry.value) for entry in changes.entries(0.0, final=True)} == {
         ("r/0", None),
         ("payload/r/0/5", None),
-        ("tail/0", b"0"),
+        ("tail/0", b'{"next":0,"origin":-1,"at":0}'),
     }
     changes.removed(cursor)
     partition.cursor("r").take(6, 6, 0, 0, room=True)
-    assert [entry.value is None for entry in changes.entries() if entry.key == "r/0"] == [False]
+    assert [entry.value is None for entry in changes.entries(0.0) if entry.key == "r/0"] == [False]
 
 
 def test_memory_counts_a_record_once_and_refuses_what_does_not_fit() -> None:
@@ -170,3 +173,58 @@ def test_runs_cover_what_is_wanted_without_long_gaps(wanted: set[tuple[int, int]
     assert wanted <= set(covered)
     assert len(covered) == len(set(covered))
     assert len(covered) <= len(wanted) * (NEAR + 1)
+
+
+def flushed(changes: Unflushed) -> dict[str, bytes | None]:
+    return {entry.key: entry.value for entry in changes.entries(0.0) if entry.topic == topics.CURSORS}
+
+
+def test_a_delivery_that_stays_gets_a_record_of_its_own_and_the_cursor_stays_small() -> None:
+    partition = PartitionCursors(0)
+    changes, cursor = Unflushed(partition), partition.cursor("r")
+    old = cursor.take(1, 1, 0, 0, room=True)
+    assert isinstance(old, Outstanding)
+    for origin in range(2, 2 + YOUNG_FLUSHES):
+        cursor.take(origin, origin, 0, 0, room=True)
+        assert set(flushed(changes)) == {"r/0"}, "most are over before it is worth it"
+        changes.finished(cursor, origin)
+    cursor.touch()
+    written = flushed(changes)
+    assert list(written) == ["delivery/r/0/1", "r/0"], "what the cursor counts as taken is written before it"
+    assert b"young" not in (written["r/0"] or b"")
+    old.attempt = 7
+    changes.changed(cursor, old)
+    assert list(flushed(changes)) == ["delivery/r/0/1"], "the cursor has not changed"
+    changes.finished(cursor, 1)
+    assert flushed(changes) == {"delivery/r/0/1": None}
+
+
+def test_a_delivery_that_failed_gets_its_record_with_the_next_flush() -> None:
+    partition = PartitionCursors(0)
+    changes, cursor = Unflushed(partition), partition.cursor("r")
+    failed = cursor.take(1, 1, 0, 0, room=True)
+    assert isinstance(failed, Outstanding)
+    failed.attempt = 1
+    changes.changed(cursor, failed)
+    values = {key: value for key, value in flushed(changes).items() if value is not None}
+    again = understand(values, 0, set())
+    assert again.cursors["r"].outstanding == {1: failed}
+
+
+def test_a_delivery_whose_cursor_was_lost_with_the_end_of_the_log_is_taken_again() -> None:
+    values = {
+        "r/0": b'{"next":5}',
+        "delivery/r/0/4": b"[4,4,0]",
+        "delivery/r/0/5": b"[5,5,0]",
+        "delivery/x/0/1": b"[1,1,0]",
+    }
+    restored = understand(values, 0, set())
+    assert list(restored.cursors["r"].outstanding) == [4]
+    assert restored.orphans == [("r", 5), ("x", 1)]
+
+
+def test_records_that_cannot_be_read_cost_repeats_and_no_event() -> None:
+    restored = understand({"r/0": b'{"next":5}', "delivery/r/0/4": b"?", "s/0": b"?"}, 0, set())
+    assert restored.unreadable == ["delivery/r/0/4", "s/0"]
+    assert list(restored.cursors["r"].outstanding) == [4]
+    assert (restored.cursors["s"].next, restored.cursors["s"].resume) == (0, 0)

@@ -9,8 +9,8 @@ from typing import Any
 from confluent_kafka import KafkaError
 
 from penstock.contract import headers
-from penstock.dispatcher.matched.record import DECODER
-from penstock.log.random_reader import RandomReader, _Request
+from penstock.dispatcher.matched.record import DECODER, Matched
+from penstock.log.random_reader import Chunk, RandomReader, _Request
 
 RAW = [("ce_specversion", b"1.0"), ("ce_id", b"1"), ("ce_source", b"/s"), ("ce_type", b"t"), (headers.ROUTES, b"r")]
 
@@ -33,8 +33,8 @@ END: Any = SimpleNamespace(error=lambda: KafkaError(KafkaError._PARTITION_EOF))
 class ReadAhead:
     """A consumer with what it has fetched in advance, the end of the partition as it was then included."""
 
-    def __init__(self, *queued: Any, high: int) -> None:
-        self._queued, self._high = list(queued), high
+    def __init__(self, *queued: Any, high: int, low: int = 0) -> None:
+        self._queued, self._low, self._high = list(queued), low, high
 
     def poll(self, _: float) -> Any:
         return self._queued.pop(0) if self._queued else None
@@ -44,15 +44,19 @@ class ReadAhead:
         return taken
 
     def get_watermark_offsets(self, *_: object, **__: object) -> tuple[int, int]:
-        return 0, self._high
+        return self._low, self._high
+
+
+def chunk_of(consumer: ReadAhead, begin: int, end: int) -> Chunk[Matched]:
+    reader: Any = RandomReader.__new__(RandomReader)
+    reader._stop, reader._topic, reader._decoder = threading.Event(), "matched", DECODER
+    chunk, _ = reader._read(consumer, _Request(0, begin, end, None))  # type: ignore[arg-type]  # nobody waits for it
+    assert chunk.end == end
+    return chunk  # type: ignore[no-any-return]
 
 
 def read(consumer: ReadAhead, end: int) -> list[int]:
-    reader: Any = RandomReader.__new__(RandomReader)
-    reader._stop, reader._topic, reader._decoder = threading.Event(), "matched", DECODER
-    chunk, _ = reader._read(consumer, _Request(0, 0, end, None))  # type: ignore[arg-type]  # nobody waits for it
-    assert chunk.end == end
-    return [found.offset for found in chunk.records]
+    return [found.offset for found in chunk_of(consumer, 0, end).records]
 
 
 def test_an_end_met_while_reading_ahead_does_not_end_the_chunk() -> None:
@@ -65,3 +69,16 @@ def test_an_end_as_the_first_thing_does_not_end_the_chunk() -> None:
 
 def test_the_real_end_of_the_partition_ends_the_chunk() -> None:
     assert read(ReadAhead(record(0), END, high=1), 3) == [0]
+
+
+def test_what_lies_beyond_the_end_of_a_log_that_was_cut_off_is_not_sought_from_its_beginning() -> None:
+    """Kafka sends a consumer whose offset is out of range back to the first record."""
+    chunk = chunk_of(ReadAhead(record(0), record(1), record(2), high=3), 50, 51)
+    assert (chunk.begin, chunk.records) == (50, [])
+    chunk = chunk_of(ReadAhead(END, high=0), 50, 51)
+    assert (chunk.begin, chunk.records) == (50, [])
+
+
+def test_a_log_that_retention_has_emptied_is_not_waited_for() -> None:
+    chunk = chunk_of(ReadAhead(END, high=80, low=80), 50, 60)
+    assert (chunk.begin, chunk.records) == (60, [])

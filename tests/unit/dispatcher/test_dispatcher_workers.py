@@ -7,6 +7,8 @@ from typing import cast
 
 import msgspec
 import uvloop
+from dispatcher_double import Topic
+from virtual_time import in_virtual_time
 
 from penstock.contract.routes import Delivery, Endpoint, Route
 from penstock.contract.snapshot import Snapshot
@@ -16,7 +18,6 @@ from penstock.dispatcher.dispatcher import Dispatcher
 from penstock.dispatcher.http.outcome import Outcome
 from penstock.dispatcher.matched.record import OVERHEAD_BYTES, Matched
 from penstock.dispatcher.schedule.breaker import rounds
-from penstock.log.random_reader import RandomReader
 from penstock.log.reports import Reporter
 from penstock.settings import Settings
 
@@ -59,8 +60,9 @@ def dispatcher(asked: Asked, **changes: int) -> Dispatcher:
         Settings(**changes),  # type: ignore[arg-type]  # limits, all of them numbers
         [0],
         cast("AttemptSender", asked),
-        cast("RandomReader", None),
         cast("Reporter", Silent()),
+        matched=Topic(),
+        events=Topic(),
     )
     made.apply(Snapshot(version=1, routes={ROUTE.uid: ROUTE}))
     return made
@@ -172,8 +174,9 @@ def test_a_retry_that_is_due_at_once_is_made() -> None:
         for _ in range(10):
             await asked.answer(Outcome.RETRYABLE)
             await asyncio.sleep(0.001)
-            made.pump()
-        await asked.answer()
+        while made.outstanding:
+            await asked.answer()
+            await asyncio.sleep(0.001)
         return len(asked.origins), made.outstanding
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -182,6 +185,7 @@ def test_a_retry_that_is_due_at_once_is_made() -> None:
     assert attempts >= 300
 
 
+@in_virtual_time
 async def test_a_route_nobody_answers_for_is_tried_in_rounds_until_somebody_does() -> None:
     asked = Asked()
     made = dispatcher(asked)
@@ -192,7 +196,9 @@ async def test_a_route_nobody_answers_for_is_tried_in_rounds_until_somebody_does
     await asked.answer(Outcome.RETRYABLE, unreached=True)
     assert asked.answers == [], "it rests"
     size, rest = rounds(1)
-    await asyncio.sleep(rest * 2)
+    await asyncio.sleep(rest * 0.9)
+    assert asked.answers == []
+    await asyncio.sleep(rest * 0.2)
     assert len(asked.answers) == size
     await asked.answer()
     assert len(asked.answers) == 100

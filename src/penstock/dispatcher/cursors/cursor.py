@@ -5,6 +5,10 @@ overlapping generation or a router that repeats itself, and is dropped. Origins 
 generation N+1 starts while N still writes. No route loses an event by that: N writes a partition in order and N+1
 starts no later than right after N's last record, so an old route saw 103 from N before it saw 105; a new route is only
 in what N+1 writes, again in order.
+
+What is written of a cursor is small, however much is outstanding: it lists the deliveries that have just begun, most of
+which will be over by the next flush. One that stays gets a record of its own, written when it changes and deleted when
+it ends.
 """
 
 from __future__ import annotations
@@ -27,8 +31,12 @@ STAGE_NAMES = {Stage.SUBSCRIBER: "subscriber", Stage.REPLY: "reply", Stage.DEAD_
 """As attempt records, spans and metrics spell them."""
 
 
+YOUNG_FLUSHES = 3
+"""Flushes that write a delivery within its cursor; from then on a record of its own costs less."""
+
+
 class Outstanding(msgspec.Struct, array_like=True):
-    """One event on its way to one route. Kept as an array: thousands of them are written every flush."""
+    """One event on its way to one route. Written as an array: there are many of them."""
 
     origin: int
     matched: int
@@ -56,13 +64,14 @@ class CursorRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
     next: int
     resume: int | None = None
-    outstanding: tuple[Outstanding, ...] = ()
+    young: tuple[Outstanding, ...] = ()
+    """Outstanding deliveries that have no record of their own."""
 
 
 class Cursor:
     """The cursor of one route in one partition."""
 
-    __slots__ = ("_changed", "next", "outstanding", "resume", "route")
+    __slots__ = ("_changed", "_young", "next", "outstanding", "resume", "route")
 
     def __init__(self, route: str, next: int, resume: int | None, changed: set[Cursor]) -> None:
         self.route = route
@@ -71,6 +80,8 @@ class Cursor:
         """Where in `penstock.matched` to read on; None while the route is attached to the tail."""
         self.outstanding: dict[int, Outstanding] = {}
         """In the order of their origins."""
+        self._young: dict[int, int] = {}
+        """Origins of those without a record of their own, and how many flushes have written them."""
         self._changed = changed
 
     @property
@@ -90,14 +101,48 @@ class Cursor:
             return Taken.FULL
         delivery = Outstanding(origin, matched, at, key)
         self.outstanding[origin] = delivery
+        self._young[origin] = 0
         self.next = origin + 1
         self.touch()
         return delivery
 
+    def has_record(self, origin: int) -> bool:
+        """Whether the delivery has a record of its own, which must change with it."""
+        return origin not in self._young
+
     def finish(self, origin: int) -> None:
         """The delivery has ended, one way or another."""
-        if self.outstanding.pop(origin, None) is not None:
+        self.outstanding.pop(origin, None)
+        if self._young.pop(origin, None) is not None:
             self.touch()
+
+    def settle(self) -> list[Outstanding]:
+        """Before each flush that writes the cursor: deliveries that get a record of their own from now on."""
+        settled = []
+        for origin, flushes in self._young.items():
+            delivery = self.outstanding[origin]
+            if flushes >= YOUNG_FLUSHES or delivery.attempt or delivery.stage:
+                settled.append(delivery)
+            else:
+                self._young[origin] = flushes + 1
+        for delivery in settled:
+            del self._young[delivery.origin]
+        return settled
+
+    def restore(self, young: Iterable[Outstanding], settled: Iterable[Outstanding]) -> None:
+        """Deliveries as they were written. Of one that is in both, its own record is the newer one."""
+        found = {delivery.origin: delivery for delivery in young}
+        self._young = dict.fromkeys(found, 0)
+        for delivery in settled:
+            if delivery.origin < self.next:
+                found[delivery.origin] = delivery
+                self._young.pop(delivery.origin, None)
+        self.outstanding = {origin: found[origin] for origin in sorted(found)}
+
+    @property
+    def young(self) -> Iterable[Outstanding]:
+        """Those that are written within the cursor."""
+        return (self.outstanding[origin] for origin in self._young)
 
     def detach(self, resume: int) -> None:
         """The tail goes on without this route, which will read on from `resume`."""
@@ -118,17 +163,32 @@ class Cursor:
 
 def encode(cursor: Cursor) -> bytes:
     """The cursor's value in the topic."""
-    return msgspec.json.encode(CursorRecord(cursor.next, cursor.resume, tuple(cursor.outstanding.values())))
+    return msgspec.json.encode(CursorRecord(cursor.next, cursor.resume, tuple(cursor.young)))
 
 
-def restore(route: str, value: bytes, changed: set[Cursor]) -> Cursor:
-    """The cursor as it was written, its deliveries in the order of their origins."""
+def restore(route: str, value: bytes, settled: Iterable[Outstanding], changed: set[Cursor]) -> Cursor:
+    """The cursor as it was written, with the deliveries that have records of their own, by their origins."""
     record = msgspec.json.decode(value, type=CursorRecord)
     cursor = Cursor(route, record.next, record.resume, changed)
-    cursor.outstanding = {delivery.origin: delivery for delivery in in_order(record.outstanding)}
+    cursor.restore(record.young, settled)
     return cursor
 
 
-def in_order(deliveries: Iterable[Outstanding]) -> list[Outstanding]:
-    """Deliveries by origin: the order in which their events were accepted."""
-    return sorted(deliveries, key=lambda delivery: delivery.origin)
+def from_the_beginning(route: str, changed: set[Cursor]) -> Cursor:
+    """The cursor of a route that takes everything that is retained, whatever it took before."""
+    cursor = Cursor(route, 0, 0, changed)
+    cursor.touch()
+    return cursor
+
+
+def encode_delivery(delivery: Outstanding) -> bytes:
+    """The value of a delivery's own record."""
+    return msgspec.json.encode(delivery)
+
+
+def decode_delivery(value: bytes, origin: int) -> Outstanding:
+    """What was written for this origin. Raises ValueError, or what msgspec raises."""
+    delivery = msgspec.json.decode(value, type=Outstanding)
+    if delivery.origin != origin:
+        raise ValueError(f"it is a delivery of {delivery.origin}, not of {origin}")
+    return delivery

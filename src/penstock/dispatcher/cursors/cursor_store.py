@@ -12,7 +12,8 @@ import msgspec
 from penstock.contract import topics
 from penstock.dispatcher.cursors import keys
 from penstock.dispatcher.cursors import stage_payload as stage_payloads
-from penstock.dispatcher.cursors.cursor import Cursor, restore
+from penstock.dispatcher.cursors.cursor import Cursor, Outstanding, decode_delivery, from_the_beginning, restore
+from penstock.dispatcher.cursors.partition import TailPosition
 from penstock.dispatcher.cursors.stage_payload import StagePayload
 from penstock.log.transactions import Entry, Fenced, GivenUp, TransactionalPartition
 from penstock.log.unreadable import report_unreadable
@@ -20,14 +21,18 @@ from penstock.settings import Settings
 
 __all__ = ["CursorStore", "Entry", "Fenced", "GivenUp", "HeldTail", "Restored", "understand"]
 
+UNDECODABLE = (ValueError, RecursionError, msgspec.MsgspecError)
+
 
 @dataclass
 class Restored:
     """What the topic says about a partition."""
 
-    tail: int | None = None
+    tail: TailPosition | None = None
     cursors: dict[str, Cursor] = field(default_factory=dict)
     payloads: dict[tuple[str, int], StagePayload] = field(default_factory=dict)
+    orphans: list[tuple[str, int]] = field(default_factory=list)
+    """Route and origin of deliveries whose record stands there although no cursor counts them."""
     unreadable: list[str] = field(default_factory=list)
 
 
@@ -49,7 +54,7 @@ class CursorStore:
         found = self._log.load(topics.CURSORS)
         restored = understand({key: stored.value for key, stored in found.items()}, self.partition, changed)
         for key in restored.unreadable:
-            report_unreadable(found[key].message, "it is neither a cursor, nor a tail, nor the payload of a stage")
+            report_unreadable(found[key].message, "it is neither a cursor, nor a delivery, nor a payload, nor a tail")
         return restored
 
     def commit(self, entries: list[Entry]) -> None:
@@ -98,18 +103,40 @@ class HeldTail:
 
 
 def understand(values: dict[str, bytes], partition: int, changed: set[Cursor]) -> Restored:
-    """The newest values of a partition's keys as cursors. One that cannot be read is named and left out."""
+    """The newest values of a partition's keys as cursors. One that cannot be read is named, and costs repeats.
+
+    A cursor that cannot be read might have stood anywhere, so its route reads everything again: twice beats never. Of a
+    delivery the key says enough: its event is found by its origin.
+    """
     restored = Restored()
+    deliveries: dict[str, list[Outstanding]] = {}
+    cursors: dict[str, tuple[str, bytes]] = {}
     for key, value in values.items():
         try:
             if key == keys.tail_key(partition):
-                restored.tail = int(value)
+                restored.tail = msgspec.json.decode(value, type=TailPosition)
+            elif (ident := keys.parse_delivery(key)) is not None:
+                deliveries.setdefault(ident[0], []).append(Outstanding(ident[1], 0, 0))
+                deliveries[ident[0]][-1] = decode_delivery(value, ident[1])
             elif (ident := keys.parse_payload(key)) is not None:
                 restored.payloads[ident] = stage_payloads.decode(value)
             elif (route := keys.parse_cursor(key)) is not None:
-                restored.cursors[route] = restore(route, value, changed)
+                cursors[route] = (key, value)
             else:
                 restored.unreadable.append(key)
-        except (ValueError, RecursionError, msgspec.MsgspecError):
+        except UNDECODABLE:
             restored.unreadable.append(key)
+    for route, (key, value) in cursors.items():
+        try:
+            restored.cursors[route] = restore(route, value, deliveries.get(route, ()), changed)
+        except UNDECODABLE:
+            restored.unreadable.append(key)
+            restored.cursors[route] = from_the_beginning(route, changed)
+    for route, waiting in deliveries.items():
+        restored.orphans += _orphans(route, waiting, restored.cursors.get(route))
     return restored
+
+
+def _orphans(route: str, waiting: list[Outstanding], cursor: Cursor | None) -> list[tuple[str, int]]:
+    """Deliveries that the cursor has not taken yet, because the log lost its end between their records and its own."""
+    return [(route, one.origin) for one in waiting if cursor is None or one.origin not in cursor.outstanding]

@@ -3,13 +3,15 @@
 | key | value |
 |---|---|
 | `<route uid>/<partition>` | a cursor |
-| `tail/<partition>` | the offset of `penstock.matched` from which attached routes read on, in decimal |
+| `tail/<partition>` | the `next` offset of `penstock.matched` to read; `origin` and time of the record before |
+| `delivery/<route uid>/<partition>/<origin>` | a delivery that waits |
 | `payload/<route uid>/<partition>/<origin>` | what a delivery takes along into its stage |
 """
 
 from __future__ import annotations
 
 TAIL = "tail"
+DELIVERY = "delivery"
 PAYLOAD = "payload"
 
 
@@ -23,15 +25,29 @@ def tail_key(partition: int) -> str:
     return f"{TAIL}/{partition}"
 
 
+def delivery_key(route: str, partition: int, origin: int) -> str:
+    """Key of a delivery that has a record of its own."""
+    return f"{DELIVERY}/{route}/{partition}/{origin}"
+
+
 def payload_key(route: str, partition: int, origin: int) -> str:
-    """Key of what a delivery carries."""
+    """Key of what a delivery sends in its stage."""
     return f"{PAYLOAD}/{route}/{partition}/{origin}"
 
 
+def parse_delivery(key: str) -> tuple[str, int] | None:
+    """Route and origin of a delivery's key; None for another."""
+    return _parse(key, DELIVERY)
+
+
 def parse_payload(key: str) -> tuple[str, int] | None:
-    """Route and origin of such a key; None for another."""
+    """Route and origin of a payload's key; None for another."""
+    return _parse(key, PAYLOAD)
+
+
+def _parse(key: str, prefix: str) -> tuple[str, int] | None:
     parts = key.split("/")
-    if len(parts) != 4 or parts[0] != PAYLOAD or not parts[3].isdigit():
+    if len(parts) != 4 or parts[0] != prefix or not parts[3].isdigit():
         return None
     return parts[1], int(parts[3])
 

@@ -1,8 +1,8 @@
 """The cursors of one partition and how records move them: at the tail, and behind it for routes that could not keep up.
 
 The tail never waits for a route: one without room is detached and reads on from its own position, chunk by chunk, until
-it has reached the tail again. Detached routes take turns, so that a long backlog does not starve a short one; whoever
-stands within the same chunk is served along.
+it has reached the tail again. Detached routes take turns, so that a long backlog does not starve a short one; all that
+stand within the same chunk are served along.
 """
 
 from __future__ import annotations
@@ -18,8 +18,18 @@ from penstock.dispatcher.cursors.cursor import Cursor, Outstanding, Taken
 from penstock.dispatcher.matched.record import Matched
 
 Routes = Mapping[str, Route]
-Room = Callable[[Cursor], bool]
-"""Whether a route can take one more delivery."""
+HasRoom = Callable[[Cursor], bool]
+"""Whether a route can take one more delivery, or a chunk of them."""
+
+
+class TailPosition(msgspec.Struct, frozen=True):
+    """How far a partition was read, and which record came last: a log that was cut off has another one there."""
+
+    next: int
+    """The next offset of `penstock.matched` to read."""
+    origin: int = -1
+    at: int = 0
+    """Origin and time of the record before it."""
 
 
 class NewDelivery(msgspec.Struct, frozen=True):
@@ -45,7 +55,8 @@ class PartitionCursors:
     def __init__(self, partition: int, tail: int | None = None) -> None:
         self.partition = partition
         self.tail = tail
-        """The next offset of `penstock.matched` to read; None before anything was ever read."""
+        """The next offset of `penstock.matched` to read; None: from the beginning."""
+        self._last_origin, self._last_at = -1, 0
         self.newest_origin = -1
         self.cursors: dict[str, Cursor] = {}
         self.changed: set[Cursor] = set()
@@ -59,12 +70,34 @@ class PartitionCursors:
             cursor = self.cursors[route] = Cursor(route, 0, None, self.changed)
         return cursor
 
-    def restore(self, cursors: Iterable[Cursor]) -> None:
-        """Cursors as they were found in the topic."""
+    def restore(self, tail: TailPosition | None, cursors: Iterable[Cursor]) -> None:
+        """Tail and cursors as they were found in the topic."""
+        if tail is not None:
+            self.tail, self._last_origin, self._last_at = tail.next, tail.origin, tail.at
         for cursor in cursors:
             self.cursors[cursor.route] = cursor
-            if not cursor.attached:
+            if cursor.resume is None:
+                continue
+            if self.tail is None or cursor.resume > self.tail:
+                cursor.attach()  # the topic lost its end between both records: the tail is the one that is sure
+            else:
                 self._turns[cursor.route] = None
+
+    @property
+    def position(self) -> TailPosition | None:
+        """How far the partition was read; None before anything was."""
+        return None if self.tail is None else TailPosition(self.tail, self._last_origin, self._last_at)
+
+    def was_last(self, record: Matched) -> bool:
+        """Whether this is the record that was read last. One that was written again has another time, if not origin."""
+        return (record.offset + 1, record.origin, record.at) == (self.tail, self._last_origin, self._last_at)
+
+    def start_over(self) -> None:
+        """The log is another one: all routes read it from its beginning. What they have taken, their origins tell."""
+        self.tail = None
+        for cursor in self.cursors.values():
+            if not cursor.attached:
+                self._attach(cursor)
 
     def forget(self, route: str) -> None:
         """The route is gone."""
@@ -73,9 +106,10 @@ class PartitionCursors:
             self.changed.discard(cursor)
         self._turns.pop(route, None)
 
-    def take(self, record: Matched, routes: Routes, gone: Iterable[str], room: Room) -> Iterator[NewDelivery]:
+    def take(self, record: Matched, routes: Routes, gone: Iterable[str], has_room: HasRoom) -> Iterator[NewDelivery]:
         """Takes a record at the tail. A route that is not known yet is detached: its snapshot is still to come."""
         self.tail = record.offset + 1
+        self._last_origin, self._last_at = record.origin, record.at
         self.newest_origin = max(self.newest_origin, record.origin)
         for uid in record.routes:
             if uid in gone:
@@ -83,7 +117,7 @@ class PartitionCursors:
             cursor = self.cursor(uid)
             if not cursor.attached:
                 continue
-            start = self._give(cursor, record, routes.get(uid), room)
+            start = self._give(cursor, record, routes.get(uid), has_room)
             if start is Taken.FULL:
                 cursor.detach(record.offset)
                 self._turns[uid] = None
@@ -91,18 +125,18 @@ class PartitionCursors:
                 yield start
 
     @staticmethod
-    def _give(cursor: Cursor, record: Matched, route: Route | None, room: Room) -> NewDelivery | Taken:
-        free = route is not None and not route.paused and room(cursor)
+    def _give(cursor: Cursor, record: Matched, route: Route | None, has_room: HasRoom) -> NewDelivery | Taken:
+        free = route is not None and not route.paused and has_room(cursor)
         key = record.ordering_key() if free and route is not None and route.ordering == "key" else 0
         taken = cursor.take(record.origin, record.offset, record.at, key, room=free)
         return NewDelivery(cursor, taken, record) if isinstance(taken, Outstanding) else taken
 
-    def next_chunk(self, routes: Routes, may_catch_up: Room) -> int | None:
+    def next_chunk(self, routes: Routes, has_room_for_chunk: HasRoom) -> int | None:
         """Where the catch-up reader reads next: at the position of the detached route whose turn it is."""
         for uid in list(self._turns):
             cursor = self.cursors[uid]
             route = routes.get(uid)
-            if route is None or route.paused or cursor.resume is None or not may_catch_up(cursor):
+            if route is None or route.paused or cursor.resume is None or not has_room_for_chunk(cursor):
                 continue
             if self.tail is None or cursor.resume >= self.tail:
                 self._attach(cursor)
@@ -112,32 +146,39 @@ class PartitionCursors:
         return None
 
     def catch_up(
-        self, begin: int, end: int, records: Sequence[Matched], routes: Routes, *, room: Room, may_catch_up: Room
+        self,
+        begin: int,
+        end: int,
+        records: Sequence[Matched],
+        routes: Routes,
+        *,
+        has_room: HasRoom,
+        has_room_for_chunk: HasRoom,
     ) -> Iterator[NewDelivery]:
         """Serves the records from `begin` up to `end` (exclusive) to every detached route that stands among them."""
         end = min(end, self.tail or 0)
-        eating: dict[str, Cursor] = {}
+        served: dict[str, Cursor] = {}
         for uid in self._turns:
             cursor, route = self.cursors[uid], routes.get(uid)
             within = cursor.resume is not None and begin <= cursor.resume < end
-            if within and route is not None and not route.paused and may_catch_up(cursor):
-                eating[uid] = cursor
+            if within and route is not None and not route.paused and has_room_for_chunk(cursor):
+                served[uid] = cursor
         for record in records:
             if record.offset >= end:
                 break
             for uid in record.routes:
-                eater = eating.get(uid)
-                if eater is None or eater.resume is None or eater.resume > record.offset:
+                behind = served.get(uid)
+                if behind is None or behind.resume is None or behind.resume > record.offset:
                     continue
-                start = self._give(eater, record, routes.get(uid), room)
+                start = self._give(behind, record, routes.get(uid), has_room)
                 if start is Taken.FULL:
-                    eater.proceed(record.offset)
-                    del eating[uid]
+                    behind.proceed(record.offset)
+                    del served[uid]
                     continue
-                eater.proceed(record.offset + 1)
+                behind.proceed(record.offset + 1)
                 if isinstance(start, NewDelivery):
                     yield start
-        for cursor in eating.values():
+        for cursor in served.values():
             cursor.proceed(end)
             if cursor.resume is not None and self.tail is not None and cursor.resume >= self.tail:
                 self._attach(cursor)
@@ -152,7 +193,7 @@ class PartitionCursors:
         return bool(self._turns)
 
     def skip_lost(self, retained: int, origin: int, routes: Routes) -> list[Lost]:
-        """Retention has removed everything before `retained`, whose origin is given: moves whoever stood there."""
+        """Retention has removed everything before `retained`, with this origin: moves routes that stood there."""
         lost = []
         for uid, cursor in self.cursors.items():
             stands = self.tail if cursor.attached else cursor.resume

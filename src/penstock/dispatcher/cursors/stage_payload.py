@@ -53,9 +53,9 @@ def reply(event: CloudEvent, passed: list[tuple[str, str]]) -> StagePayload:
 
 def encode(payload: StagePayload) -> bytes:
     """The value in the topic."""
-    return msgspec.json.encode(payload)
+    return msgspec.msgpack.encode(payload)
 
 
 def decode(value: bytes) -> StagePayload:
     """What was written."""
-    return msgspec.json.decode(value, type=StagePayload)
+    return msgspec.msgpack.decode(value, type=StagePayload)

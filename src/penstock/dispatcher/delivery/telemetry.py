@@ -50,7 +50,7 @@ class Telemetry:
 
     # --- attempts ------------------------------------------------------------------------------------------------
 
-    def count(self, job: Job, report: AttemptResult, step: Step) -> None:
+    def count(self, job: Job, report: AttemptResult, step: Step, now: float) -> None:
         """An attempt is over, and this follows."""
         metrics = self.metrics(job.lane.route)
         stage, verdict = job.delivery.stage, report.verdict

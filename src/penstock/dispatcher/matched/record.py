@@ -79,7 +79,7 @@ class Matched:
 
     @property
     def event(self) -> CloudEvent:
-        """The event as it was accepted. Raises MalformedEvent if somebody else wrote the record."""
+        """The event as it was accepted. Raises MalformedEvent if something else than penstock wrote the record."""
         if self._event is None:
             self._event = kafka.from_headers(self.fields.items(), self.value)
         return self._event
@@ -124,8 +124,13 @@ class Matched:
 
 
 def passed_over(partition: int, offset: int) -> Matched:
-    """Stands for a record that cannot be read: nobody gets it, and nobody takes the gap for a loss."""
+    """Stands for a record that cannot be read: it is for no route, and the gap is not taken for a loss."""
     return Matched(partition, offset, 0, -1, routes=(), raw=(), value=None)
+
+
+def of_event(partition: int, origin: int, at: int, raw: RawHeaders | None, value: bytes | None) -> Matched:
+    """An event as it was accepted, read at its place in `penstock.events`; it names no routes."""
+    return Matched(partition, origin, at, origin, routes=(), raw=raw or (), value=value)
 
 
 def read(partition: int, offset: int, at: int, raw: RawHeaders | None, value: bytes | None) -> Matched:
@@ -155,3 +160,5 @@ _often_named = lru_cache(maxsize=1024)(_named)
 
 DECODER = Decoder(read, passed_over)
 """How the topic is read."""
+EVENT_DECODER = Decoder(of_event, passed_over)
+"""How `penstock.events` is read, by the dispatcher."""

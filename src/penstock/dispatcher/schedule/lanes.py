@@ -3,7 +3,9 @@
 Requests under way are bounded per lane and in all; a few are granted to every lane whatever the others do, so that
 subscribers which hang can not use up the task. A lane whose route is paused holds what it has; one whose route is
 gone lets go of it; one that cannot reach its subscriber rests between its attempts. With `ordering: key` a delivery of
-a key becomes ready when the one before it has ended. Time is given by the caller.
+a key becomes ready when the one before it has ended.
+
+Time is the event loop's, given by the caller: it only goes forward, whatever happens to the clock on the wall.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ class Lane:
         "round",
         "route",
         "unreachable",
+        "waiting",
     )
 
     def __init__(self, route: Route, limit: int) -> None:
@@ -45,6 +48,8 @@ class Lane:
         self.gone = False
         self.in_flight = 0
         self.ready: deque[Job] = deque()
+        self.waiting: set[Job] = set()
+        """Those that are not due yet."""
         self.blocked: dict[tuple[int, int], deque[Job]] = {}
         """By partition and key: who waits for the delivery before it. Present, if empty, while that one lives."""
         self.payload_bytes = 0
@@ -77,6 +82,8 @@ class Job:
     record: Matched | None = None
     """None where memory was short: it is read again when its turn comes."""
     payload: StagePayload | None = None
+    due: float = 0.0
+    """Not before this time of the event loop."""
 
 
 class Schedule:
@@ -89,6 +96,9 @@ class Schedule:
         self._held: OrderedDict[str, Lane] = OrderedDict()
         """Lanes that could send if the task as a whole had less under way."""
         self._waiting: list[tuple[float, int, Job]] = []
+        """By due time. Those of a lane that is gone stay until they come up, or are too many."""
+        self._dropped = 0
+        """How many of them that are."""
         self._resting: list[tuple[float, int, Lane]] = []
         self._unreachable: set[str] = set()
         self._sequence = itertools.count()
@@ -105,8 +115,9 @@ class Schedule:
         self._queue(job, now)
 
     def _queue(self, job: Job, now: float) -> None:
-        if job.delivery.due > now:
-            heapq.heappush(self._waiting, (job.delivery.due, next(self._sequence), job))
+        if job.due > now:
+            heapq.heappush(self._waiting, (job.due, next(self._sequence), job))
+            job.lane.waiting.add(job)
         else:
             job.lane.ready.append(job)
             self.refresh(job.lane)
@@ -183,15 +194,21 @@ class Schedule:
         count = 0
         while self._waiting and self._waiting[0][0] <= now:
             job = heapq.heappop(self._waiting)[2]
-            if not job.lane.gone:
-                job.lane.ready.append(job)
-                self.refresh(job.lane)
-                count += 1
+            if job.lane.gone:
+                self._dropped -= 1
+                continue
+            job.lane.waiting.discard(job)
+            job.lane.ready.append(job)
+            self.refresh(job.lane)
+            count += 1
         return count
 
     @property
     def next_due(self) -> float | None:
         """When something comes due next."""
+        while self._waiting and self._waiting[0][2].lane.gone:
+            heapq.heappop(self._waiting)
+            self._dropped -= 1
         heads = [queue[0][0] for queue in (self._waiting, self._resting) if queue]
         return min(heads) if heads else None
 
@@ -201,11 +218,13 @@ class Schedule:
         self._unreachable.discard(lane.route.uid)
         self._open.pop(lane.route.uid, None)
         self._held.pop(lane.route.uid, None)
-        kept = [item for item in self._waiting if item[2].lane is not lane]
-        dropped = [item[2] for item in self._waiting if item[2].lane is lane]
-        if dropped:
-            heapq.heapify(kept)
-            self._waiting = kept
+        self._dropped += len(lane.waiting)
+        if self._dropped * 2 > len(self._waiting):
+            self._waiting = [item for item in self._waiting if not item[2].lane.gone]
+            heapq.heapify(self._waiting)
+            self._dropped = 0
+        dropped = list(lane.waiting)
+        lane.waiting.clear()
         dropped.extend(lane.ready)
         for blocked in lane.blocked.values():
             dropped.extend(blocked)

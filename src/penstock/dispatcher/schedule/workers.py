@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 
 import structlog
@@ -49,7 +48,7 @@ class Workers:
         due = self._schedule.next_due
         if due is None or self.draining:
             return
-        when = self._loop.time() + max(0.0, due - time.time())
+        when = max(due, self._loop.time())
         if self._timer is not None:
             if self._timer_at <= when:
                 return
@@ -58,7 +57,8 @@ class Workers:
 
     def _come_due(self) -> None:
         self._timer = None
-        self._schedule.due(time.time())
+        # uvloop counts milliseconds: a timer may fire that much before its time.
+        self._schedule.due(max(self._loop.time(), self._timer_at))
         self.pump()
 
     async def _work(self, first: Job) -> None:
@@ -72,8 +72,9 @@ class Workers:
                 except Exception:
                     # A defect of ours must not eat the delivery: it stays outstanding and is tried again.
                     log.exception("an attempt broke off", route=job.lane.route.uid, origin=job.delivery.origin)
-                    job.delivery.due = time.time() + BROKEN_OFF_SECONDS
-                    self._schedule.retry(job, time.time())
+                    now = self._loop.time()
+                    job.due = now + BROKEN_OFF_SECONDS
+                    self._schedule.retry(job, now)
                 job = self._next()
                 if job is None and not self.draining:
                     self._set_timer()

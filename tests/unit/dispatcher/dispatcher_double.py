@@ -1,0 +1,202 @@
+"""The real dispatcher between doubles of Kafka and of subscribers: logs are lists, and a test gives the answers."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from virtual_time import turns
+
+from penstock.contract.routes import Route
+from penstock.contract.snapshot import Snapshot
+from penstock.dispatcher.cursors.cursor_store import Entry, understand
+from penstock.dispatcher.delivery.attempt import AttemptResult, AttemptSender
+from penstock.dispatcher.delivery.decision import Verdict
+from penstock.dispatcher.dispatcher import Dispatcher
+from penstock.dispatcher.http.outcome import Outcome
+from penstock.dispatcher.matched.record import KEY_HEADER, Matched
+from penstock.log.random_reader import Chunk
+from penstock.log.reports import Reporter
+from penstock.settings import Settings
+
+URL = "http://subscriber.example/"
+WALL = 1_700_000_000.0
+
+
+@dataclass(frozen=True)
+class Written:
+    """A record of `penstock.matched`."""
+
+    origin: int
+    routes: tuple[str, ...]
+    at: int
+
+
+@dataclass
+class Topic:
+    """Partition 0 of `penstock.matched`, or of `penstock.events` where the origin is the offset."""
+
+    keys: dict[int, str] = field(default_factory=dict)
+    records: list[Written] = field(default_factory=list)
+    first: int = 0
+    """What is before it, retention has removed."""
+    reads: int = 0
+
+    def at(self, offset: int) -> Matched | None:
+        if not self.first <= offset < len(self.records):
+            return None
+        found = self.records[offset]
+        raw = [(KEY_HEADER, self.keys.get(found.origin, "").encode())]
+        value = f"{found.origin}".encode()
+        return Matched(0, offset, found.at, found.origin, routes=found.routes, raw=raw, value=value)
+
+    async def chunk(self, _: int, begin: int, end: int) -> Chunk[Matched]:
+        self.reads += 1
+        await asyncio.sleep(0)
+        begin = max(begin, min(self.first, end))
+        return Chunk(begin, end, [record for offset in range(begin, end) if (record := self.at(offset)) is not None])
+
+    async def record(self, _: int, offset: int) -> Matched | None:
+        self.reads += 1
+        await asyncio.sleep(0)
+        return self.at(offset)
+
+
+@dataclass
+class Request:
+    """An attempt under way."""
+
+    route: str
+    stage: int
+    event: int
+    """What the subscriber sees of it: the data names the origin."""
+    answer: asyncio.Future[AttemptResult]
+
+
+class Subscribers:
+    """Takes every request, and answers when the test says so."""
+
+    names = None
+
+    def __init__(self) -> None:
+        self.requests: list[Request] = []
+        self.seen: list[tuple[str, int]] = []
+
+    def routed(self, record: Matched, targets: object) -> None:
+        """Nobody traces."""
+
+    async def attempt(self, route: Route, stage: int, record: Matched, _: object) -> AttemptResult:
+        request = Request(route.uid, stage, int(record.value or b""), asyncio.get_running_loop().create_future())
+        self.requests.append(request)
+        self.seen.append((route.uid, request.event))
+        return await request.answer
+
+    def answer(self, request: Request, *, good: bool) -> None:
+        self.requests.remove(request)
+        verdict = Verdict(Outcome.DELIVERED, 202) if good else Verdict(Outcome.RETRYABLE, 503)
+        request.answer.set_result(AttemptResult(verdict, URL, 0.0))
+
+
+class Reports:
+    """What is told to the control plane."""
+
+    def __init__(self) -> None:
+        self.losses: list[tuple[str, int, int]] = []
+
+    def ack(self, version: int) -> None:
+        """Nobody listens."""
+
+    def loss(self, route: str, _: int, first: int, last: int) -> None:
+        self.losses.append((route, first, last))
+
+
+@dataclass
+class Node:
+    """A task from one restart to the next; what is in Kafka, and what subscribers got, outlive it."""
+
+    routes: dict[str, Route]
+    matched: Topic
+    events: Topic
+    limits: dict[str, Any] = field(default_factory=dict)
+    flushes: list[list[Entry]] = field(default_factory=list)
+    """`penstock.cursors`, transaction by transaction."""
+    seen: list[tuple[str, int]] = field(default_factory=list)
+    reports: Reports = field(default_factory=Reports)
+
+    async def boot(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.subscribers = Subscribers()
+        self.subscribers.seen = self.seen
+        self.dispatcher = Dispatcher(
+            Settings(**self.limits),
+            [0],
+            cast("AttemptSender", self.subscribers),
+            cast("Reporter", self.reports),
+            matched=self.matched,
+            events=self.events,
+            wall_clock=lambda: WALL + loop.time(),
+        )
+        self.cursors = self.dispatcher.partitions[0]
+        self.dispatcher.apply(Snapshot(version=1, routes=self.routes))
+        self.dispatcher.restore(0, understand(self.table(), 0, self.cursors.changed))
+        await self.dispatcher.check_tail(0)
+        self.position = self.cursors.tail or 0
+        self._catching_up = asyncio.create_task(self.dispatcher.catch_up())
+        self.dispatcher.pump()
+
+    def table(self) -> dict[str, bytes]:
+        """The newest values of the cursors topic."""
+        values: dict[str, bytes] = {}
+        for entry in (entry for flush in self.flushes for entry in flush if entry.topic.endswith("cursors")):
+            if entry.value is None:
+                values.pop(entry.key, None)
+            else:
+                values[entry.key] = entry.value
+        return values
+
+    async def halt(self) -> None:
+        """The process is gone."""
+        self._catching_up.cancel()
+        await asyncio.gather(self._catching_up, return_exceptions=True)
+        await self.dispatcher.drain(0)
+
+    async def crash(self) -> None:
+        await self.halt()
+        await self.boot()
+
+    async def read_tail(self) -> None:
+        self.position = max(self.position, self.matched.first)
+        record = self.matched.at(self.position)
+        if record is not None:
+            self.position += 1
+            self.dispatcher.take([record])
+        await turns()
+
+    async def answer(self, which: int, good: bool) -> None:
+        await turns()
+        if self.subscribers.requests:
+            self.subscribers.answer(self.subscribers.requests[which % len(self.subscribers.requests)], good=good)
+        await turns()
+
+    def flush(self) -> None:
+        entries = self.dispatcher.collect()[0]
+        if entries:
+            self.flushes.append(entries)
+
+    async def settle(self, deaf: str | None = None) -> None:
+        """Until nothing happens any more; `deaf` never answers."""
+        quiet = 0
+        while quiet < 3:
+            before = self._progress()
+            while self.position < len(self.matched.records):
+                await self.read_tail()
+            while talking := [request for request in self.subscribers.requests if request.route != deaf]:
+                self.subscribers.answer(talking[0], good=True)
+                await turns(3)
+            await asyncio.sleep(1.1)
+            quiet = quiet + 1 if self._progress() == before else 0
+
+    def _progress(self) -> tuple[object, ...]:
+        positions = [(cursor.next, cursor.resume) for cursor in self.cursors.cursors.values()]
+        return self.position, len(self.seen), self.dispatcher.outstanding, positions
