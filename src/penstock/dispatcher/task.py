@@ -82,7 +82,9 @@ class _Task:
         self._tracer = trace.configure("penstock-dispatcher")
         self._clients = SubscriberClient(settings.max_event_bytes)
         self._store = ReplyWriter(settings, failed)
-        sender = AttemptSender(self._clients, self._store, self._tracer, settings.delivery_timeout_seconds)
+        sender = AttemptSender(
+            self._clients, self._store, self._tracer, settings.delivery_timeout_seconds, settings.max_event_bytes
+        )
         self._reread = RandomReader(settings, topics.MATCHED, DECODER, self._owner)
         self._reporter = Reporter(settings, "dispatcher", instance, failed)
         self._events = RandomReader(settings, topics.EVENTS, EVENT_DECODER, self._owner)

@@ -1,10 +1,10 @@
 """Numbers kept in plain attributes and written to prometheus_client a few times a second.
 
 Its values live in files shared by all processes, and each change of one asks the system for the process id and packs
-doubles: 5 to 20 microseconds for an event, a sixth of what a delivery costs. A tally costs one addition. What a killed
-process counted within its last `FLUSH_SECONDS` is missing from the metrics; no event depends on them.
+doubles: 5 to 20 microseconds for an event, a sixth of what a delivery costs. A buffered number costs one addition. What
+a killed process counted within its last `FLUSH_SECONDS` is missing from the metrics; no event depends on them.
 
-A tally belongs to one thread (the event loop of its component); the writing thread only reads it, so nothing is locked.
+It belongs to one thread (the event loop of its component); the writing thread only reads it, so nothing is locked.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import atexit
 import threading
 from bisect import bisect_left
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 FLUSH_SECONDS = 0.25
@@ -21,10 +22,10 @@ FLUSH_SECONDS = 0.25
 class BufferedCounter:
     """A counter or gauge."""
 
-    __slots__ = ("_dirty", "_metric", "_tallies", "_total", "_value", "_written")
+    __slots__ = ("_buffer", "_dirty", "_metric", "_total", "_value", "_written")
 
     def __init__(self, metric: Any, buffer: MetricBuffer) -> None:
-        self._metric, self._tallies = metric, buffer
+        self._metric, self._buffer = metric, buffer
         self._total = self._written = 0.0
         self._value: float | None = None
         self._dirty = False
@@ -34,14 +35,14 @@ class BufferedCounter:
         self._total += amount
         if not self._dirty:
             self._dirty = True
-            self._tallies.changed.append(self)
+            self._buffer.changed.append(self)
 
     def set(self, value: float) -> None:
         """Keeps the value of a gauge."""
         self._value = value
         if not self._dirty:
             self._dirty = True
-            self._tallies.changed.append(self)
+            self._buffer.changed.append(self)
 
     def observe(self, amount: float) -> None:
         """A counter or gauge observes nothing."""
@@ -61,10 +62,10 @@ class BufferedCounter:
 class Distribution:
     """A histogram."""
 
-    __slots__ = ("_bounds", "_counts", "_dirty", "_metric", "_sum", "_tallies", "_written", "_written_sum")
+    __slots__ = ("_bounds", "_buffer", "_counts", "_dirty", "_metric", "_sum", "_written", "_written_sum")
 
     def __init__(self, metric: Any, bounds: tuple[float, ...], buffer: MetricBuffer) -> None:
-        self._metric, self._bounds, self._tallies = metric, bounds, buffer
+        self._metric, self._bounds, self._buffer = metric, bounds, buffer
         self._counts = [0] * (len(bounds) + 1)
         self._written = [0] * (len(bounds) + 1)
         self._sum = self._written_sum = 0.0
@@ -84,7 +85,7 @@ class Distribution:
         self._sum += amount
         if not self._dirty:
             self._dirty = True
-            self._tallies.changed.append(self)
+            self._buffer.changed.append(self)
 
     def write(self) -> None:
         """Hands on what has come since the last time."""
@@ -99,12 +100,18 @@ class Distribution:
 
 
 class MetricBuffer:
-    """The buffer of a process that have changed, and the thread that writes them."""
+    """The numbers of a process that have changed, and the thread that writes them."""
 
     def __init__(self) -> None:
         self.changed: deque[BufferedCounter | Distribution] = deque()
         self._lock = threading.Lock()
+        self._afterwards: deque[Callable[[], None]] = deque()
         self._thread: threading.Thread | None = None
+
+    def later(self, action: Callable[[], None]) -> None:
+        """Does something after the next writing, in the background."""
+        self._afterwards.append(action)
+        self.start()
 
     def start(self) -> None:
         """Writes from now on, in the background."""
@@ -119,6 +126,8 @@ class MetricBuffer:
         with self._lock:
             while self.changed:
                 self.changed.popleft().write()
+            while self._afterwards:
+                self._afterwards.popleft()()
 
     def _run(self) -> None:
         pause = threading.Event()

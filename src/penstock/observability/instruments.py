@@ -2,12 +2,11 @@
 
 prometheus_client keeps the numbers, in files shared by all processes where `PROMETHEUS_MULTIPROC_DIR` names a folder
 (it must be set before the first import). Labels are bound once per Broker or Trigger, then used without look-ups;
-what is counted reaches prometheus_client a few times a second (see `tally`).
+what is counted reaches prometheus_client a few times a second (see `buffered_metrics`).
 """
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -68,7 +67,7 @@ class Instrument:
         if not _process.recording:
             return NOTHING
         if self.labels[:3] == OBJECT:
-            _process.notes.remember((values[0], values[1], values[2]))
+            _process.use((values[0], values[1], values[2]), self.metric, values)
         metric = self.metric.labels(*values) if self.labels else self.metric
         _process.buffer.start()
         if self.kind == "histogram":
@@ -84,6 +83,32 @@ class _Process:
         self.notes = Notes()
         self.buffer = MetricBuffer()
         self.instruments: list[Instrument] = []
+        self._bound: dict[ObjectKey, set[tuple[Any, tuple[str, ...]]]] = {}
+        """Metrics and labels in use, by object."""
+        self._forgotten: dict[ObjectKey, None] = {}
+        """Objects that are gone, whose numbers are still to be dropped."""
+
+    def use(self, key: ObjectKey, metric: Any, labels: tuple[str, ...]) -> None:
+        """An object is measured, perhaps again after it was gone."""
+        if key in self._forgotten:
+            self.buffer.write()
+        self.notes.remember(key)
+        self._bound.setdefault(key, set()).add((metric, labels))
+
+    def forget(self, key: ObjectKey) -> None:
+        """An object is gone. Its numbers are dropped in the background: a hundred at once would take long."""
+        self._forgotten[key] = None
+        self.buffer.later(self._drop)
+
+    def _drop(self) -> None:
+        while self._forgotten:
+            key = next(iter(self._forgotten))
+            for metric, labels in self._bound.pop(key, ()):
+                # Not `remove`: it warns that the shared files keep the labels, which is what the notes are for.
+                with metric._lock:
+                    metric._metrics.pop(labels, None)
+            self.notes.forget(key)
+            del self._forgotten[key]
 
 
 _process = _Process()
@@ -108,15 +133,7 @@ def forget_object(kind: str, namespace: str, name: str) -> None:
     """Drops all numbers about an object that is gone."""
     if not _process.recording:
         return
-    key: ObjectKey = (kind, namespace, name)
-    write_metrics()
-    with warnings.catch_warnings():
-        # prometheus_client warns that the shared files keep the labels: that is what the notes are for.
-        warnings.simplefilter("ignore", UserWarning)
-        for instrument in _process.instruments:
-            if instrument.labels[:3] == OBJECT:
-                instrument.metric.remove_by_labels(dict(zip(OBJECT, key, strict=True)))
-    _process.notes.forget(key)
+    _process.forget((kind, namespace, name))
 
 
 def counter(name: str, text: str, *labels: str) -> Instrument:

@@ -14,15 +14,17 @@ import msgspec
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from penstock.observability.shared_log_file import SharedLogFile
+
 
 def configure_logging(
     component: str, level: str = "info", file: Path | None = None, stream: TextIO | None = None
 ) -> None:
-    """Sends this process's log to a file (appended to), or to a stream; standard error if neither is given."""
+    """Sends this process's log to a file (shared and rotated), or a stream; standard error if neither is given."""
     threshold = logging.getLevelNamesMapping()[level.upper()]
     if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
-        handler: logging.Handler = logging.FileHandler(file, encoding="utf-8")
+        handler: logging.Handler = SharedLogFile(file)
     else:
         handler = logging.StreamHandler(stream or sys.stderr)
     shape: list[Processor] = [

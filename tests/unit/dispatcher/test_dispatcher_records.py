@@ -191,7 +191,7 @@ def test_a_delivery_that_stays_gets_a_record_of_its_own_and_the_cursor_stays_sma
     cursor.touch()
     written = flushed(changes)
     assert list(written) == ["delivery/r/0/1", "r/0"], "what the cursor counts as taken is written before it"
-    assert b"young" not in (written["r/0"] or b"")
+    assert b"outstanding" not in (written["r/0"] or b"")
     old.attempt = 7
     changes.changed(cursor, old)
     assert list(flushed(changes)) == ["delivery/r/0/1"], "the cursor has not changed"

@@ -6,6 +6,7 @@ import asyncio
 from typing import cast
 
 import msgspec
+import structlog.testing
 import uvloop
 from dispatcher_double import Topic
 from virtual_time import in_virtual_time
@@ -42,10 +43,14 @@ class Asked:
         self.answers.append(answer)
         return await answer
 
-    async def answer(self, outcome: Outcome = Outcome.DELIVERED, *, unreached: bool = False) -> None:
+    async def answer(
+        self, outcome: Outcome = Outcome.DELIVERED, *, unreached: bool = False, discarded: bool = False
+    ) -> None:
         answers, self.answers = self.answers, []
         for answer in answers:
-            answer.set_result(AttemptResult(Verdict(outcome, 202), "http://s/", 0.0, unreached=unreached))
+            verdict = Verdict(outcome, 202)
+            result = AttemptResult(verdict, "http://s/", 0.0, discarded=discarded, unreached=unreached)
+            answer.set_result(result)
         for _ in range(5):
             await asyncio.sleep(0)
 
@@ -205,3 +210,16 @@ async def test_a_route_nobody_answers_for_is_tried_in_rounds_until_somebody_does
     while made.outstanding:
         await asked.answer()
     assert set(asked.origins) == set(range(200))
+
+
+@in_virtual_time
+async def test_an_unused_body_is_logged_once_a_minute_and_route() -> None:
+    asked = Asked()
+    made = dispatcher(asked)
+    with structlog.testing.capture_logs() as lines:
+        for origin in range(130):
+            made.take(records(origin, origin + 1))
+            await asyncio.sleep(1)
+            await asked.answer(discarded=True)
+    assert len(lines) == 3
+    assert {line["name"] for line in lines} == {"t"}

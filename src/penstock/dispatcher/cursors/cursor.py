@@ -64,8 +64,8 @@ class CursorRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
     next: int
     resume: int | None = None
-    young: tuple[Outstanding, ...] = ()
-    """Outstanding deliveries that have no record of their own."""
+    outstanding: tuple[Outstanding, ...] = ()
+    """Those that have no record of their own."""
 
 
 class Cursor:
@@ -170,7 +170,7 @@ def restore(route: str, value: bytes, settled: Iterable[Outstanding], changed: s
     """The cursor as it was written, with the deliveries that have records of their own, by their origins."""
     record = msgspec.json.decode(value, type=CursorRecord)
     cursor = Cursor(route, record.next, record.resume, changed)
-    cursor.restore(record.young, settled)
+    cursor.restore(record.outstanding, settled)
     return cursor
 
 

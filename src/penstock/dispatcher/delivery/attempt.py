@@ -31,7 +31,9 @@ from penstock.observability import span_attributes, trace
 BAD_GATEWAY = 502
 """`knativeerrorcode` where the answer claims to be an event and is none."""
 UNAVAILABLE = 503
-"""`knativeerrorcode` where a reply could not be stored in the Broker."""
+"""`knativeerrorcode` where a reply could not be stored."""
+ATTRIBUTES_BYTES = 512 * 1024
+"""How long the attributes of a reply may be: half of what a record may have beyond an event's data."""
 
 NOWHERE = Endpoint("")
 
@@ -90,10 +92,15 @@ class AttemptSender:
     """Makes attempts."""
 
     def __init__(
-        self, clients: SubscriberClient, store: ReplyWriter, tracer: trace.Tracer, default_timeout: float
+        self,
+        clients: SubscriberClient,
+        store: ReplyWriter,
+        tracer: trace.Tracer,
+        default_timeout: float,
+        max_event_bytes: int,
     ) -> None:
         self._clients, self._store, self._tracer = clients, store, tracer
-        self._default_timeout = default_timeout
+        self._default_timeout, self._max_event_bytes = default_timeout, max_event_bytes
         self.names = NameTable()
 
     def routed(self, record: Matched, targets: Mapping[str, Target]) -> None:
@@ -157,6 +164,9 @@ class AttemptSender:
         if route.kind == "Subscription":
             if route.reply is None:
                 return exchange.report(Verdict(Outcome.DELIVERED, answer.status), discarded=True)
+            if not self._fits(reply):
+                reason = f"the reply is larger than an event may be ({self._max_event_bytes} bytes)"
+                return exchange.failed(answer.status, reason, UNAVAILABLE)
             verdict = Verdict(Outcome.DELIVERED, answer.status, replied=True)
             return exchange.report(verdict, payload=stage_payloads.reply(reply, passed))
         ttl = exchange.record.event.attributes.get(TTL)
@@ -167,6 +177,11 @@ class AttemptSender:
         except NotStored as problem:
             return exchange.failed(answer.status, str(problem), UNAVAILABLE)
         return exchange.report(Verdict(Outcome.DELIVERED, answer.status), stored=True)
+
+    def _fits(self, reply: CloudEvent) -> bool:
+        """Whether Kafka takes the reply with all that belongs to it."""
+        attributes = sum(len(name) + len(value.encode()) for name, value in reply.attributes.items())
+        return len(reply.data or b"") <= self._max_event_bytes and attributes <= ATTRIBUTES_BYTES
 
     def _trace(
         self,

@@ -22,6 +22,7 @@ from penstock.observability.metrics import RouteMetrics
 log = structlog.get_logger()
 
 OUTCOMES = {Outcome.DELIVERED: "success", Outcome.RETRYABLE: "retryable", Outcome.REFUSED: "final"}
+WARN_SECONDS = 60.0
 UNWRITTEN_LIMIT = 50_000
 """Records of attempts not yet written at which no further attempt starts: Kafka is away."""
 
@@ -33,6 +34,8 @@ class Telemetry:
         self._unflushed, self._reporter = changes, reporter
         self._metrics: dict[str, RouteMetrics] = {}
         self._shown: set[str] = set()
+        self._warned: dict[str, float] = {}
+        """Routes whose answers have bodies that are not used, and when that was logged last."""
         self._unwritten = 0
 
     def metrics(self, route: Route) -> RouteMetrics:
@@ -44,6 +47,7 @@ class Telemetry:
 
     def forget(self, uid: str) -> None:
         """The route is gone."""
+        self._warned.pop(uid, None)
         metrics = self._metrics.pop(uid, None)
         if metrics is not None:
             metrics.forget()
@@ -66,9 +70,20 @@ class Telemetry:
                 metrics.replies.inc()
             if report.discarded:
                 metrics.discarded_bodies.inc()
-                log.warning("an answer's body was not used", **_names(job.lane.route), status=verdict.status)
+                self._warn_of_body(job.lane.route, verdict.status, now)
         if isinstance(step, Dropped):
             metrics.dropped.inc()
+
+    def _warn_of_body(self, route: Route, status: int | None, now: float) -> None:
+        """Once a minute for each route, for a subscriber that answers `200 ok` does so to every event."""
+        last = self._warned.get(route.uid)
+        if last is None or now - last >= WARN_SECONDS:
+            self._warned[route.uid] = now
+            log.warning(
+                "an answer's body was not used; penstock_response_bodies_discarded_total counts the others",
+                **_names(route),
+                status=status,
+            )
 
     def write(
         self,
