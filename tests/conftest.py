@@ -31,8 +31,10 @@ settings.load_profile("quick")
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Shows what the stack wrote, where a test of it failed."""
+    """Shows what the stack wrote, where a test of it failed. In CI a test that is skipped has failed."""
     report = yield
+    if report.skipped and not hasattr(report, "wasxfail") and os.environ.get("CI") == "true":
+        report.outcome, report.longrepr = "failed", f"skipped, which CI does not allow: {report.longrepr}"
     used: dict[str, object] = getattr(item, "funcargs", {})
     if report.failed and "stack" in used:
         report.sections.append(("the stack", cast("Stack", used["stack"]).logs()))

@@ -31,7 +31,21 @@ def test_topics_have_the_shape_of_the_contract(kafka: Settings) -> None:
 
 
 def test_ensuring_topics_again_changes_nothing(kafka: Settings) -> None:
+    before = _shape(kafka)
     topics.ensure(kafka)
+    assert _shape(kafka) == before
+
+
+def _shape(settings: Settings) -> dict[str, tuple[int, dict[str, str]]]:
+    """Partitions and configuration of every topic."""
+    client = clients.admin(settings)
+    found = client.list_topics(timeout=10).topics
+    names = [topic.name for topic in contract.TOPICS]
+    configs = client.describe_configs([ConfigResource(ResourceType.TOPIC, name) for name in names])
+    values = {resource.name: future.result(10) for resource, future in configs.items()}
+    return {
+        name: (len(found[name].partitions), {key: entry.value for key, entry in values[name].items()}) for name in names
+    }
 
 
 def test_another_number_of_partitions_is_refused(kafka: Settings) -> None:

@@ -13,7 +13,7 @@ from penstock.controllers import informer as informer_module
 from penstock.controllers.api import BROKER, ENDPOINTS, EVENT, TRIGGER, Key, Kind, Obj
 from penstock.controllers.informer import Informer
 from penstock.controllers.reconciler import new_failures
-from penstock.controllers.recorder import Recorder, event_about
+from penstock.controllers.recorder import MOST_WAITING, Recorder, event_about
 
 OBJ: Obj = {
     "apiVersion": TRIGGER.api_version,
@@ -81,9 +81,15 @@ async def test_a_repeated_event_is_counted_up() -> None:
 
 
 async def test_too_many_events_are_dropped_and_hold_nobody_up() -> None:
-    recorder = Recorder(EventApi())  # type: ignore[arg-type]
-    for number in range(3000):
+    api = EventApi()
+    recorder = Recorder(api)  # type: ignore[arg-type]
+    for number in range(MOST_WAITING + 10):
         recorder.normal(OBJ, "Reason", str(number))
+    task = asyncio.create_task(recorder.run())
+    await asyncio.sleep(0)  # one turn of the loop is enough for what waits: the double answers at once
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert [event["message"] for event in api.written] == [str(number) for number in range(MOST_WAITING)]
 
 
 class FlakyApi:

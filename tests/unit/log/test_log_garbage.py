@@ -77,4 +77,5 @@ def test_cursors(values: dict[str, bytes]) -> None:
 @pytest.mark.parametrize("value", [DEEP, HUGE, b"\xff", b"", b"{", b"3", b'{"next": -1}'])
 @pytest.mark.parametrize("key", ["tail/0", "route/0", "carried/route/0/1", "carried/route/0/" + "9" * 5000, "else"])
 def test_cursors_that_once_were(key: str, value: bytes) -> None:
-    cursor_store.understand({key: value}, 0, set())
+    restored = cursor_store.understand({key: value}, 0, set())
+    assert set(restored.unreadable) <= {key}

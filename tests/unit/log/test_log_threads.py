@@ -31,7 +31,9 @@ def test_a_thread_that_ends_in_order_tells_nothing() -> None:
 
 
 def test_a_thread_that_was_never_started_is_not_waited_for() -> None:
-    OwnedThread("idle", broken, broken).join(5)
+    told: list[BaseException] = []
+    OwnedThread("idle", broken, told.append).join(5)
+    assert told == []
 
 
 async def test_a_callback_that_raises_ends_its_owner_and_nothing_is_handed_over_afterwards() -> None:

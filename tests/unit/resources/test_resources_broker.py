@@ -101,7 +101,8 @@ def test_spec_config_must_be_immutable(admit: Callable[..., Obj], refusal: Calla
 
 def test_delivery_may_change(admit: Callable[..., Obj]) -> None:
     old = admit("Broker", broker())
-    admit("Broker", {**old, "spec": {**old["spec"], "delivery": {"retry": 2}}}, old)
+    changed = admit("Broker", {**old, "spec": {**old["spec"], "delivery": {"retry": 2}}}, old)
+    assert changed["spec"]["delivery"]["retry"] == 2
 
 
 def test_a_config_without_a_name_is_refused(refusal: Callable[..., str]) -> None:

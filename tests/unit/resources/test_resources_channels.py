@@ -125,7 +125,7 @@ def test_spec_channel_must_not_permit_updates(admit: Callable[..., Obj], refusal
 def test_changes_to_subscriber_reply_and_delivery_should_be_permitted(admit: Callable[..., Obj]) -> None:
     old = admit("Subscription", obj("Subscription", channel=REF, subscriber={"uri": "http://s"}))
     new = obj("Subscription", channel=REF, reply={"uri": "http://r"}, delivery={"retry": 1})
-    admit("Subscription", new, old)
+    assert admit("Subscription", new, old)["spec"] == new["spec"]
 
 
 def imc_seen(**changes: Any) -> ChannelObservation:

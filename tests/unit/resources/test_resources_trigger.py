@@ -55,7 +55,8 @@ def test_spec_broker_must_not_permit_updates(admit: Callable[..., Obj], refusal:
 
 def test_changes_to_subscriber_and_filter_should_be_permitted(admit: Callable[..., Obj]) -> None:
     old = admit("Trigger", trigger())
-    admit("Trigger", trigger(subscriber={"uri": "http://other"}, filter={"attributes": {"type": "x"}}), old)
+    new = trigger(subscriber={"uri": "http://other"}, filter={"attributes": {"type": "x"}})
+    assert admit("Trigger", new, old)["spec"] == {"broker": "default", **new["spec"]}
 
 
 @pytest.mark.parametrize(
