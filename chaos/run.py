@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from confluent_kafka import KafkaException
 
 from benchmarks import objects
 from chaos import checker, plan, routes, trail
@@ -215,9 +216,11 @@ class Run:
         result.accepted, result.resent, result.deliveries = sent.count, sent.resent, self._books.deliveries
         result.refused, result.changes = dict(sent.refused), list(self._changes.ready_seconds)
         if result.findings.lost:
-            with contextlib.suppress(Exception):  # a stack that is down has no trail to tell
-                bootstrap = f"127.0.0.1:{self.stack.settings['kafka_port']}"
+            bootstrap = f"127.0.0.1:{self.stack.settings['kafka_port']}"
+            try:
                 result.trails = trail.trails(bootstrap, result.findings.lost[:TRAILS])
+            except KafkaException as error:  # where Kafka is away, the rest of the report counts all the same
+                self._problem(f"the topics could not be read: {error!r}")
 
     # -------------------------------------------------------------------------------------------------------------
 

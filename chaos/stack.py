@@ -16,7 +16,7 @@ import psutil
 from penstock.engine.datadir import read_stack
 from penstock.engine.processes.process import LEASH_SCRIPT
 
-READY_SECONDS = 180
+READY_SECONDS = 300
 STOP_SECONDS = 60
 READY = b"penstock is ready"
 
