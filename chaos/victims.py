@@ -29,11 +29,11 @@ def _find(victim: str, record: Record) -> psutil.Process | None:
     jvm = None if pipeline is None else spark_jvm(pipeline)
     if victim == SPARK_JVM or jvm is None:
         return jvm
-    daemon = pyspark_daemon(jvm)
-    if victim == PYSPARK_DAEMON or daemon is None:
-        return daemon
-    assert victim == DISPATCHER_WORKER, f"there is no process {victim!r}"
-    return next((child for child in daemon.children() if alive(child)), None)
+    workers = dispatcher_workers(jvm)
+    if not workers:
+        return None
+    assert victim in (PYSPARK_DAEMON, DISPATCHER_WORKER), f"there is no process {victim!r}"
+    return workers[-1] if victim == DISPATCHER_WORKER else workers[-1].parent()
 
 
 def component(record: Record, name: str) -> psutil.Process | None:
@@ -50,9 +50,10 @@ def spark_jvm(pipeline: psutil.Process) -> psutil.Process | None:
     return next((child for child in pipeline.children(recursive=True) if child.name() == "java"), None)
 
 
-def pyspark_daemon(jvm: psutil.Process) -> psutil.Process | None:
-    """The Python process that the JVM has started and that forks the workers."""
-    return next((child for child in jvm.children() if "pyspark.daemon" in child.cmdline()), None)
+def dispatcher_workers(jvm: psutil.Process) -> list[psutil.Process]:
+    """The Python processes that deliver. The JVM's children are daemons that fork them; it may keep one without any."""
+    daemons = [child for child in jvm.children() if alive(child)]
+    return [worker for daemon in daemons for worker in daemon.children() if alive(worker)]
 
 
 def family(process: psutil.Process) -> list[psutil.Process]:
