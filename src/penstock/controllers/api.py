@@ -59,6 +59,9 @@ POD = Kind("v1", "Pod")
 ENDPOINTS = Kind("v1", "Endpoints")
 EVENT = Kind("v1", "Event")
 
+RECONCILED = frozenset({BROKER, TRIGGER, CHANNEL, IN_MEMORY_CHANNEL, SUBSCRIPTION})
+"""The kinds that routes are made of: without seeing them, nothing can be said about what should be published."""
+
 
 class Key(NamedTuple):
     """Which object of a kind."""

@@ -3,6 +3,10 @@
 A watch that breaks is taken up where it ended; one that is too old (410) is replaced by a new list, whose differences
 to the copy are announced like any change. An API server that is away is waited for with growing pauses; the copy
 stays as it was.
+
+A kind that the server does not have, or does not let the control plane see, has no objects until that changes, and
+those that refer to it are told why. Only a kind that routes are made of is waited for where it is forbidden: to take it
+for empty would remove every route. A listener that fails is a defect, not a matter of the API, and ends the informer.
 """
 
 from __future__ import annotations
@@ -13,7 +17,18 @@ from collections.abc import Callable, Iterator
 
 import structlog
 
-from penstock.controllers.api import GONE, NOT_FOUND, Api, Key, Kind, Obj, code_of, key_of
+from penstock.controllers.api import (
+    FORBIDDEN,
+    GONE,
+    NOT_FOUND,
+    RECONCILED,
+    Api,
+    Key,
+    Kind,
+    Obj,
+    code_of,
+    key_of,
+)
 
 log = structlog.get_logger()
 
@@ -24,6 +39,10 @@ Announce = Callable[[Key, Obj | None], None]
 """Told the key and the object as it now is (None: gone)."""
 
 
+class ListenerFailed(Exception):
+    """A listener could not take a change; the cause is the defect."""
+
+
 class Informer:
     """The objects of one kind."""
 
@@ -31,8 +50,10 @@ class Informer:
         self.kind = kind
         self.synced = asyncio.Event()
         """Set once the kind has been listed, or is known not to be served."""
-        self.served = True
-        """Whether the server has the kind at all."""
+        self.unserved: str | None = None
+        """Why the server shows no objects of the kind: it does not have it, or forbids to list it. None: it does."""
+        self.served_changed: Callable[[], None] = lambda: None
+        """Called when `unserved` has changed."""
         self._api = api
         self._objects: dict[Key, Obj] = {}
         self._listeners: list[Announce] = []
@@ -71,6 +92,8 @@ class Informer:
                     await self._list()
                 failures = 0
                 await self._watch()
+            except ListenerFailed:
+                raise
             except Exception as error:
                 # Whatever broke (connection, server, an answer cut short), the cure is the same: go on later.
                 if code_of(error) == GONE:
@@ -83,7 +106,6 @@ class Informer:
 
     async def _list(self) -> None:
         objects, version = await self._api.list(self.kind)
-        self.served = True
         fresh = {key_of(obj): obj for obj in objects}
         for key in self._objects.keys() - fresh.keys():
             self._take(key, None)
@@ -91,7 +113,7 @@ class Informer:
             if _differs(self._objects.get(key), obj):
                 self._take(key, obj)
         self._version = version
-        self.synced.set()
+        self._set_unserved(None)
 
     async def _watch(self) -> None:
         async for change, obj in self._api.watch(self.kind, self._version or ""):
@@ -112,18 +134,37 @@ class Informer:
 
     def _announce(self, key: Key, obj: Obj | None) -> None:
         for announce in self._listeners:
-            announce(key, obj)
+            try:
+                announce(key, obj)
+            except Exception as error:
+                raise ListenerFailed(f"{self.kind.kind} {key.namespace}/{key.name}: {error!r}") from error
 
     def _note(self, error: Exception) -> None:
-        if code_of(error) == NOT_FOUND:
-            # The kind may be defined later; until then there are no objects of it.
-            self.served = False
+        code = code_of(error)
+        if code == NOT_FOUND or (code == FORBIDDEN and self.kind not in RECONCILED):
             self._version = None
             for key in list(self._objects):
                 self._take(key, None)
-            self.synced.set()
+            unknown = code == NOT_FOUND
+            self._set_unserved("the server could not find the requested resource" if unknown else str(error))
             return
-        log.warning("the API is away; what is known stays in force", kind=self.kind.kind, error=str(error))
+        advice = "grant the control plane to list and watch it" if code == FORBIDDEN else None
+        log.warning(
+            "the API cannot be read; what is known stays in force",
+            kind=self.kind.kind,
+            error=f"{type(error).__name__}: {error}",
+            **({"advice": advice} if advice else {}),
+        )
+
+    def _set_unserved(self, reason: str | None) -> None:
+        before, self.unserved = self.unserved, reason
+        first = not self.synced.is_set()
+        self.synced.set()
+        if before != reason:
+            if reason is not None:
+                log.warning("a kind that objects refer to cannot be read", kind=self.kind.kind, reason=reason)
+            if not first:
+                self.served_changed()
 
 
 def _differs(held: Obj | None, obj: Obj) -> bool:

@@ -6,11 +6,10 @@ status that follows. It may run at any time, any number of times; what it does d
 
 from __future__ import annotations
 
-import asyncio
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import structlog
 
@@ -21,6 +20,7 @@ from penstock.controllers.recorder import Recorder
 from penstock.controllers.routes.dataplane import DataPlane
 from penstock.controllers.routes.publisher import Publisher
 from penstock.controllers.tracker import NotYetKnown, Observer, Tracker
+from penstock.lifecycle import Tasks
 from penstock.resources.conditions import READY, find
 from penstock.resources.resolution import EVENTS_RETAINED
 from penstock.settings import Settings
@@ -108,7 +108,7 @@ class Workers:
 
     def __init__(self) -> None:
         self._queues: dict[str, WorkQueue[Key]] = {}
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks = Tasks()
 
     def enqueue(self, observer: Observer) -> None:
         """Has the object looked at."""
@@ -131,8 +131,7 @@ class Workers:
         """Begins work."""
         for reconciler in reconcilers:
             for number in range(self.PER_KIND):
-                work = self._work(reconciler, world)
-                self._tasks.append(asyncio.create_task(work, name=f"{reconciler.kind.kind} worker {number}"))
+                self._tasks.start(self._work(reconciler, world), f"{reconciler.kind.kind} worker {number}")
 
     async def drained(self) -> None:
         """Returns when every queue was seen empty in one round."""
@@ -140,11 +139,13 @@ class Workers:
             for queue in self._queues.values():
                 await queue.drained()
 
+    async def failed(self) -> NoReturn:
+        """Waits for a worker to fail, and raises why."""
+        await self._tasks.failed()
+
     async def close(self) -> None:
         """Ends work; what is under way is cut off, and taken up again at the next start."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
         for queue in self._queues.values():
             queue.close()
 

@@ -21,7 +21,7 @@ from penstock.controllers.routes.dataplane import DataPlane
 from penstock.controllers.routes.publisher import Publisher
 from penstock.controllers.routes.route_records import BROKER_INGRESS_HOST, ingress_name
 from penstock.controllers.tracker import Tracker
-from penstock.lifecycle import Lifecycle
+from penstock.lifecycle import Lifecycle, first
 from penstock.log.routes import RoutesTopic
 from penstock.settings import Settings
 
@@ -54,17 +54,10 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
         losses_shown=settings.loss_warning_hours * 3600,
     )
     world = ReconcilerContext(settings, api, tracker, publisher, dataplane, recorder)
-    work = asyncio.create_task(work_on(world, workers, lifecycle), name="controllers")
-    stopping = asyncio.create_task(lifecycle.stopping.wait())
     try:
-        await asyncio.wait({work, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        if work.done():
-            work.result()
+        await first(work_on(world, workers, lifecycle), _told_to_stop(lifecycle, topic))
     finally:
-        stopping.cancel()
-        work.cancel()
         topic.close()
-        await asyncio.gather(work, stopping, return_exceptions=True)
         await workers.close()
         await tracker.close()
         await dataplane.close()
@@ -73,24 +66,32 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
 
 async def work_on(world: ReconcilerContext, workers: Workers, lifecycle: Lifecycle) -> None:
     """Everything that goes on at once; ends only when one of it fails for good."""
-    reconcilers = _employ(world, workers)
-    await world.publisher.restore()
-    world.dataplane.start()
-    for reconciler in reconcilers:
-        await world.tracker.informer(reconciler.kind).synced.wait()
-    if world.embedded:
-        name = ingress_name(BROKER_INGRESS_HOST, world.settings.ingress_url)
-        # Owned by no object, so that no reconciler ever gives it up.
-        world.publisher.claim(("Ingress", Key("", "")), [name])
-    workers.start(reconcilers, world)
-    await _first_pass(world, workers)
     async with asyncio.TaskGroup() as group:
+        group.create_task(world.tracker.failed(), name="informers")
+        group.create_task(workers.failed(), name="workers")
+        reconcilers = _employ(world, workers)
+        await world.publisher.restore()
+        world.dataplane.start()
+        for reconciler in reconcilers:
+            await world.tracker.informer(reconciler.kind).synced.wait()
+        if world.embedded:
+            name = ingress_name(BROKER_INGRESS_HOST, world.settings.ingress_url)
+            # Owned by no object, so that no reconciler ever gives it up.
+            world.publisher.claim(("Ingress", Key("", "")), [name])
+        workers.start(reconcilers, world)
+        await _first_pass(world, workers)
         group.create_task(world.publisher.run(), name="publisher")
         group.create_task(world.dataplane.run(), name="data plane")
         group.create_task(world.recorder.run(), name="recorder")
         group.create_task(_resync(world), name="resync")
         lifecycle.ready(version=world.publisher.version)
         log.info("controllers ready", version=world.publisher.version)
+
+
+async def _told_to_stop(lifecycle: Lifecycle, topic: RoutesTopic) -> None:
+    await lifecycle.stopping.wait()
+    # A thread that waits for Kafka would hold up the end of the work.
+    topic.close()
 
 
 async def _first_pass(world: ReconcilerContext, workers: Workers) -> None:

@@ -6,13 +6,13 @@ looked at before gets an informer of its own the moment somebody does.
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from penstock.controllers.api import Api, Key, Kind, Obj
 from penstock.controllers.informer import Informer
+from penstock.lifecycle import Tasks
 from penstock.resources.kreference import KReference
 from penstock.resources.resolution import Unresolved
 
@@ -31,7 +31,7 @@ class Tracker:
     def __init__(self, api: Api, enqueue: Callable[[Observer], None]) -> None:
         self._api, self._enqueue = api, enqueue
         self._informers: dict[Kind, Informer] = {}
-        self._tasks: dict[Kind, asyncio.Task[None]] = {}
+        self._tasks = Tasks()
         self._observers: dict[Place, set[Observer]] = defaultdict(set)
         self._places: dict[Observer, set[Place]] = defaultdict(set)
         self._waiting: dict[Kind, set[Observer]] = defaultdict(set)
@@ -41,8 +41,10 @@ class Tracker:
         if kind not in self._informers:
             informer = Informer(self._api, kind)
             informer.listen(lambda key, _: self._changed((kind, key)))
+            informer.served_changed = lambda: self._served_changed(kind)
             self._informers[kind] = informer
-            self._tasks[kind] = asyncio.create_task(self._follow(informer), name=f"informer of {kind.kind}")
+            self._tasks.start(informer.run(), f"informer of {kind.kind}")
+            self._tasks.start(self._announce_sync(informer), f"first list of {kind.kind}")
         return self._informers[kind]
 
     def resync(self) -> None:
@@ -68,11 +70,13 @@ class Tracker:
             found = self.look(observer, kind, Key(reference.namespace, reference.name))
             if found is not None:
                 return found
-            if not self.informer(kind).served:
-                return Unresolved("the server could not find the requested resource")
-            return Unresolved(f'{kind.qualified_plural} "{reference.name}" not found')
+            return Unresolved(self.why_missing(kind, reference.name))
 
         return find
+
+    def why_missing(self, kind: Kind, name: str) -> str:
+        """Why `look` found no object of this name."""
+        return self.informer(kind).unserved or f'{kind.qualified_plural} "{name}" not found'
 
     def forget(self, observer: Observer) -> None:
         """The observer looks at nothing any more."""
@@ -92,18 +96,13 @@ class Tracker:
             await self.informer(kind).synced.wait()
             self._release(kind)
 
+    async def failed(self) -> NoReturn:
+        """Waits for an informer to fail, and raises why."""
+        await self._tasks.failed()
+
     async def close(self) -> None:
         """Ends every informer."""
-        for task in self._tasks.values():
-            task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
-
-    async def _follow(self, informer: Informer) -> None:
-        announcement = asyncio.create_task(self._announce_sync(informer))
-        try:
-            await informer.run()
-        finally:
-            announcement.cancel()
+        await self._tasks.close()
 
     async def _announce_sync(self, informer: Informer) -> None:
         await informer.synced.wait()
@@ -112,6 +111,10 @@ class Tracker:
     def _release(self, kind: Kind) -> None:
         for observer in self._waiting.pop(kind, ()):
             self._enqueue(observer)
+
+    def _served_changed(self, kind: Kind) -> None:
+        for place in [place for place in self._observers if place[0] == kind]:
+            self._changed(place)
 
     def _changed(self, place: Place) -> None:
         for observer in tuple(self._observers.get(place, ())):

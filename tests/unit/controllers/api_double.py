@@ -37,6 +37,7 @@ class ApiDouble:
         self._uids = itertools.count(1)
         self._watches: list[tuple[Kind, asyncio.Queue[tuple[str, Obj]]]] = []
         self.unserved = unserved or set()
+        self.forbidden: set[Kind] = set()
         self.status_writes = 0
         self.journal: list[str] = []
         """Every change, for a test that fails."""
@@ -48,6 +49,8 @@ class ApiDouble:
         await asyncio.sleep(0)
         if kind in self.unserved:
             raise refuse(404, "the server could not find the requested resource")
+        if kind in self.forbidden:
+            raise refuse(403, f'{kind.qualified_plural} is forbidden: User "penstock" cannot list it')
         found = [copy.deepcopy(obj) for (k, _), obj in self._objects.items() if k == kind]
         self._watches.append((kind, asyncio.Queue()))
         return found, str(len(self._watches) - 1)

@@ -72,6 +72,10 @@ class ControlPlane:
         await self._workers.close()
         await self.world.tracker.close()
 
+    async def ended(self) -> None:
+        """Waits for the end of its work, and raises what ended it."""
+        await asyncio.wait_for(asyncio.shield(self._task), 5)
+
     async def until(self, look: Callable[[], Any], seconds: float = 5.0) -> Any:
         """The first true thing that `look` returns."""
         deadline = time.monotonic() + seconds

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from typing import Any
 
 import pytest
+from api_double import refuse
 from memory_plane import ControlPlane, Starter
 
 from penstock.contract.reports import Loss, key_of
@@ -25,6 +27,7 @@ from penstock.controllers.api import (
     Kind,
     Obj,
 )
+from penstock.controllers.informer import ListenerFailed
 
 SINK = {"uri": "http://sink"}
 GADGET = Kind("example.com/v1", "Gadget")
@@ -127,9 +130,10 @@ async def test_a_changed_filter_is_not_ready_until_the_data_plane_has_it(plane: 
     plane.dataplane.holding = True
     plane.api.apply(TRIGGER, trigger(filter={"attributes": {"type": "x"}}))
     await plane.until(lambda: plane.condition(TRIGGER, "t").get("reason") == "SubscriptionNotConfigured")
-    version = plane.world.publisher.version
-    await plane.until(lambda: plane.world.publisher.version_of(next(iter(plane.records()))) or version)
     await plane.settled()
+    [route] = [record for record in plane.records().values() if isinstance(record, Route)]
+    assert route.attributes == {"type": "x"}, "it is published"
+    assert not plane.ready(TRIGGER, "t"), "and nobody has said that he acts by it"
     plane.dataplane.acknowledge(plane.world.publisher.version)
     await plane.until(lambda: plane.ready(TRIGGER, "t"))
 
@@ -177,6 +181,90 @@ async def test_a_channel_whose_template_names_an_unknown_kind_says_so(plane: Con
     plane.api.apply(CHANNEL, named("c", spec={"channelTemplate": template}))
     found = await plane.until(lambda: plane.condition(CHANNEL, "c", "BackingChannelReady"))
     assert (found["status"], found["reason"]) == ("False", "ChannelFailure")
+
+
+GADGET_SINK = {"ref": {"apiVersion": GADGET.api_version, "kind": GADGET.kind, "name": "g"}}
+GADGET_OBJECT = named("g", status={"address": {"url": "http://gadget"}})
+
+
+@pytest.mark.parametrize("code", [403, 404])
+async def test_a_kind_that_cannot_be_read_is_told_to_those_who_refer_to_it_and_holds_nobody_up(
+    start: Starter, code: int
+) -> None:
+    plane = await start()
+    hidden = plane.api.forbidden if code == 403 else plane.api.unserved
+    hidden.add(GADGET)
+    plane.api.apply(GADGET, GADGET_OBJECT)
+    plane.api.apply(BROKER, named("b"))
+    plane.api.apply(CHANNEL, named("c"))
+    plane.api.apply(TRIGGER, trigger("other"))
+    plane.api.apply(TRIGGER, trigger("refers", subscriber=GADGET_SINK))
+    plane.api.apply(SUBSCRIPTION, subscription(subscriber=GADGET_SINK))
+    plane.api.apply(TRIGGER, trigger("depends", {"knative.dev/dependency": json.dumps({**GADGET_SINK["ref"]})}))
+    await plane.stop()
+    plane = await start()  # it is there from the beginning
+    reason = "is forbidden" if code == 403 else "could not find the requested resource"
+    await plane.until(lambda: plane.ready(TRIGGER, "other"))
+    await plane.until(lambda: reason in plane.condition(TRIGGER, "refers").get("message", ""))
+    await plane.until(lambda: reason in plane.condition(SUBSCRIPTION, "s").get("message", ""))
+    await plane.until(lambda: reason in plane.condition(TRIGGER, "depends", "DependencyReady").get("message", ""))
+    hidden.clear()
+    await plane.until(lambda: plane.ready(TRIGGER, "refers") and plane.ready(SUBSCRIPTION, "s"))
+
+
+async def test_routes_stay_when_the_kind_of_their_subscriber_may_no_longer_be_read(start: Starter) -> None:
+    plane = await start()
+    plane.api.apply(GADGET, GADGET_OBJECT)
+    plane.api.apply(BROKER, named("b"))
+    plane.api.apply(CHANNEL, named("c"))
+    plane.api.apply(TRIGGER, trigger(subscriber=GADGET_SINK))
+    plane.api.apply(SUBSCRIPTION, subscription(subscriber=GADGET_SINK))
+    await plane.until(lambda: plane.ready(TRIGGER, "t") and plane.ready(SUBSCRIPTION, "s"))
+    await plane.settled()
+    routes = {key: record for key, record in plane.records().items() if isinstance(record, Route)}
+    plane.api.forbidden.add(GADGET)
+    plane.api.cut_watches()
+    plane.world.tracker.informer(GADGET)._note(refuse(403, "gadgets is forbidden"))
+    await plane.until(lambda: not plane.ready(TRIGGER, "t"))
+    await plane.settled()
+    assert {key: record for key, record in plane.records().items() if isinstance(record, Route)} == routes
+    plane = await start()
+    await plane.settled()
+    await plane.settled()
+    assert {key: record for key, record in plane.records().items() if isinstance(record, Route)} == routes
+
+
+async def test_a_kind_of_routes_that_may_not_be_read_is_waited_for_and_no_route_goes(start: Starter) -> None:
+    plane = await start()
+    plane.api.apply(BROKER, named("b"))
+    plane.api.apply(TRIGGER, trigger())
+    await plane.until(lambda: plane.ready(TRIGGER, "t"))
+    before = dict(plane.topic.records)
+    await plane.stop()
+    plane.api.forbidden.add(TRIGGER)
+    plane = await start()
+    await plane.settled()
+    assert plane.topic.records == before
+    plane.api.forbidden.clear()
+    plane.api.apply(TRIGGER, trigger("new"))
+    await plane.until(lambda: plane.ready(TRIGGER, "new"))
+    assert before.keys() < plane.topic.records.keys()
+
+
+async def test_a_defect_in_a_listener_ends_the_control_plane(plane: ControlPlane) -> None:
+    plane.api.apply(BROKER, named("b"))
+    await plane.until(lambda: plane.ready(BROKER, "b"))
+
+    def fail(key: Key, obj: Obj | None) -> None:
+        raise ZeroDivisionError("on purpose")
+
+    plane.world.tracker.informer(BROKER).listen(fail)
+    plane.api.apply(BROKER, named("other"))
+    with pytest.raises(ExceptionGroup) as ended:
+        await plane.ended()
+    [failure] = ended.value.exceptions
+    assert isinstance(failure, ListenerFailed)
+    assert isinstance(failure.__cause__, ZeroDivisionError)
 
 
 async def test_subscribers_reach_a_channel_of_a_kind_with_its_own_controller(plane: ControlPlane) -> None:

@@ -56,8 +56,9 @@ class ChannelReconciler:
             return None, None
         if found is not None:
             return found, None
-        if not world.tracker.informer(kind).served:
-            return None, "the server could not find the requested resource"
+        unserved = world.tracker.informer(kind).unserved
+        if unserved is not None:
+            return None, unserved
         try:
             return await world.api.create(kind, backing_channel(channel, kind)), None
         except Exception as error:

@@ -98,10 +98,8 @@ class TriggerReconciler:
             reference = KReference.read(dependency_reference(trigger.dependency), trigger.identity.namespace)
         except ValueError as error:
             return unreadable_dependency(str(error))
-        found = self._world.tracker.look(
-            me, Kind(reference.api_version, reference.kind), Key(reference.namespace, reference.name)
-        )
+        kind = Kind(reference.api_version, reference.kind)
+        found = self._world.tracker.look(me, kind, Key(reference.namespace, reference.name))
         if found is None:
-            kind = Kind(reference.api_version, reference.kind)
-            return missing_dependency(f'{kind.qualified_plural} "{reference.name}" not found')
+            return missing_dependency(self._world.tracker.why_missing(kind, reference.name))
         return dependency_finding(found)
