@@ -19,8 +19,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from penstock.apiserver.access import certificates, identity, kubeconfig
-from penstock.apiserver.cluster import bootstrap
-from penstock.apiserver.cluster import node as machine
+from penstock.apiserver.cluster import bootstrap, node
 from penstock.apiserver.cluster.eventing_gate import EventingGate
 from penstock.apiserver.documents import Obj, decode
 from penstock.apiserver.http.app import VERSION, Api
@@ -36,7 +35,8 @@ from penstock.apiserver.store.storage import Change, Store
 from penstock.apiserver.verbs.history import History
 from penstock.apiserver.verbs.namespace_finalizer import Emptying
 from penstock.apiserver.verbs.writing import Verbs
-from penstock.lifecycle import Lifecycle
+from penstock.lifecycle import Lifecycle, Tasks, first
+from penstock.log.threads import Owner
 from penstock.resources import registry as project_kinds
 from penstock.settings import Settings
 
@@ -73,16 +73,16 @@ async def _run(settings: Settings, lifecycle: Lifecycle, listener: socket.socket
         if history is not None:
             history.publish(changes)
 
-    store = Store(data_dir / "api.db", committed)
+    owner, housekeeping = Owner(), Tasks()
+    store = Store(data_dir / "api.db", committed, owner)
     watches = Watches()
-    housekeeping: set[asyncio.Task[None]] = set()
     try:
         await _load(store, registry, gate)
         await bootstrap.prepare(
             store,
             verbs,
             registry,
-            node=machine.node(settings.host, VERSION["gitVersion"]),
+            node=node.node(settings.host, VERSION["gitVersion"]),
             definitions=project_kinds.crds(),
             objects=project_kinds.bootstrap_configmaps(settings),
         )
@@ -95,12 +95,12 @@ async def _run(settings: Settings, lifecycle: Lifecycle, listener: socket.socket
             address=f"{settings.host}:{settings.api_port}",
             logs=data_dir / "logs" / "pods",
         )
-        housekeeping = {asyncio.create_task(work) for work in (expire_forever(store), emptying.run(store))}
-        await _serve(_configured(api.application(tokens), settings, pki), listener, lifecycle, watches)
+        housekeeping.start(expire_forever(store), "expiry of events")
+        housekeeping.start(emptying.run(store), "emptying of namespaces")
+        serving = _serve(_configured(api.application(tokens), settings, pki), listener, lifecycle, watches)
+        await first(serving, owner.failed(), housekeeping.failed())
     finally:
-        for task in housekeeping:
-            task.cancel()
-        await asyncio.gather(*housekeeping, return_exceptions=True)
+        await housekeeping.close()
         await store.close()
 
 
@@ -140,15 +140,14 @@ def _configured(app: ASGIApp, settings: Settings, pki: Path) -> uvicorn.Config:
 
 async def _serve(config: uvicorn.Config, listener: socket.socket, lifecycle: Lifecycle, watches: Watches) -> None:
     server = _Server(config)
-    serving = asyncio.ensure_future(server.serve(sockets=[listener]))
-    listening = asyncio.ensure_future(server.listening.wait())
-    stopping = asyncio.ensure_future(lifecycle.stopping.wait())
+    serving = asyncio.create_task(server.serve(sockets=[listener]), name="API")
     try:
-        await asyncio.wait({serving, listening}, return_when=asyncio.FIRST_COMPLETED)
-        if listening.done():
+        await first(_ended(serving), server.listening.wait())
+        if server.listening.is_set():
             host, port = listener.getsockname()[:2]
             lifecycle.ready(url=f"https://{host}:{port}")
-            await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            await first(_ended(serving), lifecycle.stopping.wait())
+    finally:
         # Watches never end on their own; everything else is given time to finish.
         watches.end_all()
         server.should_exit = True
@@ -157,9 +156,10 @@ async def _serve(config: uvicorn.Config, listener: socket.socket, lifecycle: Lif
         for connection in list(server.server_state.connections):
             connection.transport.abort()
         await asyncio.sleep(0)
-    finally:
-        listening.cancel()
-        stopping.cancel()
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    await asyncio.wait({task})
 
 
 class _Server(uvicorn.Server):

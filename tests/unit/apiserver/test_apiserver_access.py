@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock.apiserver.access.identity import User, acting_as
-from penstock.apiserver.access.rbac import Request, Rules, allowed
+from penstock.apiserver.access.rbac import AccessRequest, Rules, allowed
 
 ACCOUNT = acting_as("system:serviceaccount:ns:sa", [])
 
@@ -59,25 +59,25 @@ JANE, OPS = User("jane"), User("bob", ("ops",))
 @pytest.mark.parametrize(
     ("user", "request_", "expected"),
     [
-        (ACCOUNT, Request("get", "", "pods", namespace="ns"), True),
-        (ACCOUNT, Request("delete", "", "pods", namespace="ns"), False),
-        (ACCOUNT, Request("get", "", "pods", namespace="other"), False),
-        (ACCOUNT, Request("get", "", "pods"), False),
-        (ACCOUNT, Request("get", "", "secrets", namespace="ns", name="mine"), True),
-        (ACCOUNT, Request("get", "", "secrets", namespace="ns", name="yours"), False),
-        (ACCOUNT, Request("list", "", "secrets", namespace="ns"), False),
-        (JANE, Request("delete", "tests.example", "widgets", namespace="any"), True),
-        (JANE, Request("delete", "tests.example", "widgets", "status"), True),
-        (JANE, Request("get", "", "pods", namespace="ns"), False),
-        (OPS, Request("update", "x", "things", "status"), True),
-        (OPS, Request("update", "x", "things"), False),
-        (OPS, Request("get", path="/metrics"), True),
-        (OPS, Request("get", path="/logs/today"), True),
-        (OPS, Request("get", path="/healthz"), False),
-        (User("root", ("system:masters",)), Request("delete", "", "nodes"), True),
+        (ACCOUNT, AccessRequest("get", "", "pods", namespace="ns"), True),
+        (ACCOUNT, AccessRequest("delete", "", "pods", namespace="ns"), False),
+        (ACCOUNT, AccessRequest("get", "", "pods", namespace="other"), False),
+        (ACCOUNT, AccessRequest("get", "", "pods"), False),
+        (ACCOUNT, AccessRequest("get", "", "secrets", namespace="ns", name="mine"), True),
+        (ACCOUNT, AccessRequest("get", "", "secrets", namespace="ns", name="yours"), False),
+        (ACCOUNT, AccessRequest("list", "", "secrets", namespace="ns"), False),
+        (JANE, AccessRequest("delete", "tests.example", "widgets", namespace="any"), True),
+        (JANE, AccessRequest("delete", "tests.example", "widgets", "status"), True),
+        (JANE, AccessRequest("get", "", "pods", namespace="ns"), False),
+        (OPS, AccessRequest("update", "x", "things", "status"), True),
+        (OPS, AccessRequest("update", "x", "things"), False),
+        (OPS, AccessRequest("get", path="/metrics"), True),
+        (OPS, AccessRequest("get", path="/logs/today"), True),
+        (OPS, AccessRequest("get", path="/healthz"), False),
+        (User("root", ("system:masters",)), AccessRequest("delete", "", "nodes"), True),
     ],
 )
-def test_access(user: User, request_: Request, expected: bool) -> None:
+def test_access(user: User, request_: AccessRequest, expected: bool) -> None:
     granted, reason = allowed(user, request_, RULES)
     assert granted == expected
     assert bool(reason) == expected

@@ -16,7 +16,7 @@ GROUP = "rbac.authorization.k8s.io"
 
 
 @dataclass(frozen=True)
-class Request:
+class AccessRequest:
     """What somebody wants to do; `path` is set for addresses that are no resources."""
 
     verb: str
@@ -39,7 +39,7 @@ class Rules:
     cluster_role_bindings: Iterable[Obj]
 
 
-def allowed(user: User, request: Request, rules: Rules) -> tuple[bool, str]:
+def allowed(user: User, request: AccessRequest, rules: Rules) -> tuple[bool, str]:
     """Whether, and because of what."""
     if user.is_master:
         return True, "system:masters may do everything"
@@ -55,7 +55,7 @@ def allowed(user: User, request: Request, rules: Rules) -> tuple[bool, str]:
     return False, ""
 
 
-def refusal(user: User, request: Request) -> str:
+def refusal(user: User, request: AccessRequest) -> str:
     """Why not, as Kubernetes says it."""
     if request.path:
         return f'User "{user.name}" cannot {request.verb} path "{request.path}"'
@@ -117,11 +117,11 @@ def _expression_holds(expression: Obj, value: Any) -> bool:
     }.get(expression["operator"], False)
 
 
-def _any_rule(found: Iterable[Obj], request: Request) -> bool:
+def _any_rule(found: Iterable[Obj], request: AccessRequest) -> bool:
     return any(_rule_allows(rule, request) for rule in found)
 
 
-def _rule_allows(rule: Obj, request: Request) -> bool:
+def _rule_allows(rule: Obj, request: AccessRequest) -> bool:
     if not _listed(rule.get("verbs"), request.verb):
         return False
     if request.path:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from penstock.apiserver.cluster import node as machine
+from penstock.apiserver.cluster.node import refreshed
 from penstock.apiserver.documents import Obj, meta
 from penstock.apiserver.kinds import custom_kinds
 from penstock.apiserver.kinds.registry import Kind, Registry
@@ -33,7 +33,7 @@ def _prepare(
 ) -> None:
     for name in NAMESPACES:
         _ensure(tx, verbs, _kind(registry, "", "Namespace"), {"metadata": {"name": name}})
-    _bring_up_to_date(tx, verbs, _kind(registry, "", "Node"), node, machine.refreshed)
+    _bring_up_to_date(tx, verbs, _kind(registry, "", "Node"), node, refreshed)
     for definition in definitions:
         _bring_up_to_date(
             tx, verbs, _kind(registry, custom_kinds.GROUP, custom_kinds.KIND), definition, _refreshed_definition

@@ -15,8 +15,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.apiserver import errors
-from penstock.apiserver.access import rbac as access
-from penstock.apiserver.access import reviews
+from penstock.apiserver.access import rbac, reviews
 from penstock.apiserver.access.identity import Tokens, User, acting_as
 from penstock.apiserver.documents import decode, encode
 from penstock.apiserver.errors import ApiError
@@ -174,10 +173,10 @@ class Api:
         if user.is_master or place.kind.plural.startswith("selfsubject"):
             return
         kind = place.kind
-        wanted = access.Request(verb, kind.group, kind.plural, place.subresource, place.namespace or "", place.name)
-        granted, _ = access.allowed(user, wanted, await reviews.load_rules(self._store))
+        wanted = rbac.AccessRequest(verb, kind.group, kind.plural, place.subresource, place.namespace or "", place.name)
+        granted, _ = rbac.allowed(user, wanted, await reviews.load_rules(self._store))
         if not granted:
-            raise errors.forbidden(kind.group, kind.plural, place.name, access.refusal(user, wanted))
+            raise errors.forbidden(kind.group, kind.plural, place.name, rbac.refusal(user, wanted))
 
     async def _review(self, request: Request, place: Place) -> Response:
         body = await requests.read_body(request)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from datetime import UTC, datetime, timedelta
 
 import structlog
@@ -10,6 +11,7 @@ import structlog
 from penstock.apiserver.documents import Obj, decode, meta
 from penstock.apiserver.errors import ApiError
 from penstock.apiserver.store.storage import Store, Transaction
+from penstock.observability.logs import describe
 
 log = structlog.get_logger(__name__)
 
@@ -23,9 +25,9 @@ async def expire_forever(store: Store) -> None:
     while True:
         try:
             await expire(store, datetime.now(UTC))
-        except ApiError as error:
+        except (ApiError, sqlite3.Error) as error:
             # A full disk, say; the next round tries again.
-            log.warning("old events could not be removed", reason=error.message)
+            log.warning("old events could not be removed", error=describe(error))
         await asyncio.sleep(ROUND_SECONDS)
 
 

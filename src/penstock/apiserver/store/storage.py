@@ -3,6 +3,8 @@
 A write is a function of the transaction; it decides on what it reads there, so read, check and write are one step.
 Its answer is given only after COMMIT with `synchronous=FULL`: what a client saw acknowledged is on disk. Functions
 that wait together share one COMMIT. Each runs in a savepoint, so one that raises leaves nothing behind.
+
+A writer that ends by anything else than an order to end takes the component with it, and nobody waits for it in vain.
 """
 
 from __future__ import annotations
@@ -10,8 +12,7 @@ from __future__ import annotations
 import asyncio
 import queue
 import sqlite3
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,12 +23,15 @@ from typing import Any, TypeVar
 from penstock.apiserver.documents import Obj, decode, encode, meta
 from penstock.apiserver.errors import ApiError, too_large
 from penstock.apiserver.store import statements
+from penstock.log.threads import OwnedThread, Owner
 
 T = TypeVar("T")
 Key = tuple[str, str, str]
 """Resource, namespace, name."""
 
 WRITES_PER_COMMIT = 64
+CLOSE_SECONDS = 30.0
+"""Time for the writer to finish what it was asked for."""
 MAX_OBJECT_BYTES = 3 * 1024 * 1024
 """Patches could let an object grow beyond what a single request may carry."""
 
@@ -156,19 +160,22 @@ class _Waiting:
 class Store:
     """The store; made and used on one event loop."""
 
-    def __init__(self, path: Path, on_commit: Callable[[list[Change]], None]) -> None:
-        self._on_commit = on_commit
+    def __init__(self, path: Path, on_commit: Callable[[list[Change]], None], owner: Owner) -> None:
+        self._on_commit, self._owner = on_commit, owner
+        self._broken = False
         self._writer = _open(path)
         self._writer.executescript(files("penstock.apiserver.store").joinpath("tables.sql").read_text())
         self._reader, self._lister = _open(path), _open(path)
         self._loop = asyncio.get_running_loop()
         self._queue: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._write_all, name="api-writer", daemon=True)
+        self._thread = OwnedThread("api-writer", self._write_all, owner.fail)
         self._thread.start()
         self._lists = ThreadPoolExecutor(1, "api-lister")
 
     async def write(self, work: Callable[[Transaction], T], *, dry_run: bool = False) -> T:
         """Runs `work` in a transaction and returns its result once that is committed; dry runs are undone."""
+        if self._broken:
+            raise _writer_ended()
         future: asyncio.Future[T] = self._loop.create_future()
         self._queue.put(_Waiting(work, dry_run, future))
         return await future
@@ -198,7 +205,7 @@ class Store:
     async def close(self) -> None:
         """Ends after everything that was asked for is written."""
         self._queue.put(None)
-        await asyncio.to_thread(self._thread.join)
+        await asyncio.to_thread(self._thread.join, CLOSE_SECONDS)
         self._lists.shutdown()
         for connection in (self._reader, self._lister, self._writer):
             connection.close()
@@ -242,8 +249,17 @@ class Store:
         return Page(bodies, version, last if more else None, remaining)
 
     def _write_all(self) -> None:
+        batch: list[_Waiting] = []
+        try:
+            self._write_batches(batch)
+        except BaseException:
+            self._loop.call_soon_threadsafe(self._abandon, batch)
+            raise
+
+    def _write_batches(self, batch: list[_Waiting]) -> None:
+        """Until it is told to end. `batch` is what is being written."""
         while (first := self._queue.get()) is not None:
-            batch, ended = [first], False
+            batch[:], ended = [first], False
             while len(batch) < WRITES_PER_COMMIT:
                 try:
                     following = self._queue.get_nowait()
@@ -254,7 +270,7 @@ class Store:
                     break
                 batch.append(following)
             changes = self._write(batch)
-            self._loop.call_soon_threadsafe(self._tell, batch, changes)
+            self._loop.call_soon_threadsafe(self._tell, tuple(batch), changes)
             if ended:
                 return
 
@@ -276,11 +292,31 @@ class Store:
             return []
         return transaction.changes
 
-    def _tell(self, batch: list[_Waiting], changes: list[Change]) -> None:
-        if changes:
-            self._on_commit(changes)
+    def _tell(self, batch: Sequence[_Waiting], changes: list[Change]) -> None:
+        try:
+            if changes:
+                self._on_commit(changes)
+        except Exception as error:
+            # Watches and definitions no longer show what is stored.
+            self._owner.fail(error)
+        finally:
+            for waiting in batch:
+                waiting.settle()
+
+    def _abandon(self, batch: list[_Waiting]) -> None:
+        """There is no writer any more: whoever waits for it is told so."""
+        self._broken = True
+        waiting: _Waiting | None
+        while not self._queue.empty():
+            if (waiting := self._queue.get_nowait()) is not None:
+                batch.append(waiting)
         for waiting in batch:
+            waiting.error = _writer_ended()
             waiting.settle()
+
+
+def _writer_ended() -> ApiError:
+    return ApiError(500, "InternalError", "the change could not be written: the API server ends and is started again")
 
 
 def _run(connection: sqlite3.Connection, transaction: Transaction, waiting: _Waiting) -> None:

@@ -19,7 +19,7 @@ from penstock.apiserver.kinds import core_rules, metadata
 from penstock.apiserver.kinds.registry import Kind, Registry
 from penstock.apiserver.kinds.schema_walkers import walker_of
 from penstock.apiserver.store.storage import Transaction
-from penstock.apiserver.verbs import apply as ownership
+from penstock.apiserver.verbs import apply
 from penstock.apiserver.verbs.admission import AdmissionRequest, Denied, Gate
 from penstock.apiserver.verbs.apply import Manager
 from penstock.apiserver.verbs.deletion import DeleteOptions, Deletion
@@ -123,10 +123,10 @@ class Verbs:
         manager = Manager(target.manager, "Apply", kind.api_version, target.subresource)
         now = timestamp(self._clock())
         if old is None:
-            fresh = ownership.apply(None, wanted, manager, walker, now, force=force)
+            fresh = apply.apply(None, wanted, manager, walker, now, force=force)
             return self.create(tx, target, fresh, operation="Apply"), True
         old["apiVersion"] = kind.api_version
-        result = ownership.apply(old, wanted, manager, walker, now, force=force)
+        result = apply.apply(old, wanted, manager, walker, now, force=force)
         return self._replace(tx, target, result, old, operation="Apply"), False
 
     def delete(self, tx: Transaction, target: Target, options: DeleteOptions) -> tuple[Obj, bool]:
@@ -232,7 +232,7 @@ class Verbs:
                 raise errors.bad_request(str(denied)) from None
         if operation == "Update":
             manager = Manager(target.manager, "Update", kind.api_version, target.subresource)
-            ownership.after_update(old, obj, manager, walker, now)
+            apply.after_update(old, obj, manager, walker, now)
         if old is not None:
             return self._settle(tx, target, obj, old)
         obj["apiVersion"] = kind.stored_api_version
