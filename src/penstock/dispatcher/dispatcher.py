@@ -91,6 +91,8 @@ class Dispatcher:
         self.may_catch_up = asyncio.Event()
         """Set when a detached route may have room again."""
         self.outstanding = 0
+        self.ends: dict[int, int] = {}
+        """Where `penstock.matched` ends, by partition, as Kafka was last heard to say."""
         self._gone: dict[str, None] = {}
         self._unknown: dict[str, float] = {}
         """Routes that records name and no snapshot does, with the loop's time when they were first seen."""
@@ -443,8 +445,9 @@ class Dispatcher:
             del self._unknown[uid]
             if uid not in self.lanes:
                 self._forget(uid)
-        self._telemetry.set_gauges(self.partitions.values(), self.lanes, self._wall_clock())
+        self._telemetry.set_gauges(self.partitions.values(), self.ends, self.lanes, self._wall_clock())
         for partition, cursors in self.partitions.items():
+            cursors.touch_miscounted()
             if not cursors.detached:
                 self.recent[partition].clear()
         self._workers.dismiss()

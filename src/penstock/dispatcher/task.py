@@ -26,6 +26,7 @@ from penstock.dispatcher.delivery.replies import ReplyWriter
 from penstock.dispatcher.dispatcher import Dispatcher
 from penstock.dispatcher.http.client import SubscriberClient
 from penstock.dispatcher.matched.record import DECODER, EVENT_DECODER, Matched
+from penstock.log.admin import NotDone, TopicAdmin
 from penstock.log.random_reader import RandomReader
 from penstock.log.reports import Reporter
 from penstock.log.table import SnapshotFollower
@@ -38,6 +39,7 @@ log = structlog.get_logger()
 
 PARENT_CHECK_SECONDS = 1.0
 EACH_SECONDS = 1.0
+MEASURE_SECONDS = 2.0
 LAST_FLUSH_SECONDS = 1.0
 
 T = TypeVar("T")
@@ -161,6 +163,7 @@ class _Task:
             self._loop.create_task(self._owner.watch(self._flush_forever()), name="flush"),
             self._loop.create_task(self._owner.watch(self._dispatcher.catch_up()), name="catch up"),
             self._loop.create_task(self._owner.watch(self._each_second()), name="each second"),
+            self._loop.create_task(self._owner.watch(self._measure()), name="measure"),
         }
         try:
             done, _ = await asyncio.wait(works, return_when=asyncio.FIRST_COMPLETED)
@@ -211,6 +214,19 @@ class _Task:
             self._dispatcher.each_second()
             for store in self._stores.values():
                 store.look_after()
+
+    async def _measure(self) -> None:
+        """Asks Kafka where the log ends, not the reader of its tail: how far behind that is, is the question."""
+        admin: TopicAdmin | None = None
+        while True:
+            try:
+                admin = admin or TopicAdmin(self._settings)
+                self._dispatcher.ends = await asyncio.to_thread(
+                    admin.ends, topics.MATCHED, self._partitions, MEASURE_SECONDS
+                )
+            except NotDone:
+                admin = None  # Kafka is away, or this client has lost it: the next one asks anew
+            await asyncio.sleep(MEASURE_SECONDS)
 
     async def _blocking(self, call: Callable[..., T], *arguments: object) -> T:
         return await self._loop.run_in_executor(self._threads, call, *arguments)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported without saying so
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
     NewTopic,
+    OffsetSpec,
     ResourceType,
 )
 
@@ -54,6 +55,15 @@ class TopicAdmin:
         except KafkaException as error:
             raise _not_done(error) from error
         return {name: len(topic.partitions) for name, topic in found.items() if topic.error is None}
+
+    def ends(self, topic: str, partitions: list[int], timeout: float) -> dict[int, int]:
+        """The offset after the newest record, by partition."""
+        wanted = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in partitions}  # type: ignore[no-untyped-call]
+        try:
+            found = self._client.list_offsets(wanted, request_timeout=timeout)
+            return {place.partition: int(asked.result(timeout + 1).offset) for place, asked in found.items()}
+        except (KafkaException, TimeoutError) as error:
+            raise _not_done(error) from error
 
     def create(self, topics: list[TopicShape]) -> None:
         """Makes the topics; one that exists already is left as it is."""

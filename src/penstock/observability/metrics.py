@@ -59,7 +59,10 @@ LOST = counter(
     *OBJECT,
 )
 LAG = gauge(
-    "penstock_route_lag_events", "Records between the end of the log and the route's cursor.", *OBJECT, merge="livesum"
+    "penstock_route_lag_events",
+    "Events that the route has not finished: outstanding, waiting for room, held by a pause, or still to be read.",
+    *OBJECT,
+    merge="livesum",
 )
 OUTSTANDING = gauge(
     "penstock_route_outstanding_deliveries",

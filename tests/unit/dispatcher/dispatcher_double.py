@@ -184,6 +184,11 @@ class Node:
         if entries:
             self.flushes.append(entries)
 
+    async def settle_requests(self) -> None:
+        """Answers everything that is under way."""
+        while self.subscribers.requests:
+            await self.answer(0, good=True)
+
     async def settle(self, deaf: str | None = None) -> None:
         """Until nothing happens any more; `deaf` never answers."""
         quiet = 0

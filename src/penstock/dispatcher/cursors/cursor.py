@@ -66,12 +66,14 @@ class CursorRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     resume: int | None = None
     outstanding: tuple[Outstanding, ...] = ()
     """Those that have no record of their own."""
+    behind: int = 0
+    seen: int = -1
 
 
 class Cursor:
     """The cursor of one route in one partition."""
 
-    __slots__ = ("_changed", "_young", "next", "outstanding", "resume", "route")
+    __slots__ = ("_changed", "_written_behind", "_young", "behind", "next", "outstanding", "resume", "route", "seen")
 
     def __init__(self, route: str, next: int, resume: int | None, changed: set[Cursor]) -> None:
         self.route = route
@@ -83,6 +85,11 @@ class Cursor:
         self._young: dict[int, int] = {}
         """Origins of those without a record of their own, and how many flushes have written them."""
         self._changed = changed
+        self.behind = 0
+        """Events for this route that the tail has passed and the route has still to read."""
+        self.seen = -1
+        """The newest origin among them; what comes with an older one is a repeat."""
+        self._written_behind = 0
 
     @property
     def attached(self) -> bool:
@@ -139,19 +146,38 @@ class Cursor:
                 self._young.pop(delivery.origin, None)
         self.outstanding = {origin: found[origin] for origin in sorted(found)}
 
-    @property
-    def young(self) -> Iterable[Outstanding]:
-        """Those that are written within the cursor."""
-        return (self.outstanding[origin] for origin in self._young)
+    def record(self) -> CursorRecord:
+        """What is written of the cursor itself."""
+        young = tuple(self.outstanding[origin] for origin in self._young)
+        self._written_behind = self.behind
+        if self.resume is None:
+            return CursorRecord(self.next, None, young)
+        return CursorRecord(self.next, self.resume, young, self.behind, self.seen)
 
-    def detach(self, resume: int) -> None:
-        """The tail goes on without this route, which will read on from `resume`."""
+    def detach(self, resume: int, origin: int) -> None:
+        """The tail goes on without this route, which will read on from `resume`, where `origin` waits for it."""
         self.resume = resume
+        self.behind, self.seen = 1, origin
         self.touch()
+
+    def pass_by(self, origin: int) -> None:
+        """The tail has an event for this route, which is detached."""
+        if origin > self.seen:
+            self.seen = origin
+            self.behind += 1
+
+    def caught_up_one(self) -> None:
+        """The detached route has taken an event."""
+        self.behind = max(0, self.behind - 1)
+
+    def touch_if_miscounted(self) -> None:
+        """To be called now and then: how far the route is behind is worth writing, but not with every event."""
+        if self.behind != self._written_behind:
+            self.touch()
 
     def attach(self) -> None:
         """The route has reached the tail."""
-        self.resume = None
+        self.resume, self.behind = None, 0
         self.touch()
 
     def proceed(self, resume: int) -> None:
@@ -163,7 +189,7 @@ class Cursor:
 
 def encode(cursor: Cursor) -> bytes:
     """The cursor's value in the topic."""
-    return msgspec.json.encode(CursorRecord(cursor.next, cursor.resume, tuple(cursor.young)))
+    return msgspec.json.encode(cursor.record())
 
 
 def restore(route: str, value: bytes, settled: Iterable[Outstanding], changed: set[Cursor]) -> Cursor:
@@ -171,6 +197,8 @@ def restore(route: str, value: bytes, settled: Iterable[Outstanding], changed: s
     record = msgspec.json.decode(value, type=CursorRecord)
     cursor = Cursor(route, record.next, record.resume, changed)
     cursor.restore(record.outstanding, settled)
+    if record.resume is not None:
+        cursor.behind, cursor.seen = record.behind, record.seen
     return cursor
 
 

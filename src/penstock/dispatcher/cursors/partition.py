@@ -116,10 +116,11 @@ class PartitionCursors:
                 continue
             cursor = self.cursor(uid)
             if not cursor.attached:
+                cursor.pass_by(record.origin)
                 continue
             start = self._give(cursor, record, routes.get(uid), has_room)
             if start is Taken.FULL:
-                cursor.detach(record.offset)
+                cursor.detach(record.offset, record.origin)
                 self._turns[uid] = None
             elif isinstance(start, NewDelivery):
                 yield start
@@ -177,6 +178,7 @@ class PartitionCursors:
                     continue
                 behind.proceed(record.offset + 1)
                 if isinstance(start, NewDelivery):
+                    behind.caught_up_one()
                     yield start
         for cursor in served.values():
             cursor.proceed(end)
@@ -186,6 +188,11 @@ class PartitionCursors:
     def _attach(self, cursor: Cursor) -> None:
         cursor.attach()
         self._turns.pop(cursor.route, None)
+
+    def touch_miscounted(self) -> None:
+        """Now and then: detached routes that are further behind than is written."""
+        for uid in self._turns:
+            self.cursors[uid].touch_if_miscounted()
 
     @property
     def detached(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import structlog
 
@@ -34,6 +34,8 @@ class Telemetry:
         self._unflushed, self._reporter = changes, reporter
         self._metrics: dict[str, RouteMetrics] = {}
         self._shown: set[str] = set()
+        self._tails: dict[int, int | None] = {}
+        """How far the tails had read when the gauges were set last."""
         self._warned: dict[str, float] = {}
         """Routes whose answers have bodies that are not used, and when that was logged last."""
         self._unwritten = 0
@@ -151,28 +153,46 @@ class Telemetry:
 
     # --- how it stands -------------------------------------------------------------------------------------------
 
-    def set_gauges(self, partitions: Iterable[PartitionCursors], lanes: Mapping[str, Lane], now: float) -> None:
-        """For routes that have something to show, and once more for those that no longer have."""
-        busy: dict[str, list[tuple[PartitionCursors, Cursor]]] = {uid: [] for uid in self._shown}
-        for partition in partitions:
-            for uid, cursor in partition.cursors.items():
+    def set_gauges(
+        self,
+        partitions: Collection[PartitionCursors],
+        ends: Mapping[int, int],
+        lanes: Mapping[str, Lane],
+        now: float,
+    ) -> None:
+        """For routes that have something to show, and once more for those that no longer have.
+
+        What Kafka has beyond what the tail has read may be for any route. While the tail moves that is on its way, and
+        only told of routes that are busy anyway; where it stands still, every route is behind by that much.
+        """
+        unread = {cursors.partition: _unread(cursors, ends) for cursors in partitions}
+        stuck = any(unread[c.partition] and self._tails.get(c.partition, -1) == c.tail for c in partitions)
+        self._tails = {cursors.partition: cursors.tail for cursors in partitions}
+        busy: dict[str, list[Cursor]] = {uid: [] for uid in (lanes if stuck else self._shown)}
+        for cursors in partitions:
+            for uid, cursor in cursors.cursors.items():
                 if uid in lanes and (cursor.outstanding or not cursor.attached):
-                    busy.setdefault(uid, []).append((partition, cursor))
-        self._shown = {uid for uid, standing in busy.items() if standing}
+                    busy.setdefault(uid, []).append(cursor)
+        self._shown = {uid for uid, standing in busy.items() if standing or stuck}
         for uid, standing in busy.items():
-            if uid not in lanes:
-                continue
-            metrics = self.metrics(lanes[uid].route)
-            behind = [
-                (partition.tail or 0) - cursor.resume for partition, cursor in standing if cursor.resume is not None
-            ]
-            oldest = [next(iter(cursor.outstanding.values())).at for _, cursor in standing if cursor.outstanding]
-            count = sum(len(cursor.outstanding) for _, cursor in standing)
-            metrics.outstanding.set(count)
-            metrics.lag.set(count + sum(behind))
-            metrics.oldest.set(max(0.0, now - min(oldest) / 1000) if oldest else 0.0)
-            metrics.detached.set(len(behind))
-            metrics.unreachable.set(lanes[uid].unreachable)
+            if uid in lanes:
+                beyond = sum(unread.values()) if standing or stuck else 0
+                self._set_gauges_of(lanes[uid], standing, beyond, now)
+
+    def _set_gauges_of(self, lane: Lane, standing: list[Cursor], beyond: int, now: float) -> None:
+        metrics = self.metrics(lane.route)
+        oldest = [next(iter(cursor.outstanding.values())).at for cursor in standing if cursor.outstanding]
+        count = sum(len(cursor.outstanding) for cursor in standing)
+        metrics.outstanding.set(count)
+        metrics.lag.set(count + sum(cursor.behind for cursor in standing) + beyond)
+        metrics.oldest.set(max(0.0, now - min(oldest) / 1000) if oldest else 0.0)
+        metrics.detached.set(sum(not cursor.attached for cursor in standing))
+        metrics.unreachable.set(lane.unreachable)
+
+
+def _unread(cursors: PartitionCursors, ends: Mapping[int, int]) -> int:
+    """Records that Kafka has and the tail has not read."""
+    return max(0, ends.get(cursors.partition, 0) - (cursors.tail or 0))
 
 
 def _names(route: Route) -> dict[str, str]:
