@@ -53,9 +53,9 @@ class AttemptResult(msgspec.Struct, frozen=True):
     stored: bool = False
     """Whether a reply was stored in the Broker."""
     discarded: bool = False
-    """Whether there was a body that is no event, or a reply that nobody takes."""
+    """Whether there was a body that is no event, or a reply that has nowhere to go."""
     unreached: bool = False
-    """Whether there was nobody to send it to."""
+    """Whether no connection could be made."""
 
 
 class _Exchange(msgspec.Struct, frozen=True):

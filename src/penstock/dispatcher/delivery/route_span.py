@@ -1,6 +1,6 @@
 """The span of an event's way through the router: from its arrival until it was matched.
 
-The router's query has no Python in it, so nobody there can speak to OpenTelemetry. The dispatcher is the first to see
+The router's query has no Python in it, so it cannot speak to OpenTelemetry. The dispatcher is the first to see
 that an event was matched, and when; it records the span on the router's behalf, once for each event.
 """
 

@@ -27,7 +27,7 @@ class NoAnswer(Exception):
 
 
 class NoConnection(NoAnswer):
-    """Nobody is there: the request has certainly not arrived."""
+    """No connection could be made: the request has certainly not arrived."""
 
 
 class SubscriberResponse:
@@ -88,7 +88,7 @@ class SubscriberConnection(asyncio.Protocol):
         return waiter
 
     def abort(self) -> None:
-        """Closes at once; whoever waits is told nothing."""
+        """Closes at once; a request under way gets no answer."""
         self.closed = True
         self._forget()
         if self._transport is not None:
@@ -103,7 +103,7 @@ class SubscriberConnection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except HttpParserUpgrade:
-            self._complete(reusable=False)  # nobody asked for another protocol: an answer like any other
+            self._complete(reusable=False)  # no other protocol was asked for: an answer like any other
         except HttpParserError as problem:
             self._fail(f"the answer is no HTTP: {problem}")
         if not self._status and self._waiter is not None:

@@ -38,7 +38,7 @@ class Resolver:
     def _answered(self, host: str, asked: asyncio.Future[list[str]]) -> None:
         del self._asked[host]
         if not asked.cancelled():
-            asked.exception()  # whoever asked may be gone by now
+            asked.exception()  # those who asked may be gone by now
 
     def close(self) -> None:
         """Asks nothing more."""

@@ -58,7 +58,7 @@ class Pool:
         except (OSError, UnicodeError) as error:
             raise NoConnection(f"no connection to {origin}: {error}") from error
         for position, address in enumerate(addresses):
-            # Each gets its share of the time that is left: the first may be one that nobody can reach from here.
+            # Each gets its share of the time that is left: the first may be unreachable from here.
             now = self._loop.time()
             share = max(0.0, deadline - now) / (len(addresses) - position)
             try:

@@ -1,4 +1,4 @@
-"""Connecting where nobody was there the last time: one delivery looks, for itself and for all who come meanwhile.
+"""Connecting where the last attempt failed: one delivery tries, for itself and for all that come meanwhile.
 
 A subscriber that is down would otherwise cost a refused connection for every event that is for it.
 """
@@ -16,7 +16,7 @@ REMEMBERED = 4096
 
 
 class SingleFlight:
-    """Makes connections, each for the one who asks; that nobody is there is told to all."""
+    """Makes connections, each for the one who asks; a failure is told to all who wait."""
 
     def __init__(self, connect: Callable[[Origin, float], Awaitable[SubscriberConnection]]) -> None:
         self._connect = connect
@@ -26,7 +26,7 @@ class SingleFlight:
         """What those who look will tell: why there is no connection, or nothing if they did not find out."""
 
     async def connect(self, origin: Origin, seconds: float) -> SubscriberConnection:
-        """A new connection. Raises what the given one raises; NoConnection also where another saw nobody there."""
+        """A new connection. Raises what the given one raises; NoConnection also where another's attempt failed."""
         if origin not in self._deserted:
             return await self._try(origin, seconds)
         deadline = self._loop.time() + seconds

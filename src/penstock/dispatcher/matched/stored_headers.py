@@ -24,7 +24,7 @@ _LINES = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+: [\t\x20-\x7e\x80-\xff]*\r
 _VISIBLE = bytes([9, *range(0x20, 0x7F)])
 _UNENCODED = http.UNENCODED.encode()
 OF_THE_CONNECTION = frozenset({"connection", "content-length", "host", "transfer-encoding", "upgrade"})
-"""Headers that belong to the connection, whoever stored them with an event."""
+"""Headers that belong to the connection, not to an event they were stored with."""
 
 
 class _Opening(NamedTuple):

@@ -1,4 +1,4 @@
-"""How often a subscriber that nobody answers for is tried: in rounds of a few deliveries, with a rest after each.
+"""A circuit breaker: a subscriber that cannot be reached is tried in rounds of a few deliveries, with rests between.
 
 Every delivery still has all its attempts, and the first answer ends it. What is bounded is what the attempts of all
 such routes together may take from those that can be served: the more there are, the longer each rests.

@@ -54,7 +54,7 @@ class Lane:
         """By partition and key: who waits for the delivery before it. Present, if empty, while that one lives."""
         self.payload_bytes = 0
         self.unreachable = False
-        """Whether nobody is there to deliver to, as far as is known."""
+        """Whether the last connection failed: the circuit breaker is open."""
         self.round = 0
         """Requests that may be under way while it is unreachable."""
         self.resting = False
@@ -159,7 +159,7 @@ class Schedule:
             self._queue(job, now)
 
     def ended(self, job: Job, now: float) -> None:
-        """The delivery is over: whoever waited for its key is next."""
+        """The delivery is over: the one that waited for its key is next."""
         if not job.delivery.key:
             return
         slot = (job.partition, job.delivery.key)
@@ -170,7 +170,7 @@ class Schedule:
             job.lane.blocked.pop(slot, None)
 
     def unreached(self, lane: Lane, now: float) -> None:
-        """Nobody is there: the lane rests, and goes on with a few at a time until somebody is."""
+        """No connection: the lane rests, and goes on with a few at a time until there is one."""
         if lane.gone or lane.resting:
             return
         self._unreachable.add(lane.route.uid)
@@ -180,7 +180,7 @@ class Schedule:
         heapq.heappush(self._resting, (now + rest, next(self._sequence), lane))
 
     def reached(self, lane: Lane) -> None:
-        """Somebody is there again."""
+        """The subscriber answers again."""
         self._unreachable.discard(lane.route.uid)
         lane.unreachable = False
         self.refresh(lane)
