@@ -40,7 +40,7 @@ from penstock.router import positions
 from penstock.router.lived_time import LivedTime
 from penstock.router.markers import MarkerSender, MarkerWatch
 from penstock.router.matched_record import MatchedRecord
-from penstock.router.positions import Gap, StartOffsets
+from penstock.router.positions import LostRange, StartOffsets
 from penstock.router.route_index import RouteTable, index_routes
 from penstock.router.unplannable import Unplannable
 
@@ -121,21 +121,21 @@ class Generations:
         tail: TopicEnds[MatchedRecord],
         sender: MarkerSender,
         watch: MarkerWatch,
-        fitness: Unplannable,
+        unplannable: Unplannable,
         *,
         live: Callable[[Generation], None],
-        lost: Callable[[Route, Gap], None],
+        lost: Callable[[Route, LostRange], None],
         stopping: Callable[[], bool],
         beat: Callable[[], None] = lambda: None,
         clock: Callable[[], float] | None = None,
     ) -> None:
         self._launch, self._tail, self._sender, self.watch = launch, tail, sender, watch
-        self._fitness = fitness
+        self._unplannable = unplannable
         self._announce, self._lost, self._stopping = live, lost, stopping
         self._beat, self.clock = beat, clock or LivedTime()
         self._newest_number = 0
         self._partitions = 0
-        self._told: set[tuple[str, Gap]] = set()
+        self._reported: set[tuple[str, LostRange]] = set()
         self.live: Generation | None = None
 
     def acts_by(self, snapshot: Snapshot) -> bool:
@@ -152,14 +152,14 @@ class Generations:
             return
         began = time.monotonic()
         partitions = self._partitions = self._tail.partitions()
-        unfit = self._fitness.unfit(snapshot.routes)
+        unfit = self._unplannable.known(snapshot.routes)
         table = index_routes(route for uid, route in snapshot.routes.items() if uid not in unfit)
         refused = {**unfit, **table.refused}
         routes = {uid: route for uid, route in snapshot.routes.items() if uid not in refused}
         newcomers = [] if before is None else positions.newcomers(_served(before), routes)
-        start = self._where(routes, newcomers)
+        start = self._start_offsets(routes, newcomers)
         if start.reached:
-            table = table.starting(positions.spare(routes.values(), newcomers, start))
+            table = table.starting(positions.starts_of_served(routes.values(), newcomers, start))
         ends = self._tail.retained(topics.MATCHED, partitions)
         self._newest_number += 1
         marks, offsets = self._sender.send(self._newest_number, range(partitions))
@@ -180,7 +180,7 @@ class Generations:
             if self.watch.pending is None:
                 self._tail.rest()
         self.live = following
-        self._told.clear()
+        self._reported.clear()
         log.info(
             "a generation of routes is live",
             generation=following.number,
@@ -190,13 +190,13 @@ class Generations:
         )
         self._announce(following)
 
-    def tend(self) -> None:
+    def watch_markers(self) -> None:
         """Sends markers when they are due and there is traffic, and watches those under way."""
         if self.live is None:
             return
         now = self.clock()
         if self.watch.due(now):
-            retained = self._events()
+            retained = self._retained_events()
             busy = self.watch.busy(retained)
             if not busy:
                 self.watch.looked(now)
@@ -210,7 +210,7 @@ class Generations:
         if self.watch.pending is None:
             self._tail.rest()
         if self.watch.pending is None or not found:
-            self.watch.measure(self._events())
+            self.watch.measure(self._retained_events())
 
     def replace(self) -> None:
         """Ends a generation that stands still, so that it counts as dead."""
@@ -225,7 +225,7 @@ class Generations:
             self.live.query.stop()
             self.live = None
 
-    def _events(self) -> list[Retained]:
+    def _retained_events(self) -> list[Retained]:
         return self._tail.retained(topics.EVENTS, self._partitions)
 
     def _take_over(self, before: Generation, following: Generation) -> None:
@@ -269,22 +269,22 @@ class Generations:
                 self.watch.excuse(now)  # Spark has been starting until now
             patience = CATCH_UP_SECONDS if seen else first
             if late := [partition for partition, waited in self.watch.late(now).items() if waited > patience]:
-                self._events()  # raises where the reason is that Kafka is away
+                self._retained_events()  # raises where the reason is that Kafka is away
                 raise StandsStill(f"generation {generation.number} stands still in partitions {sorted(late)}")
 
     def examine(self, snapshot: Snapshot) -> bool:
         """After a start that failed: whether there are routes to blame, which the next start does without."""
-        return self._fitness.examine(snapshot.routes, {} if self.live is None else self.live.routes)
+        return self._unplannable.examine(snapshot.routes, {} if self.live is None else self.live.routes)
 
-    def _where(self, routes: Mapping[str, Route], newcomers: list[Route]) -> StartOffsets:
+    def _start_offsets(self, routes: Mapping[str, Route], newcomers: list[Route]) -> StartOffsets:
         found = {number: self._tail.newest(number) for number in range(self._partitions)}
         newest = {number: record for number, record in found.items() if record is not None}
-        retained = self._events()
+        retained = self._retained_events()
         self._newest_number = max([self._newest_number, *(record.generation for record in newest.values())])
         start = positions.resume({n: self.watch.origin(record) for n, record in newest.items()}, retained)
         others = routes.keys() - {route.uid for route in newcomers}
-        self._tell(positions.losses(start.gaps, [routes[uid] for uid in others]))
-        self._tell(positions.out_of_reach(newcomers, retained))
+        self._report_losses(positions.losses(start.gaps, [routes[uid] for uid in others]))
+        self._report_losses(positions.out_of_reach(newcomers, retained))
         if newcomers:
             start = positions.reach_back(start, newcomers, retained)
         log.info(
@@ -295,9 +295,9 @@ class Generations:
         )
         return start
 
-    def _tell(self, losses: list[tuple[Route, Gap]]) -> None:
+    def _report_losses(self, losses: list[tuple[Route, LostRange]]) -> None:
         """Reports losses before the query starts, so that a crash hides none; once, however often it is tried."""
         for route, gap in losses:
-            if (route.uid, gap) not in self._told:
-                self._told.add((route.uid, gap))
+            if (route.uid, gap) not in self._reported:
+                self._reported.add((route.uid, gap))
                 self._lost(route, gap)

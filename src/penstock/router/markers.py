@@ -17,7 +17,7 @@ from penstock.router.matched_record import Marker, MatchedRecord
 
 
 @dataclass
-class Round:
+class MarkerRound:
     """Markers sent together, and the partitions in which they have not come out yet."""
 
     marker: Marker
@@ -59,7 +59,7 @@ class MarkerWatch:
     """How far the newest generation has got in each partition."""
     transit_ms: float | None = None
     lag: int = 0
-    pending: Round | None = None
+    pending: MarkerRound | None = None
     _next: float = 0.0
     _moved: dict[int, float] = field(default_factory=dict)
     """When each partition last showed that it is routed."""
@@ -76,7 +76,7 @@ class MarkerWatch:
         """There was no traffic; look again an interval later."""
         self._next = now + self.interval
 
-    def sent(self, marks: Round, offsets: dict[int, int], now: float, *, timed: bool = True) -> None:
+    def sent(self, marks: MarkerRound, offsets: dict[int, int], now: float, *, timed: bool = True) -> None:
         """Markers are under way."""
         marks.timed = timed
         self.pending = marks
@@ -143,11 +143,11 @@ class MarkerSender:
         self._writer = writer
         self._sequence = 0
 
-    def send(self, generation: int, partitions: Iterable[int], warm_up: int = 0) -> tuple[Round, dict[int, int]]:
+    def send(self, generation: int, partitions: Iterable[int], warm_up: int = 0) -> tuple[MarkerRound, dict[int, int]]:
         """One marker into each partition, behind as many older ones to warm up with; returns their offsets."""
         self._sequence += 1
         marker = Marker(generation, self._sequence, int(time.time() * 1000))
         rehearsal = Marker(generation, 0, marker.sent_ms)
         wanted = set(partitions)
         offsets = self._writer.write([each.encode() for each in [rehearsal] * warm_up + [marker]], wanted)
-        return Round(marker, wanted), offsets
+        return MarkerRound(marker, wanted), offsets

@@ -18,7 +18,7 @@ from penstock.log.topic_ends import Retained
 
 
 @dataclass(frozen=True)
-class Gap:
+class LostRange:
     """Events of a partition that were gone before they were routed, both ends included."""
 
     partition: int
@@ -31,7 +31,7 @@ class StartOffsets:
     """Where a query starts in each partition, and what it can no longer read."""
 
     offsets: tuple[int, ...]
-    gaps: tuple[Gap, ...] = ()
+    gaps: tuple[LostRange, ...] = ()
     reached: tuple[int, ...] = ()
     """How far routing had got, where the query starts further back; empty where it does not."""
 
@@ -47,7 +47,7 @@ def resume(newest_origins: Mapping[int, int], retained: Sequence[Retained]) -> S
         newest = newest_origins.get(partition)
         position = kept.first if newest is None else newest + 1
         if position < kept.first:
-            gaps.append(Gap(partition, position, kept.first - 1))
+            gaps.append(LostRange(partition, position, kept.first - 1))
         offsets.append(min(max(position, kept.first), kept.end))
     return StartOffsets(tuple(offsets), tuple(gaps))
 
@@ -62,7 +62,9 @@ def reach_back(start: StartOffsets, newcomers: Iterable[Route], retained: Sequen
     return StartOffsets(tuple(offsets), start.gaps, start.offsets)
 
 
-def spare(routes: Iterable[Route], newcomers: Iterable[Route], start: StartOffsets) -> dict[str, tuple[int, ...]]:
+def starts_of_served(
+    routes: Iterable[Route], newcomers: Iterable[Route], start: StartOffsets
+) -> dict[str, tuple[int, ...]]:
     """Where routes start in a query that reaches back, by uid: those served before get nothing that they have had.
 
     What lies before the point that routing had reached has been routed for them already. Without this a query would
@@ -85,20 +87,20 @@ def newcomers(before: Mapping[str, Route], now: Mapping[str, Route]) -> list[Rou
     ]
 
 
-def out_of_reach(newcomers: Iterable[Route], retained: Sequence[Retained]) -> list[tuple[Route, Gap]]:
+def out_of_reach(newcomers: Iterable[Route], retained: Sequence[Retained]) -> list[tuple[Route, LostRange]]:
     """What the routes that no earlier query knew ask for and is no longer there.
 
     A route without a start asks for whatever there is, so it misses nothing.
     """
     return [
-        (route, Gap(partition, wanted, kept.first - 1))
+        (route, LostRange(partition, wanted, kept.first - 1))
         for route in newcomers
         for partition, (wanted, kept) in enumerate(zip(route.start, retained, strict=False))
         if wanted < kept.first
     ]
 
 
-def losses(gaps: Iterable[Gap], routes: Iterable[Route]) -> list[tuple[Route, Gap]]:
+def losses(gaps: Iterable[LostRange], routes: Iterable[Route]) -> list[tuple[Route, LostRange]]:
     """For each route the part of each gap that it was still to get."""
     routes = list(routes)
     found = []
@@ -106,7 +108,7 @@ def losses(gaps: Iterable[Gap], routes: Iterable[Route]) -> list[tuple[Route, Ga
         for route in routes:
             begins = route.start[gap.partition] if gap.partition < len(route.start) else 0
             if begins <= gap.last:
-                found.append((route, Gap(gap.partition, max(gap.first, begins), gap.last)))
+                found.append((route, LostRange(gap.partition, max(gap.first, begins), gap.last)))
     return found
 
 

@@ -30,12 +30,13 @@ from penstock.log.reports import Reporter
 from penstock.log.table import SnapshotFollower
 from penstock.log.topic_ends import KafkaAway, TopicEnds
 from penstock.observability import metrics
+from penstock.router.announcements import Announcements
 from penstock.router.generations import CannotStop, Generation, GenerationFailed, Generations, StandsStill, Stopping
 from penstock.router.hang_watchdog import HangWatchdog, stack_of
 from penstock.router.markers import MarkerSender, MarkerWatch
 from penstock.router.matched_record import MatchedRecord, decode
 from penstock.router.plan_probe import attempt
-from penstock.router.positions import Gap, StartOffsets
+from penstock.router.positions import StartOffsets
 from penstock.router.query import Query, launch, sweep
 from penstock.router.route_index import RouteTable, index_routes
 from penstock.router.stall_guard import StallGuard, Verdict
@@ -96,7 +97,6 @@ class RouterService:
         self._live_since = 0.0
         self._stall_guard = StallGuard()
         self._newest_dead = 0
-        self._refused: frozenset[str] = frozenset()
         self._watchdog = HangWatchdog(self._hangs)
         self._thread = threading.Thread(target=self._run, name="router", daemon=True)
 
@@ -184,42 +184,15 @@ class RouterService:
             self._watchdog.beat("starts a query", plan_seconds(table.predicates))
             return launch(self._spark, self._settings, table, number, where)
 
-        def trial(routes: Sequence[Route]) -> str | None:
+        def probe(routes: Sequence[Route]) -> str | None:
             self._watchdog.beat("tries routes", plan_seconds(index_routes(routes).predicates))
             return attempt(self._spark, routes)
 
         def live(generation: Generation) -> None:
-            for uid in generation.refused.keys() - self._refused:
-                route = generation.routes[uid]
-                log.error(
-                    "a route cannot be served and is left out",
-                    **{route.kind.lower(): f"{route.namespace}/{route.name}"},
-                    reason=generation.refused[uid],
-                )
-            self._refused = frozenset(generation.refused)
-            metrics.ROUTER_REFUSED.bind().set(len(self._refused))
-            reporter.ack(generation.version, generation.refused)
-            metrics.SNAPSHOT_VERSION.bind("router").set(generation.version)
-            if generation.number != self._status["generation"]:
-                metrics.ROUTER_SWITCHES.bind().inc()
-                metrics.ROUTER_GENERATION.bind().set(generation.number)
-            self._status.update(
-                generation=generation.number,
-                version=generation.version,
-                routes=len(generation.routes) - len(self._refused),
-                refused=len(self._refused),
-            )
+            announcements.live(generation)
             self._ready.set()
 
-        def lost(route: Route, gap: Gap) -> None:
-            log.error(
-                "events were gone before they were routed",
-                **{route.kind.lower(): f"{route.namespace}/{route.name}"},
-                **vars(gap),
-            )
-            reporter.loss(route.uid, gap.partition, gap.first, gap.last)
-            metrics.LOST.bind(route.kind, route.namespace, route.name).inc(gap.last - gap.first + 1)
-
+        announcements = Announcements(reporter, self._status)
         transit = metrics.ROUTER_TRANSIT.bind()
         sender = MarkerSender(MarkerWriter(self._settings))
         watch = MarkerWatch(self._settings.router_marker_seconds, timed=lambda ms: transit.observe(ms / 1000))
@@ -228,9 +201,9 @@ class RouterService:
             tail,
             sender,
             watch,
-            Unplannable(trial),
+            Unplannable(probe),
             live=live,
-            lost=lost,
+            lost=announcements.lost,
             stopping=self._stop.is_set,
             beat=self._watchdog.beat,
         )
@@ -246,7 +219,7 @@ class RouterService:
             elif not generations.acts_by(follower.snapshot):
                 self._gather(first=live is None)
                 self._advance(generations, follower.snapshot)
-            generations.tend()
+            generations.watch_markers()
             self._observe(generations)
         except KafkaAway as error:
             if not self._status.get("waiting_for_kafka"):

@@ -14,9 +14,9 @@ from penstock.contract import topics
 from penstock.contract.routes import Route
 from penstock.contract.snapshot import Snapshot
 from penstock.router.generations import Generation, Generations
-from penstock.router.markers import MarkerWatch, Round
+from penstock.router.markers import MarkerRound, MarkerWatch
 from penstock.router.matched_record import Marker, MatchedRecord
-from penstock.router.positions import Gap, Retained, StartOffsets
+from penstock.router.positions import LostRange, Retained, StartOffsets
 from penstock.router.route_index import RouteTable
 from penstock.router.unplannable import Unplannable
 
@@ -61,7 +61,7 @@ class Scene:
     """Raised by Kafka when it is asked about the events."""
     delays: dict[tuple[int, int], float] = field(default_factory=lambda: defaultdict(float))
     """Seconds until a marker comes out, by generation and partition."""
-    lost: list[tuple[str, Gap]] = field(default_factory=list)
+    lost: list[tuple[str, LostRange]] = field(default_factory=list)
     tables: list[RouteTable] = field(default_factory=list)
     queries: list[QueryDouble] = field(default_factory=list)
     announced: list[Generation] = field(default_factory=list)
@@ -95,7 +95,7 @@ class Scene:
         """Lets the live generation be tended for a time."""
         until = self.now + seconds
         while self.now < until:
-            self.generations.tend()
+            self.generations.watch_markers()
             self.now += 0.5
 
     def wrote(self, generation: int, partition: int, origin: int) -> MatchedRecord:
@@ -154,7 +154,7 @@ class Scene:
                 found.append(MatchedRecord(partition, 0, offset, query.number, 0, marker))
         return found
 
-    def send(self, generation: int, partitions: Iterable[int], warm_up: int = 0) -> tuple[Round, dict[int, int]]:
+    def send(self, generation: int, partitions: Iterable[int], warm_up: int = 0) -> tuple[MarkerRound, dict[int, int]]:
         marker = Marker(generation, 1 + len({sent[0] for sent in self._markers}), int(self.now * 1000))
         offsets = {}
         for partition in partitions:
@@ -162,4 +162,4 @@ class Scene:
             offsets[partition] = kept.end
             self._markers.append((marker, partition, kept.end, self.now))
             self.events[partition] = Retained(kept.first, kept.end + 1)
-        return Round(marker, set(offsets)), offsets
+        return MarkerRound(marker, set(offsets)), offsets

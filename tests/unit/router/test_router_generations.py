@@ -9,7 +9,7 @@ from penstock.contract.snapshot import Snapshot
 from penstock.filters.terms import MAX_TERMS
 from penstock.log.topic_ends import KafkaAway
 from penstock.router.generations import CATCH_UP_SECONDS, START_SECONDS, StandsStill, same_routing
-from penstock.router.positions import Gap, Retained
+from penstock.router.positions import LostRange, Retained
 
 ROUTE = Route(
     uid="r", kind="Trigger", namespace="default", name="r", target="t", attributes={"type": "x"}, start=(1, 2)
@@ -65,7 +65,7 @@ def test_a_new_route_whose_start_is_gone_is_told_what_it_lost():
     scene.advance(1, route("old", 10))
     scene.events = [Retained(40, 60)]
     scene.advance(2, route("old", 10), route("new", 25), route("in-reach", 45))
-    assert scene.lost == [("new", Gap(0, 25, 39))]
+    assert scene.lost == [("new", LostRange(0, 25, 39))]
     assert scene.starts[-1].offsets == (40,)
 
 
@@ -74,7 +74,7 @@ def test_a_replay_of_what_is_gone_is_told_what_it_lost():
     scene.advance(1, route("r", 30))
     scene.events = [Retained(20, 60)]
     scene.advance(2, route("r", 5))
-    assert scene.lost == [("r", Gap(0, 5, 19))]
+    assert scene.lost == [("r", LostRange(0, 5, 19))]
 
 
 def test_a_gap_in_the_routing_is_told_to_each_route_once_as_far_as_it_wanted_it():
@@ -84,7 +84,7 @@ def test_a_gap_in_the_routing_is_told_to_each_route_once_as_far_as_it_wanted_it(
     scene.events = [Retained(70, 90)]
     scene.wrote(scene.generations.live.number, 0, 55)
     scene.advance(2, route("old", 10), route("new", 60))
-    assert sorted(scene.lost) == [("new", Gap(0, 60, 69)), ("old", Gap(0, 56, 69))]
+    assert sorted(scene.lost) == [("new", LostRange(0, 60, 69)), ("old", LostRange(0, 56, 69))]
 
 
 def test_a_loss_is_told_once_however_often_the_query_has_to_be_started():
@@ -96,7 +96,7 @@ def test_a_loss_is_told_once_however_often_the_query_has_to_be_started():
         with pytest.raises(OSError, match="no"):
             scene.advance(2, route("old", 10), route("new", 25))
     scene.advance(2, route("old", 10), route("new", 25))
-    assert scene.lost == [("new", Gap(0, 25, 39))]
+    assert scene.lost == [("new", LostRange(0, 25, 39))]
 
 
 def sql(uid: str, text: str, *start: int) -> Route:

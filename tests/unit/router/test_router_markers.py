@@ -1,6 +1,6 @@
 """Markers: when they are sent, when they are out, and what they say."""
 
-from penstock.router.markers import MarkerWatch, Round
+from penstock.router.markers import MarkerRound, MarkerWatch
 from penstock.router.matched_record import Marker, MatchedRecord, decode, decode_marker
 from penstock.router.positions import Retained
 
@@ -12,7 +12,7 @@ def out(partition: int, origin: int = 10, generation: int = 7, marker: Marker | 
 
 
 def under_way(watch: MarkerWatch, now: float = 100.0) -> None:
-    watch.sent(Round(MARKER, {0, 1}), {0: 10, 1: 20}, now)
+    watch.sent(MarkerRound(MARKER, {0, 1}), {0: 10, 1: 20}, now)
 
 
 def test_a_round_is_complete_when_its_marker_came_out_of_every_partition():
@@ -26,13 +26,13 @@ def test_a_round_is_complete_when_its_marker_came_out_of_every_partition():
 
 
 def test_the_same_marker_out_of_the_previous_generation_does_not_count():
-    marks = Round(MARKER, {0})
+    marks = MarkerRound(MARKER, {0})
     marks.saw(out(0, generation=6))
     assert not marks.complete
 
 
 def test_a_marker_of_an_earlier_process_with_the_same_numbers_does_not_count():
-    marks = Round(MARKER, {0})
+    marks = MarkerRound(MARKER, {0})
     marks.saw(out(0, marker=Marker(7, 3, 999)))
     assert not marks.complete
 
@@ -110,7 +110,7 @@ def test_lag_counts_what_is_retained_and_has_not_come_out():
 
 def test_a_marker_that_waited_for_its_query_to_start_says_nothing_about_speed():
     watch = MarkerWatch(interval=2)
-    watch.sent(Round(MARKER, {0}), {0: 10}, 100, timed=False)
+    watch.sent(MarkerRound(MARKER, {0}), {0: 10}, 100, timed=False)
     watch.saw([out(0)], 103)
     assert watch.pending is None
     assert watch.transit_ms is None

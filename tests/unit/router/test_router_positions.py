@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from penstock.contract.routes import Route
 from penstock.router.positions import (
-    Gap,
+    LostRange,
     Retained,
     StartOffsets,
     losses,
@@ -15,7 +15,7 @@ from penstock.router.positions import (
     out_of_reach,
     reach_back,
     resume,
-    spare,
+    starts_of_served,
 )
 
 
@@ -36,7 +36,7 @@ def test_an_event_that_was_routed_in_part_is_read_again():
 
 
 def test_events_that_retention_removed_unrouted_are_a_gap():
-    assert resume({0: 9}, [Retained(25, 100)]) == StartOffsets((25,), (Gap(0, 10, 24),))
+    assert resume({0: 9}, [Retained(25, 100)]) == StartOffsets((25,), (LostRange(0, 10, 24),))
 
 
 def test_an_origin_beyond_the_end_of_the_events_does_not_end_in_an_offset_that_kafka_refuses():
@@ -59,7 +59,7 @@ def test_a_start_older_than_what_is_retained_is_cut():
 def test_what_a_new_route_can_no_longer_get_is_lost_to_it():
     retained = [Retained(30, 90), Retained(5, 90), Retained(0, 90)]
     cut, whole = route("cut", (10, 5, 0)), route("whole", (30, 40, 0))
-    assert out_of_reach([cut, whole], retained) == [(cut, Gap(0, 10, 29))]
+    assert out_of_reach([cut, whole], retained) == [(cut, LostRange(0, 10, 29))]
 
 
 def test_a_new_route_without_a_start_misses_nothing():
@@ -79,8 +79,8 @@ def test_newcomers_are_new_routes_and_replays_not_later_starts():
 
 def test_a_loss_is_reported_to_the_routes_that_were_still_to_get_it():
     old, younger, newest = route("old", (0,)), route("younger", (15,)), route("newest", (25,))
-    found = losses([Gap(0, 10, 24)], [old, younger, newest])
-    assert found == [(old, Gap(0, 10, 24)), (younger, Gap(0, 15, 24))]
+    found = losses([LostRange(0, 10, 24)], [old, younger, newest])
+    assert found == [(old, LostRange(0, 10, 24)), (younger, LostRange(0, 15, 24))]
 
 
 def test_a_start_is_written_as_spark_reads_it():
@@ -108,5 +108,5 @@ def test_routes_that_were_served_get_nothing_again_when_a_query_reaches_back() -
     served, fresh, late = route("served", (3, 70)), route("fresh", (40, 0)), route("late")
     start = reach_back(StartOffsets((50, 60)), [fresh], [Retained(0, 90), Retained(0, 90)])
     assert start == StartOffsets((40, 0), (), (50, 60))
-    starts = spare([served, fresh, late], [fresh], start)
+    starts = starts_of_served([served, fresh, late], [fresh], start)
     assert [starts.get(each.uid, each.start) for each in (served, fresh, late)] == [(50, 70), (40, 0), (50, 60)]

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.contract.routes import Route
-from penstock.router.unplannable import Unplannable, part
+from penstock.router.announcements import REASONS_BYTES, shortened
+from penstock.router.unplannable import Unplannable, split_off_unplannable
 
 
 def route(uid: str, sql: str = "LENGTH(type) > 3") -> Route:
@@ -35,36 +36,36 @@ def known(*routes: Route) -> dict[str, Route]:
 @given(st.sets(st.integers(0, 40)), st.integers(1, 40))
 def test_exactly_the_bad_ones_are_found(bad: set[int], count: int) -> None:
     routes = [route(str(number)) for number in range(count)]
-    assert set(part(routes, Spark(*map(str, bad)))) == {str(n) for n in bad if n < count}
+    assert set(split_off_unplannable(routes, Spark(*map(str, bad)))) == {str(n) for n in bad if n < count}
 
 
 def test_one_among_a_thousand_is_found_in_a_few_trials() -> None:
     spark = Spark("700")
-    assert part([route(str(number)) for number in range(1000)], spark) == {"700": "it is bad"}
+    assert split_off_unplannable([route(str(number)) for number in range(1000)], spark) == {"700": "it is bad"}
     assert spark.trials <= 25
 
 
 def test_what_works_already_is_not_given_up_for_what_is_new() -> None:
-    fitness = Unplannable(Spark(room=2))
+    unplannable = Unplannable(Spark(room=2))
     routes = known(route("new"), route("old-1"), route("old-2"))
-    assert fitness.examine(routes, known(route("old-1"), route("old-2")))
-    assert fitness.unfit(routes) == {"new": "it is too much"}
+    assert unplannable.examine(routes, known(route("old-1"), route("old-2")))
+    assert unplannable.known(routes) == {"new": "it is too much"}
 
 
 def test_a_route_stays_out_until_its_filter_changes_or_it_is_gone() -> None:
-    fitness = Unplannable(Spark("bad"))
+    unplannable = Unplannable(Spark("bad"))
     routes = known(route("good"), route("bad"))
-    assert fitness.examine(routes, {})
-    assert fitness.unfit(routes) == {"bad": "it is bad"}
-    assert not fitness.examine(routes, {}), "there is nothing new to be found"
-    assert fitness.unfit(known(route("good"), route("bad", "LENGTH(type) > 4"))) == {}
-    assert fitness.unfit(routes) == {}, "what was mended has its chance again"
+    assert unplannable.examine(routes, {})
+    assert unplannable.known(routes) == {"bad": "it is bad"}
+    assert not unplannable.examine(routes, {}), "there is nothing new to be found"
+    assert unplannable.known(known(route("good"), route("bad", "LENGTH(type) > 4"))) == {}
+    assert unplannable.known(routes) == {}, "what was mended has its chance again"
 
 
 def test_routes_are_not_blamed_where_spark_can_do_nothing_at_all() -> None:
-    fitness = Unplannable(lambda _: "Spark is out of order")
-    assert not fitness.examine(known(route("good")), {})
-    assert fitness.unfit(known(route("good"))) == {}
+    unplannable = Unplannable(lambda _: "Spark is out of order")
+    assert not unplannable.examine(known(route("good")), {})
+    assert unplannable.known(known(route("good"))) == {}
 
 
 def test_routes_that_travel_as_data_are_beyond_suspicion() -> None:
@@ -72,3 +73,11 @@ def test_routes_that_travel_as_data_are_beyond_suspicion() -> None:
     plain = Route(uid="plain", kind="Trigger", namespace="d", name="plain", target="t", attributes={"type": "a"})
     assert not Unplannable(spark).examine(known(plain), {})
     assert spark.trials == 0
+
+
+def test_reasons_are_cut_so_that_they_fit_into_one_report_however_many_there_are() -> None:
+    assert shortened({"a": "why"}) == {"a": "why"}
+    assert shortened({}) == {}
+    many = shortened({str(number): "é" * 300 for number in range(10_000)})
+    assert sum(len(reason.encode()) for reason in many.values()) <= REASONS_BYTES
+    assert many["7"].startswith("éé")
