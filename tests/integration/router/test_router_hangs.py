@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 from pyspark.sql import functions as F
 from router_stage import Stage, steady_load, trigger
@@ -14,7 +17,7 @@ from router_stage import Stage, steady_load, trigger
 from penstock.router import hang_watchdog, query, stall_guard
 from penstock.router.generations import CannotStop
 from penstock.router.query import Query
-from penstock.router.service import RouterHangs, RouterService
+from penstock.router.service import EXIT_CODE, RouterHangs, RouterService
 from penstock.settings import Settings
 from running import eventually
 
@@ -116,3 +119,20 @@ def test_a_router_that_hangs_is_noticed_from_outside(
         released.set()
         router.stop()
         router._thread.join(30)
+
+
+ENDING = """
+import subprocess, sys
+from types import SimpleNamespace
+from penstock.router.service import kill_spark_and_exit
+jvm = subprocess.Popen([sys.executable, "-c", "import signal, time; signal.pause()"])
+print(jvm.pid, flush=True)
+kill_spark_and_exit(SimpleNamespace(sparkContext=SimpleNamespace(_gateway=SimpleNamespace(proc=jvm))))
+"""
+
+
+def test_a_process_that_ends_for_a_hang_takes_its_jvm_along() -> None:
+    ran = subprocess.run([sys.executable, "-c", ENDING], capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == EXIT_CODE, ran.stderr
+    jvm = int(ran.stdout)
+    eventually(lambda: not psutil.pid_exists(jvm) or psutil.Process(jvm).status() == psutil.STATUS_ZOMBIE)
