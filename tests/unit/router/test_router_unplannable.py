@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.contract.routes import Route
-from penstock.router.announcements import REASONS_BYTES, shortened
 from penstock.router.unplannable import Unplannable, split_off_unplannable
 
 
@@ -73,11 +72,3 @@ def test_routes_that_travel_as_data_are_beyond_suspicion() -> None:
     plain = Route(uid="plain", kind="Trigger", namespace="d", name="plain", target="t", attributes={"type": "a"})
     assert not Unplannable(spark).examine(known(plain), {})
     assert spark.trials == 0
-
-
-def test_reasons_are_cut_so_that_they_fit_into_one_report_however_many_there_are() -> None:
-    assert shortened({"a": "why"}) == {"a": "why"}
-    assert shortened({}) == {}
-    many = shortened({str(number): "é" * 300 for number in range(10_000)})
-    assert sum(len(reason.encode()) for reason in many.values()) <= REASONS_BYTES
-    assert many["7"].startswith("éé")
