@@ -48,6 +48,9 @@ NOISY_LOGGERS = (
 STOP_SECONDS = 10.0
 """How long the tasks of a query may take to end."""
 
+NEWEST_JOBS = 16
+"""More than a batch has, with those that broadcast the routes."""
+
 FOLDER_PREFIX = "generation-"
 
 
@@ -76,8 +79,8 @@ class Query:
         return sum(stage.numFailedTasks for stage in self._stages())
 
     def _stages(self) -> Iterator[SparkStageInfo]:
-        """Those of all batches, as far as Spark still knows them."""
-        for job in self._jobs.getJobIdsForGroup(str(self._query.runId)):
+        """Those of the newest jobs. Micro-batches leave a thousand behind, and asking about each would take seconds."""
+        for job in sorted(self._jobs.getJobIdsForGroup(str(self._query.runId)))[-NEWEST_JOBS:]:
             info = self._jobs.getJobInfo(job)
             for stage in info.stageIds if info is not None else ():
                 if (found := self._jobs.getStageInfo(stage)) is not None:
