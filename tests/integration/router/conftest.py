@@ -36,11 +36,12 @@ def stage(own_kafka: Settings) -> Iterator[Stage]:
 
 @pytest.fixture
 def start_router(spark: SparkSession) -> Iterator[Callable[[Settings], RouterService]]:
-    """Starts routers that end with the test."""
+    """Starts routers that end with the test. One that hangs would end the process, which here is that of the tests."""
     started: list[RouterService] = []
+    hung: list[object] = []
 
     def start(settings: Settings) -> RouterService:
-        service = RouterService(spark, settings)
+        service = RouterService(spark, settings, end_process=hung.append)
         started.append(service)
         service.start()
         service.wait_ready(60)
@@ -49,3 +50,4 @@ def start_router(spark: SparkSession) -> Iterator[Callable[[Settings], RouterSer
     yield start
     for service in started:
         service.stop()
+    assert not hung, f"a router hung: {[service.failure() for service in started]}"
