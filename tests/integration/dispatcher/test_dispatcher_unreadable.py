@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from penstock.contract import topics
 from penstock.dispatcher.cursors.cursor_store import CursorStore, Entry
-from penstock.dispatcher.cursors.keys import carried_key, cursor_key, tail_key
+from penstock.dispatcher.cursors.keys import cursor_key, payload_key, tail_key
 
 GARBAGE = [
     (topics.CURSORS, b"\xff/0", b"{}"),
@@ -63,12 +63,12 @@ def test_a_record_that_kafka_refuses_is_left_out_and_the_rest_is_written(stage: 
     store = CursorStore(stage.settings, 1)
     store.open()
     tail = Entry(topics.CURSORS, tail_key(1), b"41")
-    too_large = Entry(topics.CURSORS, carried_key("big", 1, 1), os.urandom(stage.settings.max_record_bytes * 3 // 2))
+    too_large = Entry(topics.CURSORS, payload_key("big", 1, 1), os.urandom(stage.settings.max_record_bytes * 3 // 2))
     far_too_large = Entry(topics.ATTEMPTS, "big", os.urandom(17 * 1024 * 1024))
     with capture_logs() as lines:
         store.commit([Entry(topics.CURSORS, cursor_key("small", 1), b"{}"), too_large, far_too_large, tail])
         store.commit(
-            [Entry(topics.CURSORS, carried_key("big", 1, 1), too_large.value), Entry(topics.CURSORS, "later/1", b"{}")]
+            [Entry(topics.CURSORS, payload_key("big", 1, 1), too_large.value), Entry(topics.CURSORS, "later/1", b"{}")]
         )
     written = stage.table(topics.CURSORS)
     assert {written[key] for key in ("small/1", "later/1")} == {b"{}"}
