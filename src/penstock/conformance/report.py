@@ -22,7 +22,7 @@ class Row(msgspec.Struct, frozen=True):
     results: tuple[Result, ...] = ()
 
 
-class Report(msgspec.Struct, frozen=True):
+class ConformanceReport(msgspec.Struct, frozen=True):
     """Everything that was tested."""
 
     rows: tuple[Row, ...]
@@ -40,13 +40,13 @@ class Report(msgspec.Struct, frozen=True):
         )
 
 
-def assemble(assertions: Sequence[Assertion], runs: Sequence[ResultFile]) -> Report:
+def assemble(assertions: Sequence[Assertion], runs: Sequence[ResultFile]) -> ConformanceReport:
     """Joins assertions and results."""
     results: dict[str, list[Result]] = {}
     for run in runs:
         for result in run.results:
             results.setdefault(base_test(result.test), []).append(result)
-    return Report(tuple(_row(assertion, results) for assertion in assertions), tuple(runs))
+    return ConformanceReport(tuple(_row(assertion, results) for assertion in assertions), tuple(runs))
 
 
 def base_test(test: str) -> str:
@@ -65,7 +65,7 @@ def _row(assertion: Assertion, results: dict[str, list[Result]]) -> Row:
     return Row(assertion, "passed" if complete else "not run", tuple(found))
 
 
-def to_markdown(report: Report) -> str:
+def to_markdown(report: ConformanceReport) -> str:
     """The report as a page."""
     lines = ["# Conformance", "", _summary(report), ""]
     for run in report.runs:
@@ -86,12 +86,12 @@ def to_markdown(report: Report) -> str:
     return "\n".join(lines) + "\n"
 
 
-def to_json(report: Report) -> bytes:
+def to_json(report: ConformanceReport) -> bytes:
     """The report for programs."""
     return msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n"
 
 
-def to_junit(report: Report) -> bytes:
+def to_junit(report: ConformanceReport) -> bytes:
     """The report as JUnit XML: one case per assertion and one per test."""
     root = ET.Element("testsuites", name="penstock conformance")
     suite = ET.SubElement(root, "testsuite", name="assertions", tests=str(len(report.rows)))
@@ -115,13 +115,13 @@ def to_junit(report: Report) -> bytes:
     return text
 
 
-def _summary(report: Report) -> str:
+def _summary(report: ConformanceReport) -> str:
     standings: tuple[Standing, ...] = ("passed", "failed", "not applicable", "not run")
     counts = ", ".join(f"{report.count(standing)} {standing}" for standing in standings)
     return f"{len(report.rows)} assertions of the specifications: {counts}."
 
 
-def _failures(report: Report) -> list[str]:
+def _failures(report: ConformanceReport) -> list[str]:
     failed = {result.test: result for run in report.runs for result in run.results if result.outcome == "failed"}
     if not failed:
         return []

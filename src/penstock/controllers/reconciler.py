@@ -16,7 +16,7 @@ import structlog
 from penstock.controllers.api import CONFLICT, NOT_FOUND, Api, Key, Kind, Obj, code_of
 from penstock.controllers.clock import timestamp
 from penstock.controllers.queue import WorkQueue
-from penstock.controllers.recorder import Recorder
+from penstock.controllers.recorder import EventRecorder
 from penstock.controllers.routes.dataplane import DataPlane
 from penstock.controllers.routes.publisher import Publisher
 from penstock.controllers.tracker import NotYetKnown, Observer, Tracker
@@ -40,7 +40,7 @@ class ReconcilerContext:
     tracker: Tracker
     publisher: Publisher
     dataplane: DataPlane
-    recorder: Recorder
+    recorder: EventRecorder
 
     @property
     def embedded(self) -> bool:

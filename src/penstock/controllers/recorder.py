@@ -22,7 +22,7 @@ MOST_WAITING = 1000
 MOST_REMEMBERED = 4096
 
 
-class Recorder:
+class EventRecorder:
     """Writes Events about objects."""
 
     def __init__(self, api: Api) -> None:

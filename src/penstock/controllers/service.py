@@ -16,7 +16,7 @@ from penstock.controllers.reconcilers.services import ServiceReconciler
 from penstock.controllers.reconcilers.subscribers import Subscribers
 from penstock.controllers.reconcilers.subscription import SubscriptionReconciler
 from penstock.controllers.reconcilers.trigger import TriggerReconciler
-from penstock.controllers.recorder import Recorder
+from penstock.controllers.recorder import EventRecorder
 from penstock.controllers.routes.dataplane import DataPlane
 from penstock.controllers.routes.publisher import Publisher
 from penstock.controllers.routes.route_records import BROKER_INGRESS_HOST, ingress_name
@@ -40,7 +40,7 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
     topic = RoutesTopic(settings)
     publisher = Publisher(topic)
     tracker = Tracker(api, workers.enqueue)
-    recorder = Recorder(api)
+    recorder = EventRecorder(api)
 
     def ingress_changed() -> None:
         for kind in (BROKER, IN_MEMORY_CHANNEL):

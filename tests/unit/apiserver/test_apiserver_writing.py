@@ -14,18 +14,18 @@ from hypothesis import strategies as st
 
 from penstock.apiserver.errors import ApiError
 from penstock.apiserver.kinds.core_kinds import CORE_KINDS
-from penstock.apiserver.kinds.registry import Kind, Registry
+from penstock.apiserver.kinds.registry import Registry, ServedKind
 from penstock.apiserver.store.storage import Transaction
 from penstock.apiserver.verbs.admission import OpenGate
 from penstock.apiserver.verbs.deletion import DeleteOptions
-from penstock.apiserver.verbs.writing import Target, Verbs
+from penstock.apiserver.verbs.writing import Verbs, WriteTarget
 
 KINDS = {kind.kind: kind for kind in CORE_KINDS}
 VERBS = Verbs(Registry(CORE_KINDS), OpenGate(), lambda: datetime(2026, 1, 1, tzinfo=UTC))
 
 
-def target(kind: Kind, name: str = "", **more: Any) -> Target:
-    return Target(kind, "ns" if kind.namespaced else "", name, "user", "tests", **more)
+def target(kind: ServedKind, name: str = "", **more: Any) -> WriteTarget:
+    return WriteTarget(kind, "ns" if kind.namespaced else "", name, "user", "tests", **more)
 
 
 def transaction() -> Transaction:

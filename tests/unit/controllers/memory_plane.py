@@ -14,7 +14,7 @@ from penstock.contract.reports import COMPONENTS, Ack
 from penstock.contract.routes import Record, Version, decode
 from penstock.controllers.api import Kind
 from penstock.controllers.reconciler import ReconcilerContext, Workers
-from penstock.controllers.recorder import Recorder
+from penstock.controllers.recorder import EventRecorder
 from penstock.controllers.routes.dataplane import DataPlane
 from penstock.controllers.routes.publisher import Publisher
 from penstock.controllers.service import work_on
@@ -60,7 +60,7 @@ class ControlPlane:
         self.dataplane = AcknowledgingDataPlane(
             settings, publisher, self._workers.enqueue, lambda: None, losses_shown=3600
         )
-        recorder = Recorder(api)  # type: ignore[arg-type]
+        recorder = EventRecorder(api)  # type: ignore[arg-type]
         self.world = ReconcilerContext(settings, api, tracker, publisher, self.dataplane, recorder)  # type: ignore[arg-type]
         self._lifecycle = Lifecycle()
         self._task = asyncio.create_task(work_on(self.world, self._workers, self._lifecycle))

@@ -13,7 +13,7 @@ from penstock.controllers import informer as informer_module
 from penstock.controllers.api import BROKER, ENDPOINTS, EVENT, TRIGGER, Key, Kind, Obj
 from penstock.controllers.informer import Informer
 from penstock.controllers.reconciler import new_failures
-from penstock.controllers.recorder import MOST_WAITING, Recorder, event_about
+from penstock.controllers.recorder import MOST_WAITING, EventRecorder, event_about
 
 OBJ: Obj = {
     "apiVersion": TRIGGER.api_version,
@@ -70,7 +70,7 @@ class EventApi:
 
 async def test_a_repeated_event_is_counted_up() -> None:
     api = EventApi()
-    recorder = Recorder(api)  # type: ignore[arg-type]
+    recorder = EventRecorder(api)  # type: ignore[arg-type]
     recorder.warning(OBJ, "Reason", "why")
     recorder.warning(OBJ, "Reason", "why")
     task = asyncio.create_task(recorder.run())
@@ -82,7 +82,7 @@ async def test_a_repeated_event_is_counted_up() -> None:
 
 async def test_too_many_events_are_dropped_and_hold_nobody_up() -> None:
     api = EventApi()
-    recorder = Recorder(api)  # type: ignore[arg-type]
+    recorder = EventRecorder(api)  # type: ignore[arg-type]
     for number in range(MOST_WAITING + 10):
         recorder.normal(OBJ, "Reason", str(number))
     task = asyncio.create_task(recorder.run())

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.workloads.actors import event_files
-from penstock.workloads.actors.options import BrokenEnvironment, Sender, read_options
+from penstock.workloads.actors.options import BrokenEnvironment, SenderOptions, read_options
 from penstock.workloads.actors.sender import next_message
 from penstock.workloads.addresses import candidates
 from penstock.workloads.clock import rfc3339, rfc3339_nano
@@ -153,7 +153,7 @@ def test_times_as_kubernetes_and_go_write_them() -> None:
     assert rfc3339_nano(1_633_543_143_000_000_000) == "2021-10-06T17:59:03Z"
 
 
-def sender(**env: str) -> Sender:
+def sender(**env: str) -> SenderOptions:
     event = {"type": "t", "source": "s", "data": {"a": 1}, "datacontenttype": "application/json"}
     base = {"EVENT_GENERATORS": "sender", "SINK": "http://sink", "INPUT_EVENT": json.dumps(event)}
     options = read_options("recordevents", base | env).sender

@@ -6,7 +6,7 @@ from penstock.apiserver import errors
 from penstock.apiserver.access import rbac
 from penstock.apiserver.access.identity import User, acting_as
 from penstock.apiserver.documents import Obj, decode
-from penstock.apiserver.kinds.registry import Kind
+from penstock.apiserver.kinds.registry import ServedKind
 from penstock.apiserver.store.storage import Store
 
 _GROUP = rbac.GROUP
@@ -27,7 +27,7 @@ async def load_rules(store: Store) -> rbac.Rules:
     )
 
 
-async def answer(kind: Kind, review: Obj, user: User, store: Store) -> Obj:
+async def answer(kind: ServedKind, review: Obj, user: User, store: Store) -> Obj:
     """The review with its status filled in."""
     if kind.kind == "SelfSubjectReview":
         status: Obj = {"userInfo": {"username": user.name, "groups": list(user.groups)}}

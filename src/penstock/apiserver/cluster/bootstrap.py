@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable
 from penstock.apiserver.cluster.node import refreshed
 from penstock.apiserver.documents import Obj, meta
 from penstock.apiserver.kinds import custom_kinds
-from penstock.apiserver.kinds.registry import Kind, Registry
+from penstock.apiserver.kinds.registry import Registry, ServedKind
 from penstock.apiserver.store.storage import Store, Transaction
-from penstock.apiserver.verbs.writing import Target, Verbs
+from penstock.apiserver.verbs.writing import Verbs, WriteTarget
 
 NAMESPACES = ("default", "kube-system", "knative-eventing")
 _USER = "system:apiserver"
@@ -43,21 +43,21 @@ def _prepare(
         _ensure(tx, verbs, _kind(registry, group, obj["kind"]), obj)
 
 
-def _ensure(tx: Transaction, verbs: Verbs, kind: Kind, obj: Obj) -> None:
+def _ensure(tx: Transaction, verbs: Verbs, kind: ServedKind, obj: Obj) -> None:
     namespace, name = meta(obj).get("namespace", ""), meta(obj)["name"]
     if tx.get(kind.resource, namespace, name) is None:
-        verbs.create(tx, Target(kind, namespace, "", _USER, _USER, field_validation="Ignore"), obj)
+        verbs.create(tx, WriteTarget(kind, namespace, "", _USER, _USER, field_validation="Ignore"), obj)
 
 
 def _bring_up_to_date(
-    tx: Transaction, verbs: Verbs, kind: Kind, obj: Obj, refreshed: Callable[[Obj, Obj], Obj]
+    tx: Transaction, verbs: Verbs, kind: ServedKind, obj: Obj, refreshed: Callable[[Obj, Obj], Obj]
 ) -> None:
     """Makes the object, or stores what `refreshed` makes of the stored one and this one."""
     name = meta(obj)["name"]
     if tx.get(kind.resource, "", name) is None:
         _ensure(tx, verbs, kind, obj)
         return
-    target = Target(kind, "", name, _USER, _USER, field_validation="Ignore")
+    target = WriteTarget(kind, "", name, _USER, _USER, field_validation="Ignore")
     verbs.update(tx, target, lambda old: refreshed(old, obj))
 
 
@@ -67,7 +67,7 @@ def _refreshed_definition(old: Obj, new: Obj) -> Obj:
     return {**old, "spec": new["spec"]}
 
 
-def _kind(registry: Registry, group: str, name: str) -> Kind:
+def _kind(registry: Registry, group: str, name: str) -> ServedKind:
     kind = registry.by_kind(group, name)
     if kind is None:
         raise LookupError(f"the server does not know {name} in {group or 'the core group'}")

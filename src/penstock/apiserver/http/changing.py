@@ -18,7 +18,7 @@ from penstock.apiserver.kinds.schema_walkers import walker_of
 from penstock.apiserver.store.storage import Store, Transaction
 from penstock.apiserver.verbs import patches
 from penstock.apiserver.verbs.deletion import DeleteOptions
-from penstock.apiserver.verbs.writing import Target, Verbs
+from penstock.apiserver.verbs.writing import Verbs, WriteTarget
 
 
 class Changer:
@@ -124,10 +124,10 @@ def _check_namespaced(place: Place) -> None:
         raise errors.bad_request("an object of this kind is created in a namespace")
 
 
-def _target(request: Request, place: Place) -> Target:
+def _target(request: Request, place: Place) -> WriteTarget:
     query = request.query_params
     agent = request.headers.get("user-agent", "unknown").partition("/")[0]
-    return Target(
+    return WriteTarget(
         place.kind,
         (place.namespace or "") if place.kind.namespaced else "",
         place.name,
@@ -138,7 +138,7 @@ def _target(request: Request, place: Place) -> Target:
     )
 
 
-def _patched(old: Obj, patch: Any, media: str, target: Target) -> Obj:
+def _patched(old: Obj, patch: Any, media: str, target: WriteTarget) -> Obj:
     if media == patches.JSON:
         result = patches.json(old, patch)
     elif media == patches.MERGE:
@@ -150,7 +150,7 @@ def _patched(old: Obj, patch: Any, media: str, target: Target) -> Obj:
     return result
 
 
-def _answer(request: Request, target: Target, stored: Obj, status: int = 200) -> Response:
+def _answer(request: Request, target: WriteTarget, stored: Obj, status: int = 200) -> Response:
     form = requests.accepted_form(request.headers.get("accept"))
     # The object carries the version that was asked for already.
     renderer = Renderer(target.kind, form, request.query_params.get("includeObject", "Metadata"))

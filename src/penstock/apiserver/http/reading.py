@@ -16,7 +16,7 @@ from penstock.apiserver.http import selectors
 from penstock.apiserver.http.rendering import Renderer
 from penstock.apiserver.http.requests import Place, accepted_form, whole_number
 from penstock.apiserver.http.responses import json_response, list_response
-from penstock.apiserver.http.watching import DEFAULT_TIMEOUT_SECONDS, Start, Watched, Watches, WatchResponse
+from penstock.apiserver.http.watching import DEFAULT_TIMEOUT_SECONDS, Watched, Watches, WatchResponse, WatchStart
 from penstock.apiserver.store.storage import Store
 from penstock.apiserver.verbs.history import History
 
@@ -66,9 +66,9 @@ class Reader:
         initial = query.get("sendInitialEvents") == "true"
         if initial or version_text in ("", "0"):
             page = await self._store.page(place.kind.resource, self._namespace(place), keep=_named(name, keep))
-            start = Start(page.version, page.bodies, announce_end=initial)
+            start = WatchStart(page.version, page.bodies, announce_end=initial)
         else:
-            start = Start(self._check_version(version_text) or 0, [])
+            start = WatchStart(self._check_version(version_text) or 0, [])
         return WatchResponse(
             self._watches,
             self._history,

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from penstock.apiserver.documents import Obj, decode, encode
 from penstock.apiserver.http.requests import Form
 from penstock.apiserver.kinds import tables
-from penstock.apiserver.kinds.registry import Kind
+from penstock.apiserver.kinds.registry import ServedKind
 
 
 @dataclass
 class Renderer:
     """Turns stored bytes into answers for one request."""
 
-    kind: Kind
+    kind: ServedKind
     form: Form = field(default_factory=Form)
     include: str = "Metadata"
     _columns_told: bool = False

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from penstock.apiserver import errors
 from penstock.apiserver.documents import Obj, decode
 from penstock.apiserver.http import protobuf
-from penstock.apiserver.kinds.registry import Kind, Registry
+from penstock.apiserver.kinds.registry import Registry, ServedKind
 from penstock.apiserver.verbs import patches
 from penstock.apiserver.verbs.deletion import DeleteOptions
 
@@ -26,7 +26,7 @@ DRAIN_BYTES = 64 * 1024 * 1024
 class Place:
     """The resource, object or subresource a path names."""
 
-    kind: Kind
+    kind: ServedKind
     namespace: str | None
     """None: all namespaces, or a kind that is in none."""
     name: str = ""

@@ -76,7 +76,7 @@ class Watched:
 
 
 @dataclass(frozen=True)
-class Start:
+class WatchStart:
     """Where a watch begins: objects to announce first, and the version after which changes follow."""
 
     version: int
@@ -94,7 +94,7 @@ class WatchResponse:
         history: History,
         renderer: Renderer,
         scope: Watched,
-        start: Start,
+        start: WatchStart,
         *,
         timeout: float,
         bookmarks: bool,

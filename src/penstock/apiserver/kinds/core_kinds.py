@@ -18,7 +18,7 @@ from lightkube.models import (
 )
 
 from penstock.apiserver.kinds.core_schemas import Definitions
-from penstock.apiserver.kinds.registry import Kind
+from penstock.apiserver.kinds.registry import ServedKind
 
 _definitions = Definitions()
 OBJECT_META = _definitions.add(meta_v1.ObjectMeta)
@@ -40,9 +40,9 @@ _EVENT_FIELDS = (
 _POD_FIELDS = ("spec.nodeName", "spec.restartPolicy", "spec.serviceAccountName", "status.phase", "status.podIP")
 
 
-def _kind(group: str, plural: str, model: type[msgspec.Struct], **more: Any) -> Kind:
+def _kind(group: str, plural: str, model: type[msgspec.Struct], **more: Any) -> ServedKind:
     name = model.__name__
-    return Kind(
+    return ServedKind(
         group=group,
         version="v1",
         kind=name,
@@ -55,7 +55,7 @@ def _kind(group: str, plural: str, model: type[msgspec.Struct], **more: Any) -> 
     )
 
 
-CORE_KINDS: tuple[Kind, ...] = (
+CORE_KINDS: tuple[ServedKind, ...] = (
     _kind(
         "",
         "namespaces",

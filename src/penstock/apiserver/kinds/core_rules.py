@@ -8,10 +8,10 @@ from typing import Any
 from penstock.apiserver import errors
 from penstock.apiserver.documents import Obj, meta
 from penstock.apiserver.kinds import custom_kinds
-from penstock.apiserver.kinds.registry import Kind
+from penstock.apiserver.kinds.registry import ServedKind
 
 
-def complete(kind: Kind, obj: Obj, old: Obj | None, *, number: int, now: str) -> None:
+def complete(kind: ServedKind, obj: Obj, old: Obj | None, *, number: int, now: str) -> None:
     """Fills, in place, what a cluster fills; `number` is a fresh number for addresses."""
     rule = _RULES.get(kind.resource)
     if rule:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.apiserver import errors
-from penstock.apiserver.kinds.registry import Column, Kind
+from penstock.apiserver.kinds.registry import Column, ServedKind
 from penstock.apiserver.kinds.schema import Complaint
 
 GROUP, PLURAL, KIND = "apiextensions.k8s.io", "customresourcedefinitions", "CustomResourceDefinition"
@@ -112,13 +112,13 @@ def complete(definition: Obj, now: str) -> Obj:
     return definition
 
 
-def kinds_of(definition: Obj) -> list[Kind]:
+def kinds_of(definition: Obj) -> list[ServedKind]:
     """The kinds that an accepted definition serves, the storage version first."""
     spec, names = definition["spec"], definition["spec"]["names"]
     storage = next(version["name"] for version in spec["versions"] if version["storage"])
     served = sorted((v for v in spec["versions"] if v.get("served")), key=lambda v: v["name"] != storage)
     return [
-        Kind(
+        ServedKind(
             group=spec["group"],
             version=version["name"],
             kind=names["kind"],

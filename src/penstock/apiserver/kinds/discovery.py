@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from penstock.apiserver.documents import Obj
-from penstock.apiserver.kinds.registry import STATUS_VERBS, Kind
+from penstock.apiserver.kinds.registry import STATUS_VERBS, ServedKind
 
 _VERSION = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
 AGGREGATED = "apidiscovery.k8s.io"
@@ -21,7 +21,7 @@ def version_rank(version: str) -> tuple[int, int, int]:
     return (stage, -int(found[1]), -int(found[3] or 0))
 
 
-def groups(kinds: Iterable[Kind]) -> dict[str, list[str]]:
+def groups(kinds: Iterable[ServedKind]) -> dict[str, list[str]]:
     """The named groups, each with its versions in order of preference."""
     found: dict[str, set[str]] = {}
     for kind in kinds:
@@ -45,13 +45,13 @@ def api_group(group: str, versions: list[str]) -> Obj:
     return {"kind": "APIGroup", "apiVersion": "v1", "name": group, "versions": listed, "preferredVersion": listed[0]}
 
 
-def api_groups(kinds: Iterable[Kind]) -> Obj:
+def api_groups(kinds: Iterable[ServedKind]) -> Obj:
     """`/apis`."""
     listed = [api_group(group, versions) for group, versions in groups(kinds).items()]
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": listed}
 
 
-def resources(kinds: Iterable[Kind], group: str, version: str) -> Obj | None:
+def resources(kinds: Iterable[ServedKind], group: str, version: str) -> Obj | None:
     """`/api/v1` and `/apis/<group>/<version>`; None if there is no such group version."""
     listed: list[Obj] = []
     for kind in kinds:
@@ -85,7 +85,7 @@ def resources(kinds: Iterable[Kind], group: str, version: str) -> Obj | None:
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": listed}
 
 
-def aggregated(kinds: Iterable[Kind], *, core: bool, version: str) -> Obj:
+def aggregated(kinds: Iterable[ServedKind], *, core: bool, version: str) -> Obj:
     """`/api` or `/apis` as one `APIGroupDiscoveryList` of everything."""
     kinds = tuple(kinds)
     order = {"": ["v1"]} if core else groups(kinds)
@@ -106,7 +106,7 @@ def aggregated(kinds: Iterable[Kind], *, core: bool, version: str) -> Obj:
     return {"kind": "APIGroupDiscoveryList", "apiVersion": f"{AGGREGATED}/{version}", "metadata": {}, "items": items}
 
 
-def _entry(kind: Kind) -> Obj:
+def _entry(kind: ServedKind) -> Obj:
     named = {"group": kind.group, "version": kind.version, "kind": kind.kind}
     entry: Obj = {
         "resource": kind.plural,

@@ -7,7 +7,7 @@ import secrets
 from typing import Any
 
 from penstock.apiserver.documents import Obj
-from penstock.apiserver.kinds.registry import Kind
+from penstock.apiserver.kinds.registry import ServedKind
 from penstock.apiserver.kinds.schema import Complaint
 
 MAX_NAME = 253
@@ -42,7 +42,7 @@ def generate_name(prefix: str) -> str:
     return prefix[: MAX_LABEL - _GENERATED] + "".join(secrets.choice(_ALPHABET) for _ in range(_GENERATED))
 
 
-def check(metadata: Obj, kind: Kind) -> list[Complaint]:
+def check(metadata: Obj, kind: ServedKind) -> list[Complaint]:
     """What in the metadata is wrong; types have to be right."""
     complaints = _check_types(metadata)
     if complaints:
@@ -100,7 +100,7 @@ def _check_types(metadata: Obj) -> list[Complaint]:
     return complaints
 
 
-def _check_name(name: str, kind: Kind) -> list[Complaint]:
+def _check_name(name: str, kind: ServedKind) -> list[Complaint]:
     def refuse(sentence: str) -> list[Complaint]:
         return [("metadata.name", "FieldValueInvalid", f'Invalid value: "{name[:300]}": {sentence}')]
 

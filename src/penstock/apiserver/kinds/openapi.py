@@ -11,13 +11,13 @@ from typing import Any
 
 from penstock.apiserver.documents import Obj, encode
 from penstock.apiserver.kinds.core_kinds import DEFINITIONS
-from penstock.apiserver.kinds.registry import Kind
+from penstock.apiserver.kinds.registry import ServedKind
 
 _V3, _V2 = "#/components/schemas/", "#/definitions/"
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 
-def schema_name(kind: Kind) -> str:
+def schema_name(kind: ServedKind) -> str:
     """The name of a kind's schema: the reversed group, the version and the kind."""
     if not kind.custom:
         for name, schema in DEFINITIONS.items():
@@ -26,7 +26,7 @@ def schema_name(kind: Kind) -> str:
     return ".".join([*reversed(kind.group.split(".")), kind.version, kind.kind])
 
 
-def index(kinds: Iterable[Kind]) -> Obj:
+def index(kinds: Iterable[ServedKind]) -> Obj:
     """`/openapi/v3`: where the document of each group version is; the hash in the address changes with its content."""
     kinds = tuple(kinds)
     paths: Obj = {}
@@ -37,7 +37,7 @@ def index(kinds: Iterable[Kind]) -> Obj:
     return {"paths": paths}
 
 
-def document(kinds: Iterable[Kind], group: str, version: str) -> Obj | None:
+def document(kinds: Iterable[ServedKind], group: str, version: str) -> Obj | None:
     """The v3 document of one group version; None if there is none."""
     served = [kind for kind in kinds if (kind.group, kind.version) == (group, version)]
     if not served:
@@ -57,7 +57,7 @@ def document(kinds: Iterable[Kind], group: str, version: str) -> Obj | None:
     }
 
 
-def document_v2(kinds: Iterable[Kind]) -> Obj:
+def document_v2(kinds: Iterable[ServedKind]) -> Obj:
     """Everything in one Swagger 2.0 document."""
     schemas: Obj = {}
     for kind in kinds:
@@ -71,7 +71,7 @@ def document_v2(kinds: Iterable[Kind]) -> Obj:
     }
 
 
-def _schema(kind: Kind) -> Obj:
+def _schema(kind: ServedKind) -> Obj:
     properties = dict(kind.schema.get("properties") or {})
     properties.setdefault("apiVersion", {"type": "string", "description": "Version of the schema of this object."})
     properties.setdefault("kind", {"type": "string", "description": "Kind of this object."})
@@ -113,7 +113,7 @@ def _with_v2_references(node: Any) -> Any:
     return [_with_v2_references(value) for value in node] if isinstance(node, list) else node
 
 
-def _paths(kind: Kind, name: str) -> Obj:
+def _paths(kind: ServedKind, name: str) -> Obj:
     root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
     scope = root + ("/namespaces/{namespace}" if kind.namespaced else "")
     collection, single = f"{scope}/{kind.plural}", f"{scope}/{kind.plural}/{{name}}"
@@ -129,7 +129,7 @@ def _paths(kind: Kind, name: str) -> Obj:
     return paths
 
 
-def _operation(kind: Kind, name: str, method: str, action: str) -> Obj:
+def _operation(kind: ServedKind, name: str, method: str, action: str) -> Obj:
     identity = {"group": kind.group, "version": kind.version, "kind": kind.kind}
     parameters = [{"name": "pretty", "in": "query", "schema": {"type": "string", "uniqueItems": True}}]
     if method in ("post", "put", "patch"):

@@ -26,7 +26,7 @@ class Column:
 
 
 @dataclass(frozen=True, eq=False)
-class Kind:
+class ServedKind:
     """One kind in one version, with everything the generic verbs need to know about it. Compared by identity."""
 
     group: str
@@ -78,12 +78,12 @@ class Kind:
 class Registry:
     """Which kinds there are."""
 
-    def __init__(self, core: Iterable[Kind]) -> None:
+    def __init__(self, core: Iterable[ServedKind]) -> None:
         self._core = tuple(core)
-        self._custom: dict[str, tuple[Kind, ...]] = {}
+        self._custom: dict[str, tuple[ServedKind, ...]] = {}
         self._index()
 
-    def define(self, definition: str, kinds: Iterable[Kind]) -> None:
+    def define(self, definition: str, kinds: Iterable[ServedKind]) -> None:
         """A CustomResourceDefinition, by its name, serves these kinds from now on."""
         self._custom = {**self._custom, definition: tuple(kinds)}
         self._index()
@@ -93,15 +93,15 @@ class Registry:
         self._custom = {name: kinds for name, kinds in self._custom.items() if name != definition}
         self._index()
 
-    def find(self, group: str, version: str, plural: str) -> Kind | None:
+    def find(self, group: str, version: str, plural: str) -> ServedKind | None:
         """The kind served under these names."""
         return self._by_path.get((group, version, plural))
 
-    def by_kind(self, group: str, kind: str) -> Kind | None:
+    def by_kind(self, group: str, kind: str) -> ServedKind | None:
         """Some version of the kind of this name."""
         return self._by_kind.get((group, kind))
 
-    def all(self) -> tuple[Kind, ...]:
+    def all(self) -> tuple[ServedKind, ...]:
         """Every kind in every version, core kinds first."""
         return self._all
 
@@ -109,7 +109,7 @@ class Registry:
         everything = self._core + tuple(kind for name in sorted(self._custom) for kind in self._custom[name])
         # Core kinds last: a definition cannot take their place.
         by_path = {(kind.group, kind.version, kind.plural): kind for kind in reversed(everything)}
-        by_kind: dict[tuple[str, str], Kind] = {}
+        by_kind: dict[tuple[str, str], ServedKind] = {}
         for kind in everything:
             by_kind.setdefault((kind.group, kind.kind), kind)
         self._all, self._by_path, self._by_kind = everything, by_path, by_kind

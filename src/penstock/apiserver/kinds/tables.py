@@ -10,7 +10,7 @@ from penstock.apiserver.documents import Obj, encode
 from penstock.apiserver.kinds import jsonpath
 from penstock.apiserver.kinds.ages import human_age
 from penstock.apiserver.kinds.core_columns import CELLS
-from penstock.apiserver.kinds.registry import Column, Kind
+from penstock.apiserver.kinds.registry import Column, ServedKind
 
 _NAME = {
     "name": "Name",
@@ -21,7 +21,7 @@ _NAME = {
 }
 
 
-def definitions(kind: Kind) -> list[Obj]:
+def definitions(kind: ServedKind) -> list[Obj]:
     """The columns as the table declares them."""
     return [_NAME] + [
         {
@@ -35,7 +35,7 @@ def definitions(kind: Kind) -> list[Obj]:
     ]
 
 
-def table(kind: Kind, objects: Iterable[Obj], metadata: Obj, *, include: str, columns: bool = True) -> Obj:
+def table(kind: ServedKind, objects: Iterable[Obj], metadata: Obj, *, include: str, columns: bool = True) -> Obj:
     """The table of some objects; each row carries its object as `include` says: None, Metadata or Object."""
     now = datetime.now(UTC)
     return {
@@ -52,7 +52,7 @@ def partial(obj: Obj) -> Obj:
     return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}
 
 
-def _row(kind: Kind, obj: Obj, include: str, now: datetime) -> Obj:
+def _row(kind: ServedKind, obj: Obj, include: str, now: datetime) -> Obj:
     special = CELLS.get(kind.resource)
     cells = [obj["metadata"]["name"]]
     if special:
@@ -67,7 +67,7 @@ def _row(kind: Kind, obj: Obj, include: str, now: datetime) -> Obj:
     return row
 
 
-def _columns(kind: Kind) -> tuple[Column, ...]:
+def _columns(kind: ServedKind) -> tuple[Column, ...]:
     special = CELLS.get(kind.resource)
     return tuple(column for column, _ in special) if special else kind.columns
 

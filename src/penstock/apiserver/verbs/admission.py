@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from penstock.apiserver.documents import Obj
-from penstock.apiserver.kinds.registry import Kind
+from penstock.apiserver.kinds.registry import ServedKind
 
 
 @dataclass(frozen=True)
 class AdmissionRequest:
     """Who does what to an object of which kind."""
 
-    kind: Kind
+    kind: ServedKind
     namespace: str
     user: str
     operation: str

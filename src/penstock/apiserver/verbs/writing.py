@@ -16,7 +16,7 @@ from typing import Any
 from penstock.apiserver import errors
 from penstock.apiserver.documents import Obj, meta, timestamp
 from penstock.apiserver.kinds import core_rules, metadata
-from penstock.apiserver.kinds.registry import Kind, Registry
+from penstock.apiserver.kinds.registry import Registry, ServedKind
 from penstock.apiserver.kinds.schema_walkers import walker_of
 from penstock.apiserver.store.storage import Transaction
 from penstock.apiserver.verbs import apply
@@ -29,10 +29,10 @@ _SERVER_SET = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePe
 
 
 @dataclass(frozen=True)
-class Target:
+class WriteTarget:
     """What a write is about, and who writes how."""
 
-    kind: Kind
+    kind: ServedKind
     namespace: str
     name: str
     user: str
@@ -55,7 +55,7 @@ class Verbs:
     ) -> None:
         self._registry, self._gate, self._clock = registry, gate, clock
 
-    def create(self, tx: Transaction, target: Target, given: Obj, *, operation: str = "Update") -> Obj:
+    def create(self, tx: Transaction, target: WriteTarget, given: Obj, *, operation: str = "Update") -> Obj:
         """Stores a new object."""
         kind, obj = target.kind, copy.deepcopy(given)
         self._check_identity(target, obj)
@@ -87,7 +87,7 @@ class Verbs:
         self._deletion(tx).collect(kind.resource, copy.deepcopy(stored))
         return stored
 
-    def update(self, tx: Transaction, target: Target, change: Callable[[Obj], Obj]) -> Obj:
+    def update(self, tx: Transaction, target: WriteTarget, change: Callable[[Obj], Obj]) -> Obj:
         """Stores what `change` makes of the current object; it may raise to refuse."""
         old = self.current(tx, target)
         new = change(copy.deepcopy(old))
@@ -96,7 +96,7 @@ class Verbs:
         self._check_identity(target, new)
         return self._replace(tx, target, new, old)
 
-    def apply(self, tx: Transaction, target: Target, wanted: Obj, *, force: bool) -> tuple[Obj, bool]:
+    def apply(self, tx: Transaction, target: WriteTarget, wanted: Obj, *, force: bool) -> tuple[Obj, bool]:
         """Server-side apply: creates or merges; the object, and whether it was created."""
         kind, walker = target.kind, walker_of(target.kind)
         wanted = copy.deepcopy(wanted)
@@ -129,7 +129,7 @@ class Verbs:
         result = apply.apply(old, wanted, manager, walker, now, force=force)
         return self._replace(tx, target, result, old, operation="Apply"), False
 
-    def delete(self, tx: Transaction, target: Target, options: DeleteOptions) -> tuple[Obj, bool]:
+    def delete(self, tx: Transaction, target: WriteTarget, options: DeleteOptions) -> tuple[Obj, bool]:
         """Deletes; the object, and whether it is gone already."""
         kind = target.kind
         obj = self.current(tx, target)
@@ -147,7 +147,7 @@ class Verbs:
         """Deletes the next objects of a namespace that is going; behind which to go on, None if that was the last."""
         return self._deletion(tx).empty(namespace, after, limit)
 
-    def current(self, tx: Transaction, target: Target) -> Obj:
+    def current(self, tx: Transaction, target: WriteTarget) -> Obj:
         """The object as it is; raises 404."""
         obj = tx.get(target.kind.resource, target.namespace, target.name)
         if obj is None:
@@ -169,7 +169,7 @@ class Verbs:
     def _deletion(self, tx: Transaction) -> Deletion:
         return Deletion(tx, self._clock(), self.restore_default_account)
 
-    def _replace(self, tx: Transaction, target: Target, new: Obj, old: Obj, *, operation: str = "Update") -> Obj:
+    def _replace(self, tx: Transaction, target: WriteTarget, new: Obj, old: Obj, *, operation: str = "Update") -> Obj:
         kind, details, before = target.kind, meta(new), meta(old)
         if details.get("uid") not in (None, "", before["uid"]):
             why = f"Precondition failed: UID in precondition: {details['uid']}, UID in object meta: {before['uid']}"
@@ -202,7 +202,7 @@ class Verbs:
             raise errors.invalid(kind.group, kind.kind, target.name, [complaint])
         return self._store(tx, target, new, old, operation=operation)
 
-    def _store(self, tx: Transaction, target: Target, obj: Obj, old: Obj | None, *, operation: str) -> Obj:
+    def _store(self, tx: Transaction, target: WriteTarget, obj: Obj, old: Obj | None, *, operation: str) -> Obj:
         kind, walker, now = target.kind, walker_of(target.kind), timestamp(self._clock())
         obj["apiVersion"], obj["kind"] = kind.api_version, kind.kind
         _drop_nulls(meta(obj))
@@ -238,7 +238,7 @@ class Verbs:
         obj["apiVersion"] = kind.stored_api_version
         return {**tx.put(kind.resource, obj), "apiVersion": kind.api_version}
 
-    def _settle(self, tx: Transaction, target: Target, obj: Obj, old: Obj) -> Obj:
+    def _settle(self, tx: Transaction, target: WriteTarget, obj: Obj, old: Obj) -> Obj:
         kind = target.kind
         if kind.counts_generations and _desired(obj) != _desired(old):
             meta(obj)["generation"] = meta(old).get("generation", 0) + 1
@@ -249,7 +249,7 @@ class Verbs:
             return {**obj, "apiVersion": kind.api_version}
         return {**tx.put(kind.resource, obj), "apiVersion": kind.api_version}
 
-    def _check_identity(self, target: Target, obj: Obj) -> None:
+    def _check_identity(self, target: WriteTarget, obj: Obj) -> None:
         kind, details = target.kind, obj.get("metadata") or {}
         if not isinstance(details, dict):
             raise errors.bad_request("metadata is not an object")
@@ -269,14 +269,14 @@ class Verbs:
                 f"the name of the object ({details['name']}) does not match the name on the URL ({target.name})"
             )
 
-    def _check_namespace(self, tx: Transaction, target: Target, name: str) -> None:
+    def _check_namespace(self, tx: Transaction, target: WriteTarget, name: str) -> None:
         holder = tx.get("namespaces", "", target.namespace)
         if holder is None:
             raise errors.not_found("", "namespaces", target.namespace)
         if meta(holder).get("deletionTimestamp"):
             raise errors.terminating(target.kind.group, target.kind.plural, name, target.namespace)
 
-    def _report_unknown(self, target: Target, dropped: list[str]) -> None:
+    def _report_unknown(self, target: WriteTarget, dropped: list[str]) -> None:
         if not dropped or target.field_validation == "Ignore":
             return
         told = [f'unknown field "{path}"' for path in dropped[: errors.MAX_COMPLAINTS]]
@@ -288,7 +288,7 @@ class Verbs:
         target.warnings.extend(told)
 
 
-def _free_name(tx: Transaction, kind: Kind, namespace: str, prefix: str) -> str:
+def _free_name(tx: Transaction, kind: ServedKind, namespace: str, prefix: str) -> str:
     for _ in range(8):
         name = metadata.generate_name(prefix)
         if tx.get(kind.resource, namespace, name) is None:

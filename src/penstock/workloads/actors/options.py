@@ -37,7 +37,7 @@ class Common:
 
 
 @dataclass(frozen=True)
-class Receiver:
+class ReceiverOptions:
     """A program that receives events."""
 
     skips: Callable[[], Skips]
@@ -55,7 +55,7 @@ class Receiver:
 
 
 @dataclass(frozen=True)
-class Sender:
+class SenderOptions:
     """A program that sends events."""
 
     sink: str
@@ -82,8 +82,8 @@ class Options:
     """Everything one container is to do."""
 
     common: Common
-    receiver: Receiver | None
-    sender: Sender | None
+    receiver: ReceiverOptions | None
+    sender: SenderOptions | None
 
 
 def read_options(image: Image, env: Mapping[str, str]) -> Options:
@@ -106,7 +106,7 @@ def read_options(image: Image, env: Mapping[str, str]) -> Options:
     )
 
 
-def _receiver(env: Mapping[str, str]) -> Receiver:
+def _receiver(env: Mapping[str, str]) -> ReceiverOptions:
     algorithm = env.get("SKIP_ALGORITHM", "")
     count = _read(env, "SKIP_COUNTER", _natural, 0)
     makers: dict[str, Callable[[], Skips]] = {
@@ -116,7 +116,7 @@ def _receiver(env: Mapping[str, str]) -> Receiver:
     }
     if algorithm not in makers:
         raise BrokenEnvironment(f'SKIP_ALGORITHM is "{algorithm}": use sequence or fibonacci, or leave it out')
-    return Receiver(
+    return ReceiverOptions(
         skips=makers[algorithm],
         skip_code=_read(env, "SKIP_RESPONSE_CODE", _status, 409),
         skip_body=env.get("SKIP_RESPONSE_BODY", ""),
@@ -131,7 +131,7 @@ def _receiver(env: Mapping[str, str]) -> Receiver:
     )
 
 
-def _sender(image: Image, env: Mapping[str, str]) -> Sender:
+def _sender(image: Image, env: Mapping[str, str]) -> SenderOptions:
     sink = env.get("SINK", "")
     if not sink.startswith(("http://", "https://")):
         raise BrokenEnvironment(f'SINK is "{sink}": give the http:// or https:// URL to send to')
@@ -142,7 +142,7 @@ def _sender(image: Image, env: Mapping[str, str]) -> Sender:
         raise BrokenEnvironment(
             "there is nothing to send: set INPUT_EVENT, INPUT_YAML, or INPUT_HEADERS and INPUT_BODY"
         )
-    return Sender(
+    return SenderOptions(
         sink=sink,
         delay=_read(env, "DELAY", seconds, 5.0),
         period=_read(env, "PERIOD", seconds, 5.0),

@@ -27,7 +27,7 @@ READY_PATH = "/health/ready"
 class Receiver:
     """An ASGI application."""
 
-    def __init__(self, name: str, wanted: options.Receiver, reports: Reports) -> None:
+    def __init__(self, name: str, wanted: options.ReceiverOptions, reports: Reports) -> None:
         self._name, self._wanted, self._reports = name, wanted, reports
         self._skips = wanted.skips()
         self._arrived = count(1)
@@ -91,7 +91,7 @@ class Receiver:
         return response
 
 
-def reply_to(event: CloudEvent, wanted: options.Receiver) -> CloudEvent:
+def reply_to(event: CloudEvent, wanted: options.ReceiverOptions) -> CloudEvent:
     """The event with what the options replace; everything else, extensions included, stays."""
     data, changes = event.data, {}
     if wanted.reply_type:

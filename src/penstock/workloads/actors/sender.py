@@ -39,7 +39,9 @@ class Message:
 class Sender:
     """Sends as its options say, then ends."""
 
-    def __init__(self, name: str, wanted: options.Sender, reports: Reports, client: Client, locate: Locate) -> None:
+    def __init__(
+        self, name: str, wanted: options.SenderOptions, reports: Reports, client: Client, locate: Locate
+    ) -> None:
         self._name, self._wanted, self._reports = name, wanted, reports
         self._client, self._locate = client, locate
 
@@ -142,7 +144,7 @@ class Sender:
         return await request.build().send()
 
 
-def next_message(wanted: options.Sender, number: int) -> Message:
+def next_message(wanted: options.SenderOptions, number: int) -> Message:
     """The request with this number, from 1. INPUT_HEADERS and INPUT_BODY win over INPUT_EVENT."""
     if wanted.headers or wanted.body:
         headers = [(name.lower(), value) for name, value in wanted.headers.items()]
@@ -163,7 +165,7 @@ def next_message(wanted: options.Sender, number: int) -> Message:
     return message_of(event, wanted)
 
 
-def message_of(event: CloudEvent, wanted: options.Sender) -> Message:
+def message_of(event: CloudEvent, wanted: options.SenderOptions) -> Message:
     """The event in the encoding that was asked for."""
     headers, body = http.to_structured(event) if wanted.encoding == "structured" else http.to_binary(event)
     return Message(headers, body, event)
