@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import cast
 
 import msgspec
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
@@ -11,6 +11,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 from chaos.checker import Lost
 from chaos.events import Id
 from penstock.contract import headers, topics
+from penstock.dispatcher.cursors import keys
 
 READ_SECONDS = 30.0
 """Without a further record: the topic is read, or Kafka is away."""
@@ -44,22 +45,31 @@ def trails(bootstrap: str, lost: list[Lost]) -> dict[Id, list[str]]:
 
 
 def outstanding(bootstrap: str, origins: dict[tuple[int, int], Id], names: dict[str, str]) -> Iterator[tuple[str, Id]]:
-    """What the newest cursors of routes say about the events."""
+    """What the newest cursors of routes say about the events, and the records of deliveries that wait."""
     newest: dict[tuple[str, int], Message] = {}
     for record in read(bootstrap, topics.CURSORS):
         newest[(record.key() or b"").decode(), record.partition() or 0] = record
     for (key, partition), record in newest.items():
-        uid = key.partition("/")[0]
         value = record.value()
-        if uid not in names or value is None:
+        if value is None:
             continue
-        cursor: dict[str, Any] = msgspec.json.decode(value)
-        waiting = {entry[0]: entry for entry in cursor.get("outstanding", ())}
-        for (number, origin), ident in origins.items():
-            if number == partition:
-                state = f"outstanding as {waiting[origin]}" if origin in waiting else f"next is {cursor.get('next')}"
-                resume = cursor.get("resume")
-                yield f"{topics.CURSORS} {names[uid]} {where(record)}: {state}, resume {resume}", ident
+        if (waiting := keys.parse_delivery(key)) is not None and (partition, waiting[1]) in origins:
+            name = names.get(waiting[0], waiting[0])
+            told = f"{topics.CURSORS} {name} {where(record)}: outstanding as {value.decode()}"
+            yield told, origins[partition, waiting[1]]
+        route = keys.parse_cursor(key)
+        if route in names:
+            for (number, origin), ident in origins.items():
+                if number == partition:
+                    yield f"{topics.CURSORS} {names[route]} {where(record)}: {_standing(value, origin)}", ident
+
+
+def _standing(value: bytes, origin: int) -> str:
+    """What a cursor says about one event."""
+    cursor = msgspec.json.decode(value)
+    young = next((entry for entry in cursor.get("outstanding", ()) if entry[0] == origin), None)
+    standing = f"next is {cursor.get('next')}, resume {cursor.get('resume')}"
+    return standing if young is None else f"{standing}, outstanding as {young}"
 
 
 def route_names(bootstrap: str) -> dict[str, str]:
