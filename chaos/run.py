@@ -231,7 +231,7 @@ class Run:
     def _line(self, outcome: Outcome) -> str:
         fault = outcome.fault
         way = f"{fault.way} for {fault.frozen:.1f} s" if fault.frozen else str(fault.way)
-        took = "the next comes at once" if outcome.recovery is None else f"{outcome.recovery:6.2f} s"
+        took = "no recovery seen" if outcome.recovery is None else f"{outcome.recovery:6.2f} s"
         hurried = " (during recovery)" if fault.hurried else ""
         counts = f"{self._books.sent.count:,} accepted, {self._books.deliveries:,} delivered"
         return (
