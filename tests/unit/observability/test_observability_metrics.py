@@ -105,3 +105,12 @@ def test_processes_add_up_and_the_dead_and_deleted_are_left_out(tmp_path: Path) 
     assert 'penstock_events_accepted_total{kind="Broker",name="shared",namespace="n"} 4.0' in text
     assert 'name="gone"' not in text
     assert "penstock_route_lag_events{" not in text
+
+
+def test_an_object_that_comes_back_before_its_numbers_are_dropped_begins_anew() -> None:
+    first = RouteMetrics("Trigger", "again", "t")
+    first.matched.inc(5)
+    first.forget()
+    second = RouteMetrics("Trigger", "again", "t")
+    second.matched.inc(2)
+    assert sample("penstock_events_matched_total", kind="Trigger", namespace="again", name="t") == 2
