@@ -59,7 +59,7 @@ class Settings(BaseModel):
     """Bootstrap addresses (`host:port,…`) of an existing Kafka. Empty: penstock starts its own, single-node."""
 
     kafka_conf: dict[str, str | int | float | bool] = {}
-    """Settings of librdkafka for every Kafka client, such as `security.protocol`: a table, or JSON in one line."""
+    """Settings of librdkafka for every Kafka client but Spark's, such as `security.protocol`: a table, or JSON."""
 
     kafka_heap_mib: int = Field(256, ge=128)
     """Heap of the embedded Kafka in MiB."""

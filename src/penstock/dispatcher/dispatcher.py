@@ -76,7 +76,9 @@ class Dispatcher:
         matched: MatchedReader,
         events: EventReader,
         wall_clock: Callable[[], float] = time.time,
+        failed: Callable[[BaseException], None],
     ) -> None:
+        """Calls `failed` with what must end the task."""
         self._settings, self._sender, self._reporter = settings, sender, reporter
         self._matched, self._events, self._wall_clock = matched, events, wall_clock
         self._loop = asyncio.get_running_loop()
@@ -97,7 +99,7 @@ class Dispatcher:
         self._unknown: dict[str, float] = {}
         """Routes that records name and no snapshot does, with the loop's time when they were first seen."""
         self._telemetry = Telemetry(self.unflushed, reporter)
-        self._workers = Workers(self.schedule, self._attempt, self._telemetry.has_room)
+        self._workers = Workers(self.schedule, self._attempt, self._telemetry.has_room, failed)
         self.pump = self._workers.pump
         """Starts whatever may start."""
         self.drain = self._workers.drain

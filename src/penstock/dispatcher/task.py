@@ -91,7 +91,7 @@ class _Task:
         self._reporter = Reporter(settings, "dispatcher", instance, failed)
         self._events = RandomReader(settings, topics.EVENTS, EVENT_DECODER, self._owner)
         self._dispatcher = Dispatcher(
-            settings, partitions, sender, self._reporter, matched=self._reread, events=self._events
+            settings, partitions, sender, self._reporter, matched=self._reread, events=self._events, failed=failed
         )
         self._follower = SnapshotFollower(settings, self._announce, failed)
         self._first: asyncio.Future[Snapshot] = self._loop.create_future()

@@ -1,4 +1,8 @@
-"""`penstock.routes` as its writer sees it, and the ends of `penstock.events`: blocking calls, for a thread."""
+"""`penstock.routes` as its writer sees it, and the ends of `penstock.events`: blocking calls, for a thread.
+
+A change is written in one transaction, so that no reader ever sees a part of it. The transactional id is the same for
+every control plane: one that comes to a Kafka where another publishes already takes over, and the other one ends.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from penstock.contract import topics
 from penstock.contract.routes import VERSION_KEY, Record, Version, decode
 from penstock.log import clients
 from penstock.log.table import TableFollower
-from penstock.log.watchdog import ending_process
+from penstock.log.transactions import Entry, Fenced, TransactionalPartition
 from penstock.settings import Settings
 
 TIMEOUT_SECONDS = 15.0
@@ -27,17 +31,25 @@ class Stored:
     """Whether the newest record is a Version."""
 
 
+class Superseded(RuntimeError):
+    """Another control plane publishes to this Kafka now; this one must end."""
+
+
+class NotTaken(RuntimeError):
+    """Kafka does not take a record of a change, so nothing of it was written."""
+
+
 class RoutesTopic:
     """The control plane's side of the topic: it is the only writer."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._closing = threading.Event()
-        options = {"enable.idempotence": True, "linger.ms": 0, "message.timeout.ms": int(TIMEOUT_SECONDS * 1000)}
-        self._producer = clients.producer(settings, "routes", options, ending_process())
+        self._log = TransactionalPartition(settings, "routes", 0)
 
     def read(self) -> Stored:
-        """Everything the topic holds; waits for a Kafka that is not there yet."""
+        """Takes the topic over, and returns everything it holds; waits for a Kafka that is not there yet."""
+        self._log.open()
         stored = Stored()
         done = threading.Event()
         failures: list[BaseException] = []
@@ -67,31 +79,24 @@ class RoutesTopic:
         return stored
 
     def close(self) -> None:
-        """Ends a `read` that waits; nothing is written afterwards."""
+        """Ends what waits; nothing is written afterwards."""
         self._closing.set()
+        self._log.given_up.set()
 
     def write(self, changes: list[tuple[str, bytes | None]], version: bytes) -> None:
-        """Writes the changed records (None deletes) and the version that completes them, in this order."""
-        failures: list[str] = []
+        """Writes the changed records (None deletes) and the version that completes them, or nothing.
 
-        def delivered(error: object, _message: object) -> None:
-            if error is not None:
-                failures.append(str(error))
-
-        for key, value in [*changes, (VERSION_KEY, version)]:
-            while True:
-                try:
-                    self._producer.produce(topics.ROUTES, key=key, value=value, on_delivery=delivered)
-                    break
-                except BufferError:
-                    self._producer.poll(0.1)
-        left = self._producer.flush(TIMEOUT_SECONDS)
-        if failures or left:
-            raise KafkaException(failures[0] if failures else f"{left} records were not acknowledged in time")
+        Waits for a Kafka that is away. Raises Superseded where another control plane has taken over.
+        """
+        entries = [Entry(topics.ROUTES, key, value) for key, value in [*changes, (VERSION_KEY, version)]]
+        try:
+            self._log.commit(entries, _none_without)
+        except Fenced as error:
+            raise Superseded("another control plane publishes the routes in this Kafka: only one may") from error
 
     def look_after(self) -> None:
         """To be called now and then: hears what the client has to say about itself."""
-        self._producer.poll(0)
+        self._log.look_after()
 
     def event_ends(self) -> tuple[int, ...]:
         """The offset after the last event of each partition of `penstock.events`."""
@@ -104,3 +109,8 @@ class RoutesTopic:
             return tuple(consumer.get_watermark_offsets(place, timeout=TIMEOUT_SECONDS)[1] for place in places)
         finally:
             consumer.close()
+
+
+def _none_without(_: list[Entry], refused: Entry) -> list[Entry]:
+    """Readers would take the version for a whole one."""
+    raise NotTaken(f"Kafka does not take the record {refused.key} of {refused.size} bytes")

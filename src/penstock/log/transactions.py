@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import IntEnum
 from functools import partial
 from typing import Any
 
@@ -80,6 +81,16 @@ class Stored:
     value: bytes
 
 
+class Trying(IntEnum):
+    """How a transaction is tried: at first as fast as it can be, after a failure so that it shows who is to blame."""
+
+    TOGETHER = 0
+    CONFIRMED = 1
+    """Kafka's answer to each record is listened to, which costs time."""
+    ALONE = 2
+    """Each record is a batch of its own: Kafka refuses whole batches, also where each record of it would pass."""
+
+
 Without = Callable[[list[Entry], Entry], list[Entry]]
 """What may still be written when Kafka refuses one of the entries: all but it, and what must not stand without it."""
 
@@ -91,6 +102,7 @@ class TransactionalPartition:
         self.partition = partition
         self.given_up = threading.Event()
         self._settings, self._role = settings, role
+        self._opened = False
         self._broken = False
         """Whether a transaction was left as it was: such a producer can only be dropped."""
         self._refused: dict[tuple[str, str], int] = {}
@@ -103,11 +115,11 @@ class TransactionalPartition:
             log.warning("Kafka is away", partition=self.partition, error=describe(error))
 
     def open(self) -> None:
-        """Takes the partition over: a task that had it is fenced from here on."""
-        while True:
+        """Takes the partition over, once: a task that had it is fenced from here on."""
+        while not self._opened:
             try:
                 self._producer.init_transactions(TRY_SECONDS)
-                return
+                self._opened = True
             except KafkaException as error:
                 self._judge(error.args[0])
 
@@ -144,24 +156,26 @@ class TransactionalPartition:
 
         Waits for a Kafka that is away; raises Fenced once the partition is another's.
         """
-        left, asks = self._without_refused(entries, without), False
+        left, trying = self._without_refused(entries, without), Trying.TOGETHER
         while True:
             refused: list[Entry] = []
             try:
                 self._producer.begin_transaction()
                 for entry in left:
-                    self._produce(entry, refused, asks)
+                    self._produce(entry, refused, trying)
                 self._finish()
                 return
             except KafkaException as error:
                 self._check_fenced(error.args[0])
                 self._abort()
-                if refused:
-                    left = without(left, self._refuse(refused))
-                    continue
-                # Who is refused is only asked for after a failure: confirmations of each record cost time.
-                asks = True
-                self._wait(error.args[0])
+                if len(refused) == 1:
+                    self._note_refused(refused[0])
+                    left = without(left, refused[0])
+                elif refused:
+                    trying = Trying.ALONE
+                else:
+                    trying = max(trying, Trying.CONFIRMED)
+                    self._wait(error.args[0])
 
     def look_after(self) -> None:
         """To be called now and then, from any thread: hears what the client has to say about itself."""
@@ -173,20 +187,24 @@ class TransactionalPartition:
         if not self._broken:
             self._producer.close()
 
-    def _produce(self, entry: Entry, refused: list[Entry], asks: bool) -> None:
-        confirm: dict[str, Any] = {"on_delivery": partial(_note_refusal, entry, refused)} if asks else {}
+    def _produce(self, entry: Entry, refused: list[Entry], trying: Trying) -> None:
+        confirm: dict[str, Any] = {}
+        if trying is not Trying.TOGETHER:
+            confirm = {"on_delivery": partial(_note_refusal, entry, refused)}
         while True:
             try:
                 self._producer.produce(
                     entry.topic, partition=self.partition, key=entry.key, value=entry.value, **confirm
                 )
-                return
+                break
             except BufferError:
                 self._producer.poll(0.1)
                 self._check_given_up()
             except KafkaException as error:
                 _note_refusal(entry, refused, error.args[0], None)
                 raise
+        if trying is Trying.ALONE:
+            self._producer.flush(TRY_SECONDS)
 
     def _without_refused(self, entries: list[Entry], without: Without) -> list[Entry]:
         """Spares records a try of which it is known how it ends."""
@@ -202,19 +220,16 @@ class TransactionalPartition:
                 del self._refused[entry.topic, entry.key]
         return left
 
-    def _refuse(self, refused: list[Entry]) -> Entry:
-        """The one to leave out: Kafka refuses whole batches, so of several the largest is to blame."""
-        worst = max(refused, key=lambda entry: entry.size)
-        self._refused[worst.topic, worst.key] = worst.size
-        REFUSED_RECORDS.bind(worst.topic).inc()
+    def _note_refused(self, entry: Entry) -> None:
+        self._refused[entry.topic, entry.key] = entry.size
+        REFUSED_RECORDS.bind(entry.topic).inc()
         log.error(
             "Kafka does not take a record, and it is left out",
-            topic=worst.topic,
+            topic=entry.topic,
             partition=self.partition,
-            key=worst.key,
-            bytes=worst.size,
+            key=entry.key,
+            bytes=entry.size,
         )
-        return worst
 
     def _finish(self) -> None:
         while True:

@@ -10,7 +10,7 @@ from penstock.observability.metrics import UNREADABLE
 log = structlog.get_logger()
 
 SHOWN_BYTES = 200
-"""How much of a key is shown."""
+"""How much of a key, and of what is wrong with it, is shown."""
 
 
 def report_unreadable(message: Message, problem: object) -> None:
@@ -23,7 +23,7 @@ def report_unreadable(message: Message, problem: object) -> None:
         partition=message.partition(),
         offset=message.offset(),
         key=readable_key(key),
-        problem=str(problem),
+        problem=str(problem)[:SHOWN_BYTES],
     )
 
 

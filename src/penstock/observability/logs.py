@@ -62,7 +62,8 @@ def configure_logging(
 
 def describe(error: object) -> str:
     """An error for a log line: its type and what it says. The text alone is often empty, or means nothing by itself."""
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    kind, text = type(error).__name__, str(error)
+    return text if text.startswith(kind) else f"{kind}: {text}" if text else kind
 
 
 class _Named:

@@ -30,6 +30,7 @@ from penstock.log.reports import Reporter
 from penstock.log.table import SnapshotFollower
 from penstock.log.topic_ends import KafkaAway, TopicEnds
 from penstock.observability import metrics
+from penstock.observability.logs import describe
 from penstock.router.announcements import Announcements
 from penstock.router.generations import CannotStop, Generation, GenerationFailed, Generations, StandsStill, Stopping
 from penstock.router.hang_watchdog import HangWatchdog, stack_of
@@ -223,7 +224,7 @@ class RouterService:
             self._observe(generations)
         except KafkaAway as error:
             if not self._status.get("waiting_for_kafka"):
-                log.warning("Kafka is away; the router waits for it", error=str(error))
+                log.warning("Kafka is away; the router waits for it", error=describe(error))
             self._status["waiting_for_kafka"] = True
             generations.watch.excuse(generations.clock())
             self._stop.wait(1.0)
@@ -274,7 +275,7 @@ class RouterService:
         except Exception as error:
             self._check_spark()
             serving = generations.live is not None and generations.live.query.alive()
-            log.error("a generation could not start", version=snapshot.version, serving=serving, error=str(error))
+            log.error("a generation could not start", version=snapshot.version, serving=serving, error=describe(error))
             if isinstance(error, StandsStill) and self._deaths and not serving:
                 raise  # another query did not help
             if generations.examine(snapshot):

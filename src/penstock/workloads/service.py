@@ -13,6 +13,7 @@ from penstock.contract.names import Location
 from penstock.lifecycle import Lifecycle
 from penstock.log.table import SnapshotFollower
 from penstock.log.threads import Owner
+from penstock.observability.logs import describe
 from penstock.settings import Settings
 from penstock.workloads.kubernetes import PodApi
 from penstock.workloads.node import Pods
@@ -73,7 +74,7 @@ async def _follow(api: PodApi, pods: Pods, lifecycle: Lifecycle) -> None:
                     lifecycle.ready(node=NODE_NAME)
                     announced = True
         except Exception as error:
-            log.info("the connection to the API broke; connecting again", error=str(error), seconds=pause)
+            log.info("the connection to the API broke; connecting again", error=describe(error), seconds=pause)
         await asyncio.sleep(pause)
         pause = min(pause * 2, RECONNECT_SECONDS[1])
 

@@ -188,7 +188,7 @@ class Stage:
             if problem is not None:
                 ends += problem.code() == KafkaError._PARTITION_EOF
                 continue
-            key = bytes(message.key() or b"").decode()
+            key = bytes(message.key() or b"").decode("utf-8", "replace")
             found.append((key, message.value(), dict(message.headers() or [])))
         consumer.close()
         return found

@@ -12,6 +12,7 @@ from penstock.contract.routes import Route, ServiceName, Target, Version, decode
 from penstock.controllers.api import Key
 from penstock.controllers.routes import publisher as module
 from penstock.controllers.routes.publisher import Publisher
+from penstock.log.routes import Superseded
 
 ME, OTHER = ("Trigger", Key("ns", "a")), ("Trigger", Key("ns", "b"))
 
@@ -212,3 +213,16 @@ async def test_owners_are_found_by_the_version_their_records_changed_in(topic: T
 def test_records_survive_a_field_that_a_newer_writer_adds() -> None:
     value = msgspec.json.encode({"uid": "a", "kind": "Trigger", "namespace": "n", "name": "x", "target": "t", "new": 1})
     assert decode("route/a", value) == Route("a", "Trigger", "n", "x", "t")
+
+
+async def test_a_control_plane_that_another_took_over_from_ends(
+    topic: TopicDouble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def superseded(*_: object) -> None:
+        raise Superseded("another control plane publishes")
+
+    monkeypatch.setattr(topic, "write", superseded)
+    async with publishing(topic) as publisher:
+        publisher.claim(ME, [route("a")])
+        with pytest.raises(Superseded):
+            await asyncio.wait_for(publisher.run(), 2)

@@ -136,6 +136,7 @@ class Node:
             matched=self.matched,
             events=self.events,
             wall_clock=lambda: WALL + loop.time(),
+            failed=_unexpected,
         )
         self.cursors = self.dispatcher.partitions[0]
         self.dispatcher.apply(Snapshot(version=1, routes=self.routes))
@@ -205,3 +206,7 @@ class Node:
     def _progress(self) -> tuple[object, ...]:
         positions = [(cursor.next, cursor.resume) for cursor in self.cursors.cursors.values()]
         return self.position, len(self.seen), self.dispatcher.outstanding, positions
+
+
+def _unexpected(error: BaseException) -> None:
+    raise AssertionError("the task would have ended") from error

@@ -6,6 +6,7 @@ import asyncio
 from typing import cast
 
 import msgspec
+import pytest
 import structlog.testing
 import uvloop
 from dispatcher_double import Topic
@@ -32,6 +33,7 @@ class Asked:
 
     def __init__(self) -> None:
         self.origins: list[int] = []
+        self.failures: list[BaseException] = []
         self.answers: list[asyncio.Future[AttemptResult]] = []
 
     def routed(self, record: Matched, targets: object) -> None:
@@ -68,6 +70,7 @@ def dispatcher(asked: Asked, **changes: int) -> Dispatcher:
         cast("Reporter", Silent()),
         matched=Topic(),
         events=Topic(),
+        failed=asked.failures.append,
     )
     made.apply(Snapshot(version=1, routes={ROUTE.uid: ROUTE}))
     return made
@@ -223,3 +226,26 @@ async def test_an_unused_body_is_logged_once_a_minute_and_route() -> None:
             await asked.answer(discarded=True)
     assert len(lines) == 3
     assert {line["name"] for line in lines} == {"t"}
+
+
+def _broken(*_: object) -> None:
+    raise ZeroDivisionError("on purpose")
+
+
+async def test_a_schedule_that_breaks_when_something_comes_due_ends_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Asked()
+    made = dispatcher(asked)
+    monkeypatch.setattr(made.schedule, "due", _broken)
+    made._workers._come_due()
+    assert [type(error) for error in asked.failures] == [ZeroDivisionError]
+
+
+async def test_a_schedule_that_breaks_under_a_worker_ends_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Asked()
+    made = dispatcher(asked)
+    made.take(records(0, 1))
+    await asyncio.sleep(0)
+    monkeypatch.setattr(made.schedule, "pop", _broken)
+    await asked.answer()
+    assert [type(error) for error in asked.failures] == [ZeroDivisionError]
+    await made.drain(0)

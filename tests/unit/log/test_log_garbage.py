@@ -34,7 +34,7 @@ VALUES = st.binary(max_size=40) | OBJECTS | st.sampled_from([DEEP, HUGE, b"", b"
 KEYS = st.text(max_size=20) | st.builds(
     "/".join,
     st.lists(
-        st.sampled_from(["route", "target", "name", "version", "ack", "loss", "tail", "carried", "0", "7", "x", ""])
+        st.sampled_from(["route", "target", "name", "version", "ack", "loss", "tail", "payload", "0", "7", "x", ""])
     ),
 )
 NAMES = st.sampled_from([headers.ORIGIN, headers.ROUTES, headers.GENERATION, headers.MARKER, "ce_id"]) | st.text()
@@ -75,7 +75,7 @@ def test_cursors(values: dict[str, bytes]) -> None:
 
 
 @pytest.mark.parametrize("value", [DEEP, HUGE, b"\xff", b"", b"{", b"3", b'{"next": -1}'])
-@pytest.mark.parametrize("key", ["tail/0", "route/0", "carried/route/0/1", "carried/route/0/" + "9" * 5000, "else"])
+@pytest.mark.parametrize("key", ["tail/0", "route/0", "payload/route/0/1", "carried/route/0/" + "9" * 5000, "else"])
 def test_cursors_that_once_were(key: str, value: bytes) -> None:
     restored = cursor_store.understand({key: value}, 0, set())
     assert set(restored.unreadable) <= {key}

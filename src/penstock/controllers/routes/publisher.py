@@ -19,7 +19,8 @@ import structlog
 
 from penstock.contract.routes import Record, Route, ServiceName, Target, Version, encode, key_of
 from penstock.controllers.tracker import Observer
-from penstock.log.routes import RoutesTopic
+from penstock.log.routes import RoutesTopic, Superseded
+from penstock.observability.logs import describe
 
 log = structlog.get_logger()
 
@@ -111,8 +112,10 @@ class Publisher:
             self._work.clear()
             try:
                 await self._publish()
+            except Superseded:
+                raise
             except Exception as error:
-                log.error("the routes could not be published; trying again", error=str(error))
+                log.error("the routes could not be published; trying again", error=describe(error))
                 await asyncio.sleep(RETRY_SECONDS)
                 self._work.set()
 

@@ -18,9 +18,14 @@ class Workers:
     """Runs the jobs of a schedule, as many at once as it allows, on the event loop."""
 
     def __init__(
-        self, schedule: Schedule, run: Callable[[Job], Awaitable[None]], may_start: Callable[[], bool]
+        self,
+        schedule: Schedule,
+        run: Callable[[Job], Awaitable[None]],
+        may_start: Callable[[], bool],
+        failed: Callable[[BaseException], None],
     ) -> None:
-        self._schedule, self._run, self._may_start = schedule, run, may_start
+        """Calls `failed` with what keeps jobs from being started: whoever owns the schedule must end with it."""
+        self._schedule, self._run, self._may_start, self._failed = schedule, run, may_start, failed
         self.draining = False
         self._workers: set[asyncio.Task[None]] = set()
         self._parked: list[asyncio.Future[Job | None]] = []
@@ -57,9 +62,13 @@ class Workers:
 
     def _come_due(self) -> None:
         self._timer = None
-        # uvloop counts milliseconds: a timer may fire that much before its time.
-        self._schedule.due(max(self._loop.time(), self._timer_at))
-        self.pump()
+        try:
+            # uvloop counts milliseconds: a timer may fire that much before its time.
+            self._schedule.due(max(self._loop.time(), self._timer_at))
+            self.pump()
+        except Exception as error:
+            log.exception("what is due cannot be started")
+            self._failed(error)
 
     async def _work(self, first: Job) -> None:
         """Runs one job after another, and waits a while for more: waking a task costs less than making one."""
@@ -81,6 +90,9 @@ class Workers:
                     parked: asyncio.Future[Job | None] = self._loop.create_future()
                     self._parked.append(parked)
                     job = await parked
+        except Exception as error:
+            log.exception("a worker ended by an exception")
+            self._failed(error)
         finally:
             if worker is not None:
                 self._workers.discard(worker)

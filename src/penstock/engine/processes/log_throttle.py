@@ -14,7 +14,7 @@ KINDS = 200
 """Kinds that are remembered at once."""
 
 _COMPLAINT = re.compile(r"%(?P<level>[0-7])\|[\d.]+\|\w+\|")
-_WHO = re.compile(r"\w+#(producer|consumer)|\d+")
+_WHO = re.compile(r"[\w-]+#(producer|consumer)|\d+")
 
 
 def level(line: str) -> str | None:

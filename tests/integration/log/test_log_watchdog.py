@@ -41,46 +41,46 @@ def nameless() -> Iterator[NamelessKafka]:
         server.shutdown()
 
 
-def client(nameless: NamelessKafka, sight: Watchdog) -> Consumer:
+def client(nameless: NamelessKafka, watchdog: Watchdog) -> Consumer:
     config = {
         "bootstrap.servers": nameless.bootstrap,
-        "group.id": "sight",
+        "group.id": "watchdog",
         "log_level": 0,
         "error_cb": lambda error: None,
         # Without this it comes back by itself, sometimes: that is a race inside the library.
         "metadata.recovery.strategy": "none",
     }
-    found = Consumer(sight.of(config, EVERY))
+    found = Consumer(watchdog.of(config, EVERY))
     assert len(found.list_topics("t", 5).brokers) == 1
     return found
 
 
 def test_a_client_that_was_told_of_no_broker_is_lost(nameless: NamelessKafka) -> None:
     told: list[str] = []
-    sight = Watchdog(told.append)
-    consumer = client(nameless, sight)
+    watchdog = Watchdog(told.append)
+    consumer = client(nameless, watchdog)
     try:
         eventually(lambda: consumer.poll(EVERY) is None and consumer.list_topics("t", 5).brokers, 5)
-        assert not sight.gone
+        assert not watchdog.gone
         nameless.names_itself = False
         assert len(consumer.list_topics("t", 5).brokers) == 0
         nameless.names_itself = True
-        eventually(lambda: consumer.poll(EVERY) is None and sight.gone, 5)
+        eventually(lambda: consumer.poll(EVERY) is None and watchdog.gone, 5)
         assert len(told) == 1
     finally:
         consumer.close()
 
 
 def test_a_client_whose_kafka_is_away_is_not_lost(nameless: NamelessKafka) -> None:
-    sight = Watchdog()
-    consumer = client(nameless, sight)
+    watchdog = Watchdog()
+    consumer = client(nameless, watchdog)
     try:
         nameless.shutdown()
         nameless.server_close()
         until = time.monotonic() + EVERY * LOOKS * 5
         while time.monotonic() < until:
             consumer.poll(EVERY)
-        assert not sight.gone
+        assert not watchdog.gone
     finally:
         consumer.close()
 
@@ -106,17 +106,17 @@ def test_a_follower_whose_client_is_lost_goes_on_where_it_was(kafka: Settings) -
     try:
         assert reached.wait(10)
         before = len(seen)
-        for key in ("sight/1", "sight/2"):
+        for key in ("watchdog/1", "watchdog/2"):
             producer.produce(topics.REPORTS, key=key, value=b"{}")
         producer.flush(10)
-        eventually(lambda: seen[before:] == ["sight/1", "sight/2"])
+        eventually(lambda: seen[before:] == ["watchdog/1", "watchdog/2"])
         lost = follower._watchdog
         for _ in range(LOOKS):
             lost.look(BLIND)
         eventually(lambda: follower._watchdog is not lost)
-        producer.produce(topics.REPORTS, key="sight/3", value=b"{}")
+        producer.produce(topics.REPORTS, key="watchdog/3", value=b"{}")
         producer.flush(10)
         eventually(lambda: len(seen) > before + 2)
-        assert seen[before:] == ["sight/1", "sight/2", "sight/3"]
+        assert seen[before:] == ["watchdog/1", "watchdog/2", "watchdog/3"]
     finally:
         follower.stop()
