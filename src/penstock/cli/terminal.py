@@ -84,6 +84,10 @@ class StackScreen:
             self._progress.stop()
             self._progress = None
 
+    def notice(self, text: str) -> None:
+        """A line about the stack as a whole."""
+        self._console.print(f"[yellow]note:[/yellow] {escape(text)}")
+
     def began(self, settings: Settings) -> None:
         """Components are about to start."""
         self._console.print(f"penstock starts in {escape(str(settings.data_dir))}")

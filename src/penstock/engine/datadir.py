@@ -11,6 +11,7 @@ from typing import Any
 
 import psutil
 
+from penstock.engine.private_folder import check_owner, close_to_others
 from penstock.engine.problem import Problem
 from penstock.settings import Settings
 
@@ -27,12 +28,18 @@ class DataDir:
         self.root = root
         self._lock: int | None = None
 
-    def open(self, settings: Settings) -> None:
-        """Creates the folders and takes the lock. Raises Problem if the folder cannot be used or is in use."""
+    def open(self, settings: Settings) -> list[str]:
+        """Creates the folders, takes the lock and closes the folder to other users; returns what to tell of that.
+
+        Raises Problem if the folder cannot be used or is in use.
+        """
         try:
+            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            remarks = [check_owner(self.root)]
             for name in FOLDERS:
-                (self.root / name).mkdir(parents=True, exist_ok=True)
+                (self.root / name).mkdir(mode=0o700, exist_ok=True)
             self._take_lock()
+            remarks.append(close_to_others(self.root))
             free = shutil.disk_usage(self.root).free // 2**20
         except PermissionError as error:
             raise Problem(
@@ -56,6 +63,7 @@ class DataDir:
                 f"{settings.min_free_disk_mib} MiB on.",
                 "Make room, choose another folder with --data-dir, or lower min_free_disk_mib.",
             )
+        return [remark for remark in remarks if remark is not None]
 
     def close(self) -> None:
         """Gives the lock back."""
@@ -90,7 +98,7 @@ class DataDir:
         psutil.wait_procs(alive, timeout=5)
 
     def _take_lock(self) -> None:
-        fd = os.open(self.root / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+        fd = os.open(self.root / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

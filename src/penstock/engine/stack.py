@@ -25,6 +25,7 @@ from penstock.engine import java as java_search
 from penstock.engine import ports
 from penstock.engine import topic_setup as topics
 from penstock.engine.datadir import DataDir
+from penstock.engine.private_folder import UMASK
 from penstock.engine.processes.supervisor import Component, Observer, Supervisor, Watch
 from penstock.observability import exposition
 from penstock.settings import Settings
@@ -35,6 +36,9 @@ class Screen(Observer, Protocol):
 
     def fetching(self, done: int, total: int, what: str) -> None:
         """Jars are being fetched."""
+
+    def notice(self, text: str) -> None:
+        """Something about the stack as a whole that a person should read."""
 
     def began(self, settings: Settings) -> None:
         """The ports are known and components are about to start."""
@@ -66,14 +70,18 @@ def prepare(settings: Settings, screen: Screen) -> Prepared:
     settings = settings.model_copy(update={"data_dir": settings.data_dir.expanduser().absolute()})
     java = java_search.find()
     jars = jar_cache.resolve(settings, java, screen.fetching)
+    # The jars are for everybody, what follows is not.
+    os.umask(UMASK)
     data = DataDir(settings.data_dir)
-    data.open(settings)
+    remarks = data.open(settings)
     try:
         data.end_leftovers()
         settings = ports.resolve(settings)
         data.clear_metrics()
         if settings.kafka is not None:
             topics.ensure(settings)
+        for remark in remarks:
+            screen.notice(remark)
         return Prepared(settings, data.write_settings(settings), data, jars, java)
     except BaseException:
         data.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import subprocess
 import sys
 import urllib.request
@@ -48,6 +49,22 @@ def test_status_shows_every_component(stack: Stack) -> None:
     shown = penstock("status", "--data-dir", str(stack.settings.data_dir)).stdout
     for name, entry in stack.record["components"].items():
         assert re.search(rf"^{name} +ready .*\b{entry['pid']} +\d+ MiB", shown, re.MULTILINE), shown
+
+
+def _rights_of_others(path: Path) -> int:
+    try:
+        found = path.lstat()
+    except FileNotFoundError:  # files come and go in a running stack
+        return 0
+    return 0 if stat.S_ISLNK(found.st_mode) else found.st_mode & 0o077
+
+
+def test_no_other_user_can_read_anything_in_the_data_folder(stack: Stack) -> None:
+    """Looked at while everything runs: files of Kafka, of Spark, of SQLite and of the Python processes."""
+    root = stack.settings.data_dir
+    paths = [root, *root.rglob("*")]
+    assert {path.name for path in paths} >= {"api.db", "kafka", "meta.properties", "kubeconfig", "stack.json", "spark"}
+    assert not [str(path) for path in paths if _rights_of_others(path)]
 
 
 def test_metrics_of_the_processes_are_served(stack: Stack) -> None:
