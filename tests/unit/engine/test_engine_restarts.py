@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from penstock.engine.processes.restarts import Deaths, GiveUp, Patience, Restart
 
 
-def test_delays_double_up_to_the_longest() -> None:
+def test_the_first_restart_is_at_once_and_delays_double_up_to_the_longest() -> None:
     deaths = Deaths(Patience(first_delay=1, longest_delay=4, deaths_after_ready=10))
-    assert [deaths.count(1, was_ready=True) for _ in range(5)] == [
+    assert [deaths.count(1, was_ready=True) for _ in range(6)] == [
+        Restart(0),
         Restart(1),
         Restart(2),
         Restart(4),
@@ -38,7 +39,7 @@ def test_a_long_life_makes_earlier_deaths_forgotten() -> None:
     deaths = Deaths(patience)
     deaths.count(1, was_ready=True)
     deaths.count(1, was_ready=True)
-    assert deaths.count(61, was_ready=True) == Restart(1)
+    assert deaths.count(61, was_ready=True) == Restart(0)
 
 
 @given(st.lists(st.tuples(st.floats(0, 1000), st.booleans()), max_size=40))
@@ -48,4 +49,4 @@ def test_delays_stay_within_bounds(lives: list[tuple[float, bool]]) -> None:
     for lived, was_ready in lives:
         decision = deaths.count(lived, was_ready)
         if isinstance(decision, Restart):
-            assert patience.first_delay <= decision.delay <= patience.longest_delay
+            assert decision.delay == 0 or patience.first_delay <= decision.delay <= patience.longest_delay

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Restart:
-    """Start it again after `delay` seconds."""
+    """Start it again after `delay` seconds; 0 is at once."""
 
     delay: float
 
@@ -24,6 +24,7 @@ class Patience:
     """How much dying is borne."""
 
     first_delay: float = 0.25
+    """Before the second start in a row."""
     longest_delay: float = 8.0
     deaths_before_ready: int = 3
     """Deaths in a row without ever being ready: something is wrong that a new start will not change."""
@@ -49,4 +50,10 @@ class Deaths:
         self._never_ready = 0 if was_ready else self._never_ready + 1
         if self._never_ready >= self.patience.deaths_before_ready or self._in_a_row >= self.patience.deaths_after_ready:
             return GiveUp(self._in_a_row)
-        return Restart(min(self.patience.first_delay * 2 ** (self._in_a_row - 1), self.patience.longest_delay))
+        return Restart(self._delay())
+
+    def _delay(self) -> float:
+        """None after a first death, which is an accident; then longer each time."""
+        if self._in_a_row == 1:
+            return 0.0
+        return min(self.patience.first_delay * 2.0 ** (self._in_a_row - 2), self.patience.longest_delay)
