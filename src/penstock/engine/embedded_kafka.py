@@ -12,7 +12,8 @@ import subprocess
 import uuid
 from pathlib import Path
 
-from penstock.engine.jars import Jars
+from penstock.engine.class_archives import ClassArchive, archive_of
+from penstock.engine.jars import Jars, archive_folder
 from penstock.engine.java import Java
 from penstock.engine.ports import free_ports
 from penstock.engine.problem import Problem
@@ -55,8 +56,11 @@ def properties(settings: Settings, controller_port: int) -> dict[str, str]:
         "transaction.state.log.load.buffer.size": str(2**20),
         # Quiet: without this the metadata log gets a record every half second.
         "metadata.max.idle.interval.ms": "30000",
-        # After a kill the controller waits for the former life of the broker to time out before it takes the new one.
-        "broker.session.timeout.ms": "6000",
+        # After a kill the controller waits for the former life of the broker to time out before it takes the new one:
+        # this is most of the time that a recovery of Kafka takes. A broker that paused for longer is taken out, and
+        # comes back with its next heartbeat.
+        "broker.session.timeout.ms": "4000",
+        "broker.heartbeat.interval.ms": "500",
         "log.retention.check.interval.ms": "60000",
     }
 
@@ -74,10 +78,11 @@ def prepare(settings: Settings, jars: Jars, java: Java) -> list[str]:
     [controller_port] = free_ports(1)
     lines = [f"{key}={value}" for key, value in properties(settings, controller_port).items()]
     config.write_text("\n".join(lines) + "\n")
+    shared = archive(settings, jars, java).options()
     if not (home / "log" / "meta.properties").exists():
-        _format(config, jars, java)
+        _format(config, jars, java, shared)
     return [
-        *(str(java.program), f"-Xmx{settings.kafka_heap_mib}m", "-XX:+UseSerialGC", "-Xss512k"),
+        *(str(java.program), *shared, f"-Xmx{settings.kafka_heap_mib}m", "-XX:+UseSerialGC", "-Xss512k"),
         # What its heap grows to within minutes of load is taken at once, so that memory stays where it begins.
         *("-Xms112m", "-XX:+AlwaysPreTouch"),
         *("-XX:MaxMetaspaceSize=160m", "-XX:ReservedCodeCacheSize=64m", "-XX:+ExitOnOutOfMemoryError"),
@@ -87,11 +92,16 @@ def prepare(settings: Settings, jars: Jars, java: Java) -> list[str]:
     ]
 
 
-def _format(config: Path, jars: Jars, java: Java) -> None:
+def archive(settings: Settings, jars: Jars, java: Java) -> ClassArchive:
+    """The class archive of the embedded Kafka's JVM."""
+    return archive_of("kafka", archive_folder(settings), java.home, jars.kafka_files)
+
+
+def _format(config: Path, jars: Jars, java: Java, shared: list[str]) -> None:
     cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     while cluster.startswith("-"):  # would be read as an option
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-    command = [str(java.program), "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp"]
+    command = [str(java.program), *shared, "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp"]
     command += [jars.kafka_classpath, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(config)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     if ran.returncode != 0:

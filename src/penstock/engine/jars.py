@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import resources
-from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -26,6 +25,7 @@ from penstock.engine.datadir import write_atomically
 from penstock.engine.java import Java
 from penstock.engine.problem import Problem
 from penstock.engine.processes.process import LEASH_SCRIPT
+from penstock.engine.spark_gateway import spark_jars
 from penstock.settings import Settings
 
 MANIFEST = "manifest.json"
@@ -45,16 +45,16 @@ class Jars:
     @property
     def kafka_classpath(self) -> str:
         """Class path of the embedded Kafka."""
-        return str(self.root / "kafka" / "*")
+        return ":".join(map(str, self.kafka_files))
 
     @property
-    def spark_classpath(self) -> str:
-        """What a local Spark gets in addition to its own."""
-        return str(self.root / "spark" / "*")
+    def kafka_files(self) -> list[Path]:
+        """The jars of the embedded Kafka, in an order that never changes."""
+        return sorted((self.root / "kafka").glob("*.jar"))
 
     @property
     def spark_files(self) -> list[Path]:
-        """The same as files, for a cluster that must be sent them."""
+        """What Spark gets in addition to its own jars."""
         return sorted((self.root / "spark").glob("*.jar"))
 
 
@@ -69,6 +69,11 @@ def cache_root(settings: Settings) -> Path:
 def folder(settings: Settings) -> Path:
     """Where the jars of this version of penstock are kept."""
     return cache_root(settings) / "jars" / hashlib.sha256(_wanted()).hexdigest()[:12]
+
+
+def archive_folder(settings: Settings) -> Path:
+    """Where class archives are kept."""
+    return cache_root(settings) / "archives"
 
 
 def resolve(settings: Settings, java: Java, progress: Progress = lambda done, total, what: None) -> Jars:
@@ -189,10 +194,7 @@ def _wanted() -> bytes:
 
 
 def _ivy_jar() -> Path:
-    spec = find_spec("pyspark")
-    if spec is None or not spec.submodule_search_locations:
-        raise Problem("pyspark is not installed.", "Install penstock again: pip install penstock")
-    jars = sorted(Path(spec.submodule_search_locations[0], "jars").glob("ivy-*.jar"))
+    jars = [jar for jar in spark_jars() if jar.name.startswith("ivy-")]
     if not jars:
         raise Problem(
             "The installed pyspark has no Ivy jar.", "Install it again: pip install --force-reinstall pyspark"

@@ -7,7 +7,9 @@ ends, and the supervisor starts it again.
 from __future__ import annotations
 
 import asyncio
+import os
 import time
+from pathlib import Path
 from typing import Any, Protocol
 
 import structlog
@@ -46,7 +48,8 @@ class Service(Protocol):
 async def run(settings: Settings, lifecycle: Lifecycle, released: asyncio.Event) -> None:
     """Runs both services until told to stop; raises what made one of them fail."""
     opening = asyncio.create_task(
-        asyncio.to_thread(spark.open_session, settings, jars.Jars(jars.folder(settings))), name="open the session"
+        asyncio.to_thread(spark.open_session, settings, jars.Jars(jars.folder(settings)), _java_home()),
+        name="open the session",
     )
     if not await _before_stop(opening, lifecycle.stopping):
         return  # the JVM that is still starting ends with this process
@@ -70,6 +73,12 @@ async def run(settings: Settings, lifecycle: Lifecycle, released: asyncio.Event)
         await _watch(services, lifecycle)
     finally:
         await _stop(services, settings.drain_seconds)
+
+
+def _java_home() -> Path | None:
+    """The Java that the supervisor found."""
+    home = os.environ.get("JAVA_HOME")
+    return Path(home) if home else None
 
 
 async def _stop(services: dict[str, Service], drain_seconds: float) -> None:

@@ -9,9 +9,12 @@ from __future__ import annotations
 import os
 import sys
 from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.engine.jars import Jars
+from penstock.engine import java, spark_gateway
+from penstock.engine.class_archives import ClassArchive, archive_of
+from penstock.engine.jars import Jars, archive_folder
 from penstock.settings import Settings
 
 if TYPE_CHECKING:
@@ -55,32 +58,49 @@ def config_of(settings: Settings, jars: Jars) -> dict[str, str]:
         "spark.local.dir": str(scratch / "scratch"),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.memory": f"{settings.spark_heap_mib}m",
-        "spark.driver.extraClassPath": jars.spark_classpath,
-        "spark.driver.extraJavaOptions": _java_options(settings),
         "spark.cleaner.periodicGC.interval": "24h",
         "spark.executor.heartbeatInterval": "60s",
         "spark.network.timeout": "600s",
     }
 
 
-def _java_options(settings: Settings) -> str:
+def java_options(settings: Settings) -> list[str]:
+    """Options of a local session's JVM."""
     config = resources.files("penstock.engine").joinpath("log4j2.properties")
-    return " ".join(
-        (
-            "-XX:+UseSerialGC -XX:-UsePerfData -XX:ReservedCodeCacheSize=128m -Xss1m -XX:+ExitOnOutOfMemoryError",
-            f"-Dlog4j2.configurationFile={config}",
-            f"-Dpenstock.log={settings.data_dir / 'logs' / 'spark.log'}",
-            f"-Dpenstock.level={'info' if settings.verbose else 'warn'}",
-        )
-    )
+    return [
+        *(f"-Xmx{settings.spark_heap_mib}m", "-Xss1m", "-XX:+UseSerialGC", "-XX:ReservedCodeCacheSize=128m"),
+        *("-XX:-UsePerfData", "-XX:+ExitOnOutOfMemoryError"),
+        f"-Dlog4j2.configurationFile={config}",
+        f"-Dpenstock.log={settings.data_dir / 'logs' / 'spark.log'}",
+        f"-Dpenstock.level={'info' if settings.verbose else 'warn'}",
+    ]
 
 
-def open_session(settings: Settings, jars: Jars) -> SparkSession:
+def classpath(jars: Jars) -> list[Path]:
+    """What a local session's JVM loads classes from, in an order that never changes: an archive insists on it."""
+    return [*jars.spark_files, *spark_gateway.spark_jars()]
+
+
+def archive(settings: Settings, jars: Jars, java_home: Path) -> ClassArchive:
+    """The class archive of a local session's JVM."""
+    return archive_of("spark", archive_folder(settings), java_home, classpath(jars))
+
+
+def open_session(settings: Settings, jars: Jars, java_home: Path | None = None) -> SparkSession:
     """Starts Spark in this process; the JVM ends with it."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")
+    if settings.spark_master is not None:
+        return _build(settings, jars)
+    home = java_home or java.find().home
+    options = [*archive(settings, jars, home).options(), *java_options(settings)]
+    gateway = spark_gateway.start(home / "bin" / "java", options, classpath(jars))
+    with gateway.announced():
+        return _build(settings, jars)
+
+
+def _build(settings: Settings, jars: Jars) -> SparkSession:
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder

@@ -22,13 +22,16 @@ import psutil
 from penstock.engine import embedded_kafka as kafka
 from penstock.engine import jars as jar_cache
 from penstock.engine import java as java_search
-from penstock.engine import ports
+from penstock.engine import ports, spark
 from penstock.engine import topic_setup as topics
 from penstock.engine.datadir import DataDir
 from penstock.engine.private_folder import UMASK
 from penstock.engine.processes.supervisor import Component, Observer, Supervisor, Watch
 from penstock.observability import exposition
 from penstock.settings import Settings
+
+ARCHIVE_DELAY_SECONDS = 10.0
+"""From ready until class archives are made: the first commands of a user have the machine for themselves."""
 
 
 class Screen(Observer, Protocol):
@@ -102,12 +105,16 @@ async def run(prepared: Prepared, screen: Screen, stop: asyncio.Event) -> None:
         echo=screen.log_line if settings.verbose else None,
     )
     recorder.watches = supervisor.watches
-    announced = asyncio.create_task(_announce_stop(stop, screen))
+    beside = [
+        asyncio.create_task(_announce_stop(stop, screen)),
+        asyncio.create_task(_make_archives(prepared, supervisor.watches, recorder.ready)),
+    ]
     try:
         with _metrics(settings):
             await supervisor.run(stop, recorder.all_ready)
     finally:
-        announced.cancel()
+        for task in beside:
+            task.cancel()
         recorder.write(state="stopped")
         prepared.data.close()
 
@@ -115,6 +122,19 @@ async def run(prepared: Prepared, screen: Screen, stop: asyncio.Event) -> None:
 async def _announce_stop(stop: asyncio.Event, screen: Screen) -> None:
     await stop.wait()
     screen.stopping()
+
+
+async def _make_archives(prepared: Prepared, watches: dict[str, Watch], ready: asyncio.Event) -> None:
+    """Makes the class archives that this start had to do without, once, when the start is over."""
+    await ready.wait()
+    await asyncio.sleep(ARCHIVE_DELAY_SECONDS)
+    settings, jars, java = prepared.settings, prepared.jars, prepared.java
+    archives = {"kafka": kafka.archive(settings, jars, java), "pipeline": spark.archive(settings, jars, java.home)}
+    for name, archive in archives.items():
+        child = watches[name].child if name in watches else None
+        pid = child.java_pid() if child is not None else None
+        if pid is not None:
+            await asyncio.to_thread(archive.make, pid)
 
 
 @contextmanager
@@ -136,6 +156,8 @@ def environment(settings: Settings, java: java_search.Java) -> dict[str, str]:
     """The environment of every child."""
     env = dict(os.environ)
     env |= {"JAVA_HOME": str(java.home), "PYTHONUNBUFFERED": "1", "MALLOC_ARENA_MAX": "2"}
+    # Modules in the folder that penstock was started in are not its own: a `profile.py` there would be imported.
+    env["PYTHONSAFEPATH"] = "1"
     # Settings reach children in a file, whole; their environment would only be read a second time.
     env = {name: value for name, value in env.items() if not name.startswith("PENSTOCK_")}
     if settings.metrics:
@@ -165,14 +187,23 @@ def components(prepared: Prepared) -> list[Component]:
     api = () if settings.kubeconfig is not None else ("apiserver",)
     stack = []
     if log:
-        stack.append(Component("kafka", kafka_command, stage=0, probe=kafka_ready))
+        kafka_archive = kafka.archive(settings, prepared.jars, prepared.java)
+        stack.append(Component("kafka", kafka_command, stage=0, probe=kafka_ready, failed_start=kafka_archive.discard))
     if api:
         stack.append(Component("apiserver", python("apiserver"), stage=0))
     many = settings.ingress_processes > 1
     names = [f"ingress-{number + 1}" if many else "ingress" for number in range(settings.ingress_processes)]
     stack += [Component(name, python(name), needs=log, stage=1) for name in names]
     stack.append(Component("control", python("control"), needs=(*log, *api), stage=1))
-    stack.append(Component("pipeline", python("pipeline"), needs=log, stage=2, early=True, start_seconds=180))
+    spark_archive = spark.archive(settings, prepared.jars, prepared.java.home)
+    stack.append(
+        Component(
+            *("pipeline", python("pipeline"), log, 2),
+            early=True,
+            start_seconds=180,
+            failed_start=spark_archive.discard,
+        )
+    )
     return stack
 
 
@@ -182,6 +213,7 @@ class Recorder:
     def __init__(self, data: DataDir, settings: Settings, screen: Screen) -> None:
         self.watches: dict[str, Watch] = {}
         self._data, self._settings, self._screen = data, settings, screen
+        self.ready = asyncio.Event()
         self._started = time.time()
         self._state = "starting"
 
@@ -197,6 +229,7 @@ class Recorder:
     def all_ready(self) -> None:
         """Everything serves. The time counts from the start of this process, as the user's does."""
         self.write(state="ready")
+        self.ready.set()
         self._screen.ready(self._settings, time.time() - psutil.Process().create_time())
 
     def write(self, state: str | None = None) -> None:

@@ -50,4 +50,5 @@ def test_children_see_the_settings_file_only(monkeypatch: pytest.MonkeyPatch) ->
     env = stack.environment(Settings(data_dir=Path("/data")), JAVA)
     assert "PENSTOCK_PORT" not in env
     assert env["PROMETHEUS_MULTIPROC_DIR"] == "/data/metrics"
+    assert env["PYTHONSAFEPATH"] == "1", "a file of the user could take the place of a module"
     assert "PROMETHEUS_MULTIPROC_DIR" not in stack.environment(Settings(metrics=False), JAVA)

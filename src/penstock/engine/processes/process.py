@@ -36,6 +36,15 @@ class Child:
         self.created = _created(process.pid)
         self._process, self._leash, self._pumps = process, leash, pumps
 
+    def java_pid(self) -> int | None:
+        """The JVM that it is, or that it started."""
+        with contextlib.suppress(psutil.Error):
+            process = psutil.Process(self.pid)
+            for one in (process, *process.children(recursive=True)):
+                if one.name() == "java":
+                    return one.pid
+        return None
+
     def release(self) -> None:
         """Tells the child that what it needs is ready."""
         with contextlib.suppress(OSError):

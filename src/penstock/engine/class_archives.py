@@ -1,0 +1,86 @@
+"""Class data sharing archives: classes that a JVM has loaded, kept so that the next one maps them instead.
+
+Kafka and Spark each load thousands of classes before they serve; an archive saves seconds of a start and of every
+restart after a crash. A stack that finds none makes one from its running JVMs some seconds after it is ready.
+
+An archive can never break a start. It is named after the Java and the jars it was made from, appears whole or not at
+all, is verified by the JVM before use, and is passed over with `-Xshare:auto` if anything is wrong with it. One whose
+JVM all the same does not become ready is removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.engine.processes import java_attach
+
+KEPT = 4
+"""Archives of one program that are kept: those used last. Each installation of penstock has its own."""
+
+DUMP_SECONDS = 120.0
+"""Longest that making an archive may take; the JVM stands still for a second or two of it."""
+
+
+@dataclass(frozen=True)
+class ClassArchive:
+    """The archive of one program, made or not."""
+
+    file: Path
+
+    def options(self) -> list[str]:
+        """What the JVM is started with: to use the archive, or to be able to make it."""
+        quiet = "-Xlog:cds*=off"
+        with contextlib.suppress(OSError):
+            os.utime(self.file)  # used last: kept longest
+            return [quiet, "-Xshare:auto", f"-XX:SharedArchiveFile={self.file}", "-XX:+VerifySharedSpaces"]
+        return [quiet, "-Xshare:auto", "-XX:+RecordDynamicDumpInfo", "-XX:+StartAttachListener"]
+
+    def make(self, pid: int) -> bool:
+        """Makes the archive from a JVM that was started without it. False if it cannot: nothing depends on it."""
+        if self.file.exists():
+            return True
+        draft = self.file.with_suffix(f".{pid}.new")
+        try:
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            java_attach.command(pid, f'VM.cds dynamic_dump "{draft}"', DUMP_SECONDS)
+            with draft.open("rb") as written:
+                os.fsync(written.fileno())
+            draft.rename(self.file)
+            self._sweep()
+        except (OSError, java_attach.Refused):
+            return False
+        finally:
+            draft.unlink(missing_ok=True)
+        return True
+
+    def discard(self) -> None:
+        """Removes an archive whose JVM did not become ready."""
+        self.file.unlink(missing_ok=True)
+
+    def _sweep(self) -> None:
+        program = self.file.name.partition("-")[0]
+        found = sorted(self.file.parent.glob(f"{program}-*.jsa"), key=lambda file: file.stat().st_mtime, reverse=True)
+        for old in found[KEPT:]:
+            old.unlink(missing_ok=True)
+
+
+def archive_of(program: str, folder: Path, java_home: Path, classpath: Iterable[Path]) -> ClassArchive:
+    """The archive that belongs to this Java and these jars. A change in either makes it another one."""
+    made_from = hashlib.sha256()
+    for path in (java_home / "lib" / "modules", *classpath):
+        made_from.update(f"{path} {_stamp(path)}\n".encode())
+    return ClassArchive(folder / f"{program}-{made_from.hexdigest()[:16]}.jsa")
+
+
+def _stamp(path: Path) -> str:
+    """What the JVM too compares of a jar: its size and when it was changed."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return "missing"
+    return f"{found.st_size} {found.st_mtime_ns}"
