@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 
 from penstock.engine.datadir import read_stack
-from penstock.engine.processes.process import LEASH_SCRIPT
+from penstock.engine.processes.process import tied_to_parent
 
 READY_SECONDS = 300
 STOP_SECONDS = 60
@@ -36,25 +36,25 @@ class Stack:
         self._process: asyncio.subprocess.Process | None = None
         self._printed = 0
         """The length of `terminal` when the supervisor of now was started."""
-        self._leash, self._held = os.pipe()
+        self._life, self._held = os.pipe()
         self._settings: dict[str, Any] = {}
         self._settings_written = 0
 
     async def start(self) -> None:
         """Starts the supervisor; does not wait for it. To be called in the main thread, with whose end it is killed."""
         command = [str(Path(sys.executable).with_name("penstock")), "dev", "--port", "0", "--data-dir", str(self.data)]
-        leashed = [sys.executable, "-I", "-S", str(LEASH_SCRIPT), str(os.getpid()), str(self._leash), *command]
+        tied = tied_to_parent(command, self._life)
         self.folder.mkdir(parents=True, exist_ok=True)
         self._printed = self.terminal.stat().st_size if self.terminal.exists() else 0
         env = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
         with self.terminal.open("ab") as output:
             self._process = await asyncio.create_subprocess_exec(
-                *leashed,
+                *tied,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 env={**env, "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"},
-                pass_fds=(self._leash,),
+                pass_fds=(self._life,),
             )
 
     async def ready(self) -> None:

@@ -22,7 +22,7 @@ import pytest
 from penstock.engine import components, jars, java
 from penstock.engine import embedded_kafka as kafka
 from penstock.engine import topic_setup as topics
-from penstock.engine.processes.process import LEASH_SCRIPT
+from penstock.engine.processes.process import tied_to_parent
 from penstock.settings import Settings
 
 STACK_READY_SECONDS = 200
@@ -87,23 +87,23 @@ def kubectl_program() -> str:
 
 
 @contextlib.contextmanager
-def on_leash(command: list[str]) -> Iterator[tuple[list[str], tuple[int]]]:
+def tied(command: list[str]) -> Iterator[tuple[list[str], tuple[int]]]:
     """The command so that it ends with the test run, even a killed one, and what it must be passed."""
-    leash, held = os.pipe()  # the end that is held closes with this process, never before
+    life, held = os.pipe()  # the end that is held closes with this process, never before
     _HELD.append(held)
     try:
-        yield [sys.executable, "-I", "-S", str(LEASH_SCRIPT), str(os.getpid()), str(leash), *command], (leash,)
+        yield tied_to_parent(command, life), (life,)
     finally:
-        os.close(leash)
+        os.close(life)
 
 
 def start_stack(data_dir: Path, *flags: str) -> Stack:
     """Starts `penstock dev` with free ports and waits until it says that it is ready."""
     command = [sys.executable, "-m", "penstock.cli", "dev", "--port", "0", "--data-dir", str(data_dir), *flags]
     env = {**os.environ, "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
-    with on_leash(command) as (leashed, fds):
+    with tied(command) as (command, fds):
         process = subprocess.Popen(
-            leashed, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env, pass_fds=fds
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env, pass_fds=fds
         )
     output: list[str] = []
     ready, ended = threading.Event(), threading.Event()
@@ -145,9 +145,9 @@ def stop_process(process: subprocess.Popen[str]) -> float:
 def running_kafka(settings: Settings, jar_folders: jars.Jars) -> Iterator[subprocess.Popen[bytes]]:
     """The embedded Kafka of these settings, ready and with its topics."""
     command = kafka.prepare(settings, jar_folders, java.find())
-    with (settings.data_dir / "kafka.log").open("ab") as log, on_leash(command) as (leashed, fds):
+    with (settings.data_dir / "kafka.log").open("ab") as log, tied(command) as (command, fds):
         process = subprocess.Popen(
-            leashed, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, pass_fds=fds
+            command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, pass_fds=fds
         )
     try:
         asyncio.run(asyncio.wait_for(kafka.answering(settings), 60))

@@ -19,6 +19,10 @@ from penstock.settings import Settings
 
 OLDEST_PYTHON = (3, 11)
 MEMORY_MIB = 1700
+HOW_TO_GET_KUBECTL = (
+    "Install it (Debian/Ubuntu: snap install kubectl --classic; Fedora: dnf install kubernetes-client; macOS: brew "
+    "install kubectl), or use any other Kubernetes client."
+)
 
 
 @dataclass(frozen=True)
@@ -116,5 +120,5 @@ def _memory() -> Finding:
 def _kubectl() -> Finding:
     found = shutil.which("kubectl")
     if found is None:
-        return Finding("note", "kubectl", "not found.", "Any Kubernetes client works; kubectl is the usual one.")
+        return Finding("note", "kubectl", "not found; the guides and penstock's own tests use it.", HOW_TO_GET_KUBECTL)
     return Finding("good", "kubectl", found)

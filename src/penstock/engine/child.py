@@ -1,7 +1,8 @@
 """The process of one Python component: `python -m penstock.engine.child <component> --settings <file> …`.
 
-It ends when it is told to (SIGTERM), when its component ends, and when the supervisor is gone: the leash breaks, the
-component gets its drain time, and after that the process ends whatever it is doing.
+It ends when it is told to (SIGTERM), when its component ends, and when the supervisor is gone: the pipe to it breaks,
+the component gets its drain time, and after that the process ends whatever it is doing. It also ends when a thread or a
+callback of the event loop that nobody else answers for ends by an exception: what is half dead must not look alive.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ import signal
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import structlog
 
 from penstock.engine import components
-from penstock.engine.processes import parent_death as leash
+from penstock.engine.processes import parent_death
 from penstock.lifecycle import Lifecycle
 from penstock.observability.logs import configure_logging
 from penstock.settings import Settings
@@ -35,29 +37,30 @@ def main() -> None:
     parser.add_argument("component")
     parser.add_argument("--settings", type=Path, required=True)
     parser.add_argument("--notify-fd", type=int, default=None)
-    parser.add_argument("--leash-fd", type=int, default=None)
+    parser.add_argument("--life-fd", type=int, default=None)
     arguments = parser.parse_args()
-    leash.tie(signal.SIGTERM)
+    parent_death.tie(signal.SIGTERM)
     settings = components.load_settings(arguments.settings)
     configure_logging(arguments.component, "debug" if settings.verbose else "info", stream=sys.stdout)
     with asyncio.Runner(loop_factory=components.loop_factory(arguments.component)) as runner:
-        code = runner.run(_run(arguments.component, settings, arguments.notify_fd, arguments.leash_fd))
+        code = runner.run(_run(arguments.component, settings, arguments.notify_fd, arguments.life_fd))
         sys.stdout.flush()
         # Threads of libraries (librdkafka, py4j) must not hold up a process whose component has ended.
         os._exit(code)
 
 
-async def _run(name: str, settings: Settings, notify_fd: int | None, leash_fd: int | None) -> int:
+async def _run(name: str, settings: Settings, notify_fd: int | None, life_fd: int | None) -> int:
     lifecycle = Lifecycle(notify_fd)
     released = asyncio.Event()
     loop = asyncio.get_running_loop()
+    end_with_threads_and_callbacks(loop, lifecycle)
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, lifecycle.stopping.set)
-    if leash_fd is None:
+    if life_fd is None:
         released.set()
     else:
         threading.Thread(
-            target=_watch, args=(leash_fd, loop, released, lifecycle.stopping, settings.drain_seconds), daemon=True
+            target=_watch, args=(life_fd, loop, released, lifecycle.stopping, settings.drain_seconds), daemon=True
         ).start()
     log.info("starting", pid=os.getpid())
     try:
@@ -73,6 +76,30 @@ async def _run(name: str, settings: Settings, notify_fd: int | None, leash_fd: i
     return 0
 
 
+def end_with_threads_and_callbacks(loop: asyncio.AbstractEventLoop, lifecycle: Lifecycle) -> None:
+    """Ends this process when a thread or a loop callback ends by an exception that nobody else took."""
+
+    def end(what: str, error: BaseException) -> None:
+        log.error(f"{what} ended by an exception", exc_info=error)
+        lifecycle.fail(f"{what} ended by {_reason(error)}")
+        sys.stdout.flush()
+        os._exit(1)
+
+    def thread_ended(arguments: threading.ExceptHookArgs) -> None:
+        if arguments.exc_value is not None:
+            end(f"the thread {arguments.thread.name if arguments.thread else '?'}", arguments.exc_value)
+
+    def loop_complains(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        # Only a callback is named by its handle; errors of single connections and requests come here too.
+        if "handle" in context and isinstance(error, Exception):
+            end("a callback", error)
+        loop.default_exception_handler(context)
+
+    threading.excepthook = thread_ended
+    loop.set_exception_handler(loop_complains)
+
+
 def _reason(error: BaseException) -> str:
     while isinstance(error, BaseExceptionGroup) and error.exceptions:
         error = error.exceptions[0]
@@ -80,10 +107,10 @@ def _reason(error: BaseException) -> str:
 
 
 def _watch(
-    leash_fd: int, loop: asyncio.AbstractEventLoop, released: asyncio.Event, stopping: asyncio.Event, drain: float
+    life_fd: int, loop: asyncio.AbstractEventLoop, released: asyncio.Event, stopping: asyncio.Event, drain: float
 ) -> None:
     """A thread, because it must also notice when the loop is stuck."""
-    while os.read(leash_fd, 1):
+    while os.read(life_fd, 1):
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(released.set)
     with contextlib.suppress(RuntimeError):

@@ -13,7 +13,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from urllib.parse import urlsplit
 from penstock.engine.datadir import write_atomically
 from penstock.engine.java import Java
 from penstock.engine.problem import Problem
-from penstock.engine.processes.process import LEASH_SCRIPT
+from penstock.engine.processes.process import tied_to_parent
 from penstock.engine.spark_gateway import spark_jars
 from penstock.settings import Settings
 
@@ -159,14 +158,14 @@ def _run_ivy(staging: Path, java: Java, progress: Progress) -> None:
 @contextmanager
 def _started(command: list[str]) -> Iterator[subprocess.Popen[str]]:
     """A program that does not outlive this process, nor an interruption of what reads it."""
-    leash, held = os.pipe()
+    life, held = os.pipe()
     try:
         process = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(LEASH_SCRIPT), str(os.getpid()), str(leash), *command],
+            tied_to_parent(command, life),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            pass_fds=(leash,),
+            pass_fds=(life,),
         )
         with process:
             try:
@@ -175,7 +174,7 @@ def _started(command: list[str]) -> Iterator[subprocess.Popen[str]]:
                 process.kill()
                 raise
     finally:
-        os.close(leash)
+        os.close(life)
         os.close(held)
 
 

@@ -95,27 +95,27 @@ async def run(prepared: Prepared, screen: Screen, stop: asyncio.Event) -> None:
     """Runs the stack until `stop` is set. Raises Problem if a component has to be given up."""
     settings = prepared.settings
     screen.began(settings)
-    recorder = Recorder(prepared.data, settings, screen)
+    record = StackRecord(prepared.data, settings, screen)
     supervisor = Supervisor(
         components(prepared),
         settings.data_dir / "logs",
         environment(settings, prepared.java),
-        recorder,
+        record,
         drain_seconds=settings.drain_seconds,
         echo=screen.log_line if settings.verbose else None,
     )
-    recorder.watches = supervisor.watches
+    record.watches = supervisor.watches
     beside = [
         asyncio.create_task(_announce_stop(stop, screen)),
-        asyncio.create_task(_make_archives(prepared, supervisor.watches, recorder.ready)),
+        asyncio.create_task(_make_archives(prepared, supervisor.watches, record.ready)),
     ]
     try:
         with _metrics(settings):
-            await supervisor.run(stop, recorder.all_ready)
+            await supervisor.run(stop, record.all_ready)
     finally:
         for task in beside:
             task.cancel()
-        recorder.write(state="stopped")
+        record.write(state="stopped")
         prepared.data.close()
 
 
@@ -207,7 +207,7 @@ def components(prepared: Prepared) -> list[Component]:
     return stack
 
 
-class Recorder:
+class StackRecord:
     """Passes what happens on to the screen and keeps the record in the data folder."""
 
     def __init__(self, data: DataDir, settings: Settings, screen: Screen) -> None:

@@ -1,6 +1,6 @@
 """A component for the supervisor's tests: it plays one part, given by name, as a real process.
 
-`python actor.py PART FOLDER NAME [--notify-fd N --leash-fd N]`; it appends what it does to `FOLDER/journal`.
+`python actor.py PART FOLDER NAME [--notify-fd N --life-fd N]`; it appends what it does to `FOLDER/journal`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("name")
     parser.add_argument("--notify-fd", type=int)
-    parser.add_argument("--leash-fd", type=int)
+    parser.add_argument("--life-fd", type=int)
     arguments = parser.parse_args()
     lifecycle = Lifecycle(arguments.notify_fd)
     stop = threading.Event()
@@ -33,13 +33,13 @@ def main() -> None:
         with (arguments.folder / "journal").open("a") as journal:
             journal.write(f"{what} {arguments.name} {os.getpid()}\n")
 
-    def watch_leash() -> None:
-        while os.read(arguments.leash_fd, 1):
+    def watch_life() -> None:
+        while os.read(arguments.life_fd, 1):
             note("released")
         os._exit(3)
 
-    if arguments.leash_fd is not None:
-        threading.Thread(target=watch_leash, daemon=True).start()
+    if arguments.life_fd is not None:
+        threading.Thread(target=watch_life, daemon=True).start()
     note("started")
     match arguments.part:
         case "fails":

@@ -26,7 +26,7 @@ def tie(signum: int) -> bool:
 
 
 def main(argv: list[str]) -> int:
-    """`parent_death.py PARENT_PID LEASH_FD PROGRAM [ARGUMENT…]`."""
+    """`parent_death.py PARENT_PID PIPE_FD PROGRAM [ARGUMENT…]`."""
     parent, fd, program = int(argv[0]), int(argv[1]), argv[2:]
     if tie(signal.SIGKILL):
         if os.getppid() != parent:  # it died before the kernel was asked

@@ -1,8 +1,8 @@
-"""One child process: started on a leash, heard through a pipe, stopped with time to drain.
+"""One child process: tied to the life of its parent, heard through a pipe, stopped with time to drain.
 
 supervisor                          child
-   | --- leash (held open) ----------> |   broken: the supervisor is gone, the child ends
-   | --- a byte on the leash --------> |   what the component needs is ready
+   | --- life pipe (held open) ------> |   broken: the supervisor is gone, the child ends
+   | --- a byte on it ---------------> |   what the component needs is ready
    | <-- notify: JSON lines ---------- |   ready, status, fail
    | <-- output: log lines ----------- |
 """
@@ -21,7 +21,7 @@ from typing import Any
 
 import psutil
 
-LEASH_SCRIPT = Path(__file__).with_name("parent_death.py")
+_PARENT_DEATH = Path(__file__).with_name("parent_death.py")
 LONGEST_LINE = 256 * 1024
 
 Message = dict[str, Any]
@@ -30,11 +30,11 @@ Message = dict[str, Any]
 class Child:
     """A running child process."""
 
-    def __init__(self, name: str, process: asyncio.subprocess.Process, leash: int, pumps: list[asyncio.Future[None]]):
+    def __init__(self, name: str, process: asyncio.subprocess.Process, life: int, pumps: list[asyncio.Future[None]]):
         self.name = name
         self.pid = process.pid
         self.created = _created(process.pid)
-        self._process, self._leash, self._pumps = process, leash, pumps
+        self._process, self._life, self._pumps = process, life, pumps
 
     def java_pid(self) -> int | None:
         """The JVM that it is, or that it started."""
@@ -48,7 +48,7 @@ class Child:
     def release(self) -> None:
         """Tells the child that what it needs is ready."""
         with contextlib.suppress(OSError):
-            os.write(self._leash, b"g")
+            os.write(self._life, b"g")
 
     async def wait(self) -> int:
         """The exit code, once it has ended with everything it started and its last words were read."""
@@ -78,9 +78,17 @@ class Child:
             os.killpg(self.pid, signal.SIGKILL)
 
     def _close(self) -> None:
-        if self._leash >= 0:
-            os.close(self._leash)
-            self._leash = -1
+        if self._life >= 0:
+            os.close(self._life)
+            self._life = -1
+
+
+def tied_to_parent(command: list[str], life_fd: int) -> list[str]:
+    """The command so that it ends with this process, even a killed one.
+
+    It must be passed `life_fd`, the read end of a pipe whose other end this process holds for as long as it lives.
+    """
+    return [sys.executable, "-I", "-S", str(_PARENT_DEATH), str(os.getpid()), str(life_fd), *command]
 
 
 async def spawn(
@@ -95,16 +103,16 @@ async def spawn(
     """Starts a child in a session of its own, so that the terminal's Ctrl-C reaches the supervisor only.
 
     A child that `speaks` is one of ours: it is given the ends of its pipes as arguments. Any other program (a JVM) is
-    put on the leash by `parent_death.py`.
+    tied to this process by `parent_death.py`.
     """
     loop = asyncio.get_running_loop()
-    leash_read, leash_write = os.pipe()
+    life_read, life_write = os.pipe()
     output_read, output_write = os.pipe()
     notify_read, notify_write = os.pipe()
     if speaks:
-        argv = [*command, "--notify-fd", str(notify_write), "--leash-fd", str(leash_read)]
+        argv = [*command, "--notify-fd", str(notify_write), "--life-fd", str(life_read)]
     else:
-        argv = [sys.executable, "-I", "-S", str(LEASH_SCRIPT), str(os.getpid()), str(leash_read), *command]
+        argv = tied_to_parent(command, life_read)
     try:
         process = await asyncio.create_subprocess_exec(
             *argv,
@@ -112,22 +120,22 @@ async def spawn(
             stdout=output_write,
             stderr=output_write,
             env=env,
-            pass_fds=(notify_write, leash_read) if speaks else (leash_read,),
+            pass_fds=(notify_write, life_read) if speaks else (life_read,),
             start_new_session=True,
         )
     except BaseException:
-        for fd in (leash_write, output_read, notify_read):
+        for fd in (life_write, output_read, notify_read):
             os.close(fd)
         raise
     finally:
-        for fd in (leash_read, output_write, notify_write):
+        for fd in (life_read, output_write, notify_write):
             os.close(fd)
     pumps = []
     for fd, take in ((output_read, logged), (notify_read, lambda line: _hear(line, heard))):
         ended: asyncio.Future[None] = loop.create_future()
         await loop.connect_read_pipe(lambda take=take, ended=ended: _Lines(take, ended), os.fdopen(fd, "rb"))  # type: ignore[misc]
         pumps.append(ended)
-    return Child(name, process, leash_write, pumps)
+    return Child(name, process, life_write, pumps)
 
 
 def _hear(line: str, heard: Callable[[Message], None]) -> None:
