@@ -114,9 +114,13 @@ class DataDir:
 
 
 def read_stack(root: Path) -> dict[str, Any] | None:
-    """What the stack of a data folder last recorded; None if it never did."""
+    """What the stack of a data folder last recorded; None if it never did. Raises Problem in another user's folder."""
     try:
         recorded: dict[str, Any] = json.loads((root / STACK_FILE).read_bytes())
+    except PermissionError:
+        raise Problem(
+            f"The data folder {root} is for its owner alone.", "Ask as that user, or name another with --data-dir."
+        ) from None
     except (FileNotFoundError, ValueError):
         return None
     return recorded

@@ -49,6 +49,15 @@ def test_a_record_is_read_back(tmp_path: Path) -> None:
     data.close()
 
 
+def test_another_users_record_is_refused_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path) -> bytes:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(Problem, match="is for its owner alone"):
+        datadir.read_stack(tmp_path)
+
+
 def test_a_process_that_took_over_a_number_is_left_alone(tmp_path: Path) -> None:
     data = DataDir(tmp_path)
     data.open(Settings())
