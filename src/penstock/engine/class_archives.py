@@ -4,8 +4,8 @@ Kafka and Spark each load thousands of classes before they serve; an archive sav
 restart after a crash. A stack that finds none makes one from its running JVMs some seconds after it is ready.
 
 An archive can never break a start. It is named after the Java and the jars it was made from, appears whole or not at
-all, is verified by the JVM before use, and is passed over with `-Xshare:auto` if anything is wrong with it. One whose
-JVM all the same does not become ready is removed.
+all, is verified by the JVM before use, and is passed over with `-Xshare:auto` if anything is wrong with it. Before the
+last try of a program that does not become ready its archive is removed.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class ClassArchive:
 
     def options(self) -> list[str]:
         """What the JVM is started with: to use the archive, or to be able to make it."""
-        quiet = "-Xlog:cds*=off"
+        always = ["-Xlog:cds*=off", "-Xshare:auto", "-XX:+IgnoreUnrecognizedVMOptions"]
         with contextlib.suppress(OSError):
             os.utime(self.file)  # used last: kept longest
-            return [quiet, "-Xshare:auto", f"-XX:SharedArchiveFile={self.file}", "-XX:+VerifySharedSpaces"]
-        return [quiet, "-Xshare:auto", "-XX:+RecordDynamicDumpInfo", "-XX:+StartAttachListener"]
+            return [*always, f"-XX:SharedArchiveFile={self.file}", "-XX:+VerifySharedSpaces"]
+        return [*always, "-XX:+RecordDynamicDumpInfo", "-XX:+StartAttachListener"]
 
     def make(self, pid: int) -> bool:
         """Makes the archive from a JVM that was started without it. False if it cannot: nothing depends on it."""
@@ -59,7 +59,7 @@ class ClassArchive:
         return True
 
     def discard(self) -> None:
-        """Removes an archive whose JVM did not become ready."""
+        """Removes the archive: it is suspected of keeping its program from becoming ready."""
         self.file.unlink(missing_ok=True)
 
     def _sweep(self) -> None:

@@ -188,7 +188,9 @@ def components(prepared: Prepared) -> list[Component]:
     stack = []
     if log:
         kafka_archive = kafka.archive(settings, prepared.jars, prepared.java)
-        stack.append(Component("kafka", kafka_command, stage=0, probe=kafka_ready, failed_start=kafka_archive.discard))
+        stack.append(
+            Component("kafka", kafka_command, stage=0, probe=kafka_ready, before_last_try=kafka_archive.discard)
+        )
     if api:
         stack.append(Component("apiserver", python("apiserver"), stage=0))
     many = settings.ingress_processes > 1
@@ -201,7 +203,7 @@ def components(prepared: Prepared) -> list[Component]:
             *("pipeline", python("pipeline"), log, 2),
             early=True,
             start_seconds=180,
-            failed_start=spark_archive.discard,
+            before_last_try=spark_archive.discard,
         )
     )
     return stack

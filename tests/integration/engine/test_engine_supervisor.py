@@ -107,8 +107,12 @@ async def test_a_killed_child_is_started_again(tmp_path: Path, victim: str) -> N
 
 
 async def test_one_that_fails_at_start_ends_the_whole_with_its_last_words(tmp_path: Path) -> None:
+    last_tries: list[str] = []
     supervisor = Supervisor(
-        [actor(tmp_path, "good"), actor(tmp_path, "bad", part="fails")],
+        [
+            actor(tmp_path, "good"),
+            actor(tmp_path, "bad", part="fails", before_last_try=lambda: last_tries.append("bad")),
+        ],
         tmp_path,
         dict(os.environ),
         Notes(),
@@ -118,6 +122,7 @@ async def test_one_that_fails_at_start_ends_the_whole_with_its_last_words(tmp_pa
         await asyncio.wait_for(supervisor.run(asyncio.Event(), lambda: None), 20)
     assert raised.value.what == "bad ended 2 times, the last time because: it cannot write."
     assert "disk is full" in raised.value.remedy
+    assert last_tries == ["bad"]
     assert raised.value.details[-1] == "the disk said: No space left on device"
     assert all(watch.child is None for watch in supervisor.watches.values())
 

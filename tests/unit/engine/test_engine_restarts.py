@@ -22,9 +22,11 @@ def test_the_first_restart_is_at_once_and_delays_double_up_to_the_longest() -> N
 
 def test_one_that_never_gets_ready_is_given_up_early() -> None:
     deaths = Deaths(Patience(deaths_before_ready=3))
-    decisions = [deaths.count(1, was_ready=False) for _ in range(3)]
-    assert isinstance(decisions[1], Restart)
-    assert decisions[2] == GiveUp(3)
+    assert isinstance(deaths.count(1, was_ready=False), Restart)
+    assert not deaths.one_try_left
+    assert isinstance(deaths.count(1, was_ready=False), Restart)
+    assert deaths.one_try_left
+    assert deaths.count(1, was_ready=False) == GiveUp(3)
 
 
 def test_one_that_keeps_dying_after_being_ready_is_given_up_later() -> None:

@@ -52,6 +52,11 @@ class Deaths:
             return GiveUp(self._in_a_row)
         return Restart(self._delay())
 
+    @property
+    def one_try_left(self) -> bool:
+        """Whether it is given up if it is not ready the next time either."""
+        return self._never_ready == self.patience.deaths_before_ready - 1
+
     def _delay(self) -> float:
         """None after a first death, which is an accident; then longer each time."""
         if self._in_a_row == 1:

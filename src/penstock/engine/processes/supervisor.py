@@ -40,8 +40,8 @@ class Component:
     """Started before what it needs is ready, and told when that is: for programs that are slow to start."""
     probe: Callable[[], Awaitable[dict[str, Any]]] | None = None
     """Returns when a program that does not speak on its pipe is ready, with details to show."""
-    failed_start: Callable[[], None] = lambda: None
-    """Called when it ended before it was ready, so that the next start may do without what can be done without."""
+    before_last_try: Callable[[], None] = lambda: None
+    """Called when it failed to start until one try is left, so that this one goes without what it can do without."""
     start_seconds: float = 120.0
     """Longer than this is too slow: it is ended and counts as dead."""
 
@@ -124,12 +124,12 @@ class Supervisor:
                 await self._needs_of(watch)
             began = time.monotonic()
             was_ready = await self._live(watch)
-            if not was_ready:
-                watch.component.failed_start()
             decision = deaths.count(time.monotonic() - began, was_ready)
             if isinstance(decision, GiveUp):
                 self._set(watch, "ended")
                 raise self._given_up(watch, decision)
+            if deaths.one_try_left:
+                watch.component.before_last_try()
             watch.restarts += 1
             self._set(watch, "restarting")
             when = f" in {decision.delay:g} s" if decision.delay else ""
