@@ -174,7 +174,7 @@ SUPERVISING = """
 import asyncio, os, sys
 sys.path.insert(0, {here!r})
 from pathlib import Path
-from penstock.engine.supervisor import Component, Supervisor
+from penstock.engine.processes.supervisor import Component, Supervisor
 from test_engine_supervisor import Notes, actor
 folder = Path({folder!r})
 async def sleeper(): return ["/bin/sleep", "300"]
