@@ -3,9 +3,9 @@
 Kafka and Spark each load thousands of classes before they serve; an archive saves seconds of a start and of every
 restart after a crash. A stack that finds none makes one from its running JVMs some seconds after it is ready.
 
-An archive can never break a start. It is named after the Java and the jars it was made from, appears whole or not at
-all, is verified by the JVM before use, and is passed over with `-Xshare:auto` if anything is wrong with it. Before the
-last try of a program that does not become ready its archive is removed.
+An archive can never break a start. It is named after its length and the Java and the jars it was made from, appears
+whole or not at all, is verified by the JVM before use, and is passed over with `-Xshare:auto` if anything is wrong with
+it. Before the last try of a program that does not become ready its archive is removed.
 """
 
 from __future__ import annotations
@@ -30,27 +30,40 @@ DUMP_SECONDS = 120.0
 class ClassArchive:
     """The archive of one program, made or not."""
 
-    file: Path
+    folder: Path
+    name: str
+    """The program, and what the archive is made from."""
+
+    def find(self) -> Path | None:
+        """The file, if there is one that is whole: its length is in its name. A JVM crashes on one that was cut off."""
+        for file in self.folder.glob(f"{self.name}-*.jsa"):
+            with contextlib.suppress(OSError):
+                if file == self._named(file.stat().st_size):
+                    return file
+        return None
 
     def options(self) -> list[str]:
         """What the JVM is started with: to use the archive, or to be able to make it."""
         always = ["-Xlog:cds*=off", "-Xshare:auto", "-XX:+IgnoreUnrecognizedVMOptions"]
+        file = self.find()
+        if file is None:
+            return [*always, "-XX:+RecordDynamicDumpInfo", "-XX:+StartAttachListener"]
         with contextlib.suppress(OSError):
-            os.utime(self.file)  # used last: kept longest
-            return [*always, f"-XX:SharedArchiveFile={self.file}", "-XX:+VerifySharedSpaces"]
-        return [*always, "-XX:+RecordDynamicDumpInfo", "-XX:+StartAttachListener"]
+            os.utime(file)  # used last: kept longest
+        return [*always, f"-XX:SharedArchiveFile={file}", "-XX:+VerifySharedSpaces"]
 
     def make(self, pid: int) -> bool:
         """Makes the archive from a JVM that was started without it. False if it cannot: nothing depends on it."""
-        if self.file.exists():
+        if self.find() is not None:
             return True
-        draft = self.file.with_suffix(f".{pid}.new")
+        draft = self.folder / f"{self.name}.{pid}.new"
         try:
-            self.file.parent.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(parents=True, exist_ok=True)
             java_attach.command(pid, f'VM.cds dynamic_dump "{draft}"', DUMP_SECONDS)
             with draft.open("rb") as written:
                 os.fsync(written.fileno())
-            draft.rename(self.file)
+            self.discard()
+            draft.rename(self._named(draft.stat().st_size))
             self._sweep()
         except (OSError, java_attach.Refused):
             return False
@@ -59,12 +72,16 @@ class ClassArchive:
         return True
 
     def discard(self) -> None:
-        """Removes the archive: it is suspected of keeping its program from becoming ready."""
-        self.file.unlink(missing_ok=True)
+        """Removes the archive: it is damaged, or suspected of keeping its program from becoming ready."""
+        for file in self.folder.glob(f"{self.name}-*.jsa"):
+            file.unlink(missing_ok=True)
+
+    def _named(self, size: int) -> Path:
+        return self.folder / f"{self.name}-{size}.jsa"
 
     def _sweep(self) -> None:
-        program = self.file.name.partition("-")[0]
-        found = sorted(self.file.parent.glob(f"{program}-*.jsa"), key=lambda file: file.stat().st_mtime, reverse=True)
+        program = self.name.partition("-")[0]
+        found = sorted(self.folder.glob(f"{program}-*.jsa"), key=lambda file: file.stat().st_mtime, reverse=True)
         for old in found[KEPT:]:
             old.unlink(missing_ok=True)
 
@@ -74,7 +91,7 @@ def archive_of(program: str, folder: Path, java_home: Path, classpath: Iterable[
     made_from = hashlib.sha256()
     for path in (java_home / "lib" / "modules", *classpath):
         made_from.update(f"{path} {_stamp(path)}\n".encode())
-    return ClassArchive(folder / f"{program}-{made_from.hexdigest()[:16]}.jsa")
+    return ClassArchive(folder, f"{program}-{made_from.hexdigest()[:16]}")
 
 
 def _stamp(path: Path) -> str:

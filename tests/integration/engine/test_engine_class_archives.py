@@ -20,17 +20,19 @@ def test_an_archive_is_made_used_and_harmless_when_damaged(tmp_path: Path, jar_f
     archive = embedded_kafka.archive(settings, jar_folders, java.find())
     with running_kafka(settings, jar_folders) as process:
         assert archive.make(process.pid)
+    file = archive.find()
+    assert file is not None
     with running_kafka(settings, jar_folders) as process:
-        assert str(archive.file) in Path(f"/proc/{process.pid}/maps").read_text(), "it is not used"
-    content = bytearray(archive.file.read_bytes())
+        assert str(file) in Path(f"/proc/{process.pid}/maps").read_text(), "it is not used"
+    content = bytearray(file.read_bytes())
     content[len(content) // 3 :: 4096] = bytes(len(content[len(content) // 3 :: 4096]))
-    archive.file.chmod(0o600)
-    archive.file.write_bytes(content)
+    file.chmod(0o600)
+    file.write_bytes(content)
     with running_kafka(settings, jar_folders):
         pass  # it became ready all the same
-    archive.file.write_bytes(content[:5000])
-    with running_kafka(settings, jar_folders):
-        pass
+    file.write_bytes(content[:5000])
+    with running_kafka(settings, jar_folders) as process:
+        assert archive.make(process.pid), "one that was cut off is made again"
 
 
 def test_spark_is_started_with_the_options_its_own_launcher_gives_it() -> None:

@@ -69,11 +69,20 @@ def test_a_change_of_java_or_of_a_jar_makes_it_another_archive(tmp_path: Path) -
     assert len({first, second, third, fourth}) == 4
 
 
-def test_without_an_archive_the_jvm_can_make_one_and_with_it_uses_it(tmp_path: Path) -> None:
-    archive = ClassArchive(tmp_path / "kafka-1.jsa")
+def whole(archive: ClassArchive) -> Path:
+    """The file of an archive that is there."""
+    file = archive.find()
+    assert file is not None
+    return file
+
+
+def test_without_an_archive_the_jvm_can_make_one_and_with_it_uses_it(
+    tmp_path: Path, jvm: Callable[[Answer], int]
+) -> None:
+    archive = ClassArchive(tmp_path / "archives", "kafka-1")
     assert "-XX:+RecordDynamicDumpInfo" in archive.options()
-    archive.file.touch()
-    assert f"-XX:SharedArchiveFile={archive.file}" in archive.options()
+    assert archive.make(jvm(dumps))
+    assert f"-XX:SharedArchiveFile={whole(archive)}" in archive.options()
     assert "-Xshare:auto" in archive.options(), "an archive that does not fit is passed over"
     assert "-XX:+RecordDynamicDumpInfo" not in archive.options(), "Java refuses both at once"
     archive.discard()
@@ -81,39 +90,46 @@ def test_without_an_archive_the_jvm_can_make_one_and_with_it_uses_it(tmp_path: P
 
 
 def test_an_archive_is_made_from_a_running_jvm(tmp_path: Path, jvm: Callable[[Answer], int]) -> None:
-    archive = ClassArchive(tmp_path / "archives with blanks" / "kafka-1.jsa")
+    archive = ClassArchive(tmp_path / "archives with blanks", "kafka-1")
     assert archive.make(jvm(dumps))
-    assert archive.file.read_bytes() == b"classes"
-    assert list(archive.file.parent.iterdir()) == [archive.file]
+    assert whole(archive).read_bytes() == b"classes"
+    assert list(archive.folder.iterdir()) == [whole(archive)]
+
+
+def test_an_archive_that_was_cut_off_is_not_used_and_made_again(tmp_path: Path, jvm: Callable[[Answer], int]) -> None:
+    archive = ClassArchive(tmp_path / "archives", "kafka-1")
+    archive.folder.mkdir()
+    (archive.folder / "kafka-1-1000.jsa").write_bytes(b"half")
+    assert "-XX:+RecordDynamicDumpInfo" in archive.options()
+    assert archive.make(jvm(dumps))
+    assert list(archive.folder.iterdir()) == [whole(archive)]
 
 
 def test_a_jvm_that_refuses_leaves_nothing(tmp_path: Path, jvm: Callable[[Answer], int]) -> None:
-    archive = ClassArchive(tmp_path / "archives" / "kafka-1.jsa")
+    archive = ClassArchive(tmp_path / "archives", "kafka-1")
 
     def refuses(request: str) -> bytes:
         dumps(request)
         return b"1\nDynamic dump is not possible"
 
     assert not archive.make(jvm(refuses))
-    assert list(archive.file.parent.iterdir()) == []
+    assert list(archive.folder.iterdir()) == []
 
 
 def test_a_jvm_that_does_not_listen_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(java_attach, "_folder", lambda: tmp_path)
-    assert not ClassArchive(tmp_path / "archives" / "kafka-1.jsa").make(77)
+    assert not ClassArchive(tmp_path / "archives", "kafka-1").make(77)
 
 
 def test_the_archives_used_last_are_kept(tmp_path: Path, jvm: Callable[[Answer], int]) -> None:
-    old = [tmp_path / "archives" / f"kafka-{number}.jsa" for number in range(KEPT + 1)]
-    other = tmp_path / "archives" / "spark-0.jsa"
-    other.parent.mkdir()
+    folder = tmp_path / "archives"
+    folder.mkdir()
+    old = [folder / f"kafka-{number}-0.jsa" for number in range(KEPT + 1)]
+    other = folder / "spark-0-0.jsa"
     for age, file in enumerate([*old, other]):
         file.touch()
         os.utime(file, (1000 - age, 1000 - age))
-    ClassArchive(old[-1]).options()  # a start uses it
-    new = ClassArchive(tmp_path / "archives" / "kafka-new.jsa")
+    ClassArchive(folder, f"kafka-{KEPT}").options()  # a start uses it
+    new = ClassArchive(folder, "kafka-new")
     assert new.make(jvm(dumps))
-    assert {file.name for file in other.parent.iterdir()} == {
-        *("kafka-new.jsa", old[-1].name, "spark-0.jsa"),
-        *(file.name for file in old[: KEPT - 2]),
-    }
+    assert set(folder.iterdir()) == {whole(new), old[-1], other, *old[: KEPT - 2]}
