@@ -1,8 +1,8 @@
 """The process of one Python component: `python -m penstock.engine.child <component> --settings <file> …`.
 
 It ends when it is told to (SIGTERM), when its component ends, and when the supervisor is gone: the pipe to it breaks,
-the component gets its drain time, and after that the process ends whatever it is doing. It also ends when a thread or a
-callback of the event loop that nobody else answers for ends by an exception: what is half dead must not look alive.
+the component gets its drain time, and after that the process ends whatever it is doing. It also ends when a thread that
+has no other owner ends by an exception: what is half dead must not look alive.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import signal
 import sys
 import threading
 from pathlib import Path
-from typing import Any
 
 import structlog
 
@@ -53,7 +52,7 @@ async def _run(name: str, settings: Settings, notify_fd: int | None, life_fd: in
     lifecycle = Lifecycle(notify_fd)
     released = asyncio.Event()
     loop = asyncio.get_running_loop()
-    end_with_threads_and_callbacks(loop, lifecycle)
+    end_with_threads(lifecycle)
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, lifecycle.stopping.set)
     if life_fd is None:
@@ -76,28 +75,21 @@ async def _run(name: str, settings: Settings, notify_fd: int | None, life_fd: in
     return 0
 
 
-def end_with_threads_and_callbacks(loop: asyncio.AbstractEventLoop, lifecycle: Lifecycle) -> None:
-    """Ends this process when a thread or a loop callback ends by an exception that nobody else took."""
+def end_with_threads(lifecycle: Lifecycle) -> None:
+    """Ends this process when a thread ends by an exception that no owner took. Callbacks have owners in their rooms:
+    here an error of one hostile connection could not be told from a defect."""
 
-    def end(what: str, error: BaseException) -> None:
+    def ended(arguments: threading.ExceptHookArgs) -> None:
+        error = arguments.exc_value
+        if error is None:
+            return
+        what = f"the thread {arguments.thread.name if arguments.thread else '?'}"
         log.error(f"{what} ended by an exception", exc_info=error)
         lifecycle.fail(f"{what} ended by {_reason(error)}")
         sys.stdout.flush()
         os._exit(1)
 
-    def thread_ended(arguments: threading.ExceptHookArgs) -> None:
-        if arguments.exc_value is not None:
-            end(f"the thread {arguments.thread.name if arguments.thread else '?'}", arguments.exc_value)
-
-    def loop_complains(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        error = context.get("exception")
-        # Only a callback is named by its handle; errors of single connections and requests come here too.
-        if "handle" in context and isinstance(error, Exception):
-            end("a callback", error)
-        loop.default_exception_handler(context)
-
-    threading.excepthook = thread_ended
-    loop.set_exception_handler(loop_complains)
+    threading.excepthook = ended
 
 
 def _reason(error: BaseException) -> str:
