@@ -14,7 +14,7 @@ from chaos.plan import SUPERVISOR, Fault, Way
 from chaos.recovery import clock
 from chaos.stack import Stack
 
-FIND_SECONDS = 120.0
+FIND_SECONDS = 240.0
 GONE_SECONDS = 60.0
 
 

@@ -23,7 +23,7 @@ from chaos.receiver import Receiver
 from chaos.recovery import Recovery, clock
 from chaos.stack import NotStarted, Stack
 
-RECOVERY_SECONDS = 180.0
+RECOVERY_SECONDS = 300.0
 """A stack that delivers nothing new for this long has not recovered."""
 STALLED_SECONDS = 90.0
 """Draining is given up when nothing has arrived for this long."""
