@@ -8,11 +8,16 @@ on a pipe; without one (a component run by hand or in a test) they are kept in `
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import json
 import os
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import Any, NoReturn
+
+APPEARS_SECONDS = 0.1
+"""Pause between looks at a file that is not there yet."""
 
 GARBAGE_THRESHOLDS = (20_000, 20, 50)
 """Requests and deliveries are many small objects that end by themselves; looking for cycles among them less often saves
@@ -79,6 +84,15 @@ class Lifecycle:
         self.stopping = asyncio.Event()
         self.said: list[dict[str, Any]] = []
         self._fd = notify_fd
+
+    async def appears(self, path: Path) -> bool:
+        """Waits for another component to write the file; False if told to stop before."""
+        while not await asyncio.to_thread(path.exists):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.stopping.wait(), APPEARS_SECONDS)
+            if self.stopping.is_set():
+                return False
+        return True
 
     def ready(self, **details: Any) -> None:
         """The component serves; `details` (address, version, …) are shown by `penstock status`."""

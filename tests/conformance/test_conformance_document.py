@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from world import Sinks
 
-from penstock.conformance.observations import unix_time
+from penstock.timestamps import parse_rfc3339
 from running import Stack, eventually, kubectl_program
 
 FOLDER = Path(__file__).parents[2] / "conformance"
@@ -112,7 +112,7 @@ def kinds(seen: list[dict[str, Any]]) -> list[tuple[str, int]]:
 
 
 def gaps(seen: list[dict[str, Any]]) -> list[float]:
-    times = [unix_time(entry["time"]) for entry in seen]
+    times = [parse_rfc3339(entry["time"]) for entry in seen]
     return [after - before for before, after in pairwise(times)]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -43,8 +42,3 @@ def meta(obj: Obj) -> Obj:
     """The object's metadata, made if missing."""
     metadata: Obj = obj.setdefault("metadata", {})
     return metadata
-
-
-def timestamp(now: datetime | None = None) -> str:
-    """A moment as Kubernetes writes it: RFC 3339 in UTC, whole seconds."""
-    return (now or datetime.now(UTC)).strftime("%Y-%m-%dT%H:%M:%SZ")

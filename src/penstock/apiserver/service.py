@@ -39,6 +39,7 @@ from penstock.lifecycle import Lifecycle, Tasks, first
 from penstock.log.threads import Owner
 from penstock.resources import registry as project_kinds
 from penstock.settings import Settings
+from penstock.sockets import bound_socket
 
 SWITCH_SECONDS = 0.0005
 """How soon the writer's thread gets its turn while the loop is busy; every statement of SQLite asks for one."""
@@ -106,20 +107,11 @@ async def _run(settings: Settings, lifecycle: Lifecycle, listener: socket.socket
 
 def _listen(settings: Settings, lifecycle: Lifecycle) -> socket.socket:
     """The socket of the API; taken first, so that a port in use is told before anything is touched."""
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    # With the protocol named, asyncio sets TCP_NODELAY on what it accepts; without it every answer waits 40 ms.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind((settings.host, settings.api_port))
+        return bound_socket(settings.host, settings.api_port)
     except OSError as error:
-        listener.close()
-        lifecycle.fail(
-            f"the API cannot listen on {settings.host}:{settings.api_port}: {error.strerror}; "
-            "free the port or choose another with api_port"
-        )
+        lifecycle.fail(f"the API {error.strerror}; free the port or choose another with api_port")
         raise
-    return listener
 
 
 def _configured(app: ASGIApp, settings: Settings, pki: Path) -> uvicorn.Config:

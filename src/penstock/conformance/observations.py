@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
-_FRACTION = re.compile(r"\.(\d+)")
+from penstock.timestamps import parse_rfc3339
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,7 @@ def _observation(message: str) -> Observation | None:
         return Observation(
             kind=fields["kind"],
             sequence=int(fields["sequence"]),
-            at=unix_time(fields["time"]),
+            at=parse_rfc3339(fields["time"]).timestamp(),
             event=fields.get("event") or {},
             headers=fields.get("httpHeaders") or {},
             observer=fields.get("observer", ""),
@@ -51,10 +49,3 @@ def _observation(message: str) -> Observation | None:
         )
     except (ValueError, KeyError, TypeError):
         return None
-
-
-def unix_time(text: str) -> float:
-    """A time in RFC 3339 with any number of digits after the second."""
-    fraction = _FRACTION.search(text)
-    whole = datetime.fromisoformat(_FRACTION.sub("", text).replace("Z", "+00:00")).timestamp()
-    return whole + (float(f"0.{fraction[1]}") if fraction else 0.0)

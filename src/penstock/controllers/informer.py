@@ -29,10 +29,12 @@ from penstock.controllers.api import (
     code_of,
     key_of,
 )
+from penstock.observability.logs import describe
+from penstock.retry import pause_after
 
 log = structlog.get_logger()
 
-FIRST_PAUSE_SECONDS = 0.1
+FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 5.0
 
 Announce = Callable[[Key, Obj | None], None]
@@ -101,7 +103,7 @@ class Informer:
                     continue
                 failures += 1
                 self._note(error)
-                pause = min(FIRST_PAUSE_SECONDS * 2.0 ** min(failures, 10), LONGEST_PAUSE_SECONDS)
+                pause = pause_after(failures, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311  # spreads reconnects, no secret
 
     async def _list(self) -> None:
@@ -152,7 +154,7 @@ class Informer:
         log.warning(
             "the API cannot be read; what is known stays in force",
             kind=self.kind.kind,
-            error=f"{type(error).__name__}: {error}",
+            error=describe(error),
             **({"advice": advice} if advice else {}),
         )
 

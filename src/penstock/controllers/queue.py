@@ -10,15 +10,12 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
+from penstock.retry import pause_after
+
 K = TypeVar("K", bound=Hashable)
 
 FIRST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 30.0
-
-
-def pause_after(failures: int) -> float:
-    """Seconds to wait after so many failures in a row."""
-    return min(FIRST_PAUSE_SECONDS * 2.0 ** min(failures - 1, 30), LONGEST_PAUSE_SECONDS)
 
 
 class WorkQueue(Generic[K]):
@@ -60,7 +57,7 @@ class WorkQueue(Generic[K]):
         self._running.discard(key)
         if failed:
             self._failures[key] = self._failures.get(key, 0) + 1
-            self._add_later(key, pause_after(self._failures[key]))
+            self._add_later(key, pause_after(self._failures[key], FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS))
         else:
             self._failures.pop(key, None)
         if key in self._again:

@@ -14,16 +14,17 @@ from typing import Any, NoReturn, Protocol
 import structlog
 
 from penstock.controllers.api import CONFLICT, NOT_FOUND, Api, Key, Kind, Obj, code_of
-from penstock.controllers.clock import timestamp
 from penstock.controllers.queue import WorkQueue
 from penstock.controllers.recorder import EventRecorder
 from penstock.controllers.routes.dataplane import DataPlane
 from penstock.controllers.routes.publisher import Publisher
 from penstock.controllers.tracker import NotYetKnown, Observer, Tracker
 from penstock.lifecycle import Tasks
+from penstock.observability.logs import describe
 from penstock.resources.conditions import READY, find
 from penstock.resources.resolution import EVENTS_RETAINED
 from penstock.settings import Settings
+from penstock.timestamps import rfc3339
 
 log = structlog.get_logger()
 
@@ -49,7 +50,7 @@ class ReconcilerContext:
 
     def now(self) -> str:
         """The time as statuses carry it."""
-        return timestamp()
+        return rfc3339()
 
     async def write_status(self, kind: Kind, obj: Obj, status: dict[str, Any]) -> None:
         """Stores the status if it is another than the object has; tells of a failure that is new."""
@@ -184,5 +185,5 @@ class Workers:
             kind=kind.kind,
             namespace=key.namespace,
             name=key.name,
-            error=str(error) or type(error).__name__,
+            error=describe(error),
         )

@@ -13,7 +13,8 @@ from typing import Literal
 import structlog
 
 from penstock.controllers.api import CONFLICT, EVENT, Api, Obj, code_of
-from penstock.controllers.clock import timestamp
+from penstock.observability.logs import describe
+from penstock.timestamps import rfc3339
 
 log = structlog.get_logger()
 
@@ -45,11 +46,11 @@ class EventRecorder:
             try:
                 await self._write(event)
             except Exception as error:
-                log.debug("an Event could not be written", reason=event["reason"], error=str(error))
+                log.debug("an Event could not be written", reason=event["reason"], error=describe(error))
 
     def _tell(self, obj: Obj, kind: Literal["Normal", "Warning"], reason: str, message: str) -> None:
         try:
-            self._waiting.put_nowait(event_about(obj, kind, reason, message, timestamp()))
+            self._waiting.put_nowait(event_about(obj, kind, reason, message, rfc3339()))
         except asyncio.QueueFull:
             log.warning("an Event was dropped, too many wait", reason=reason, object=obj["metadata"]["name"])
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 import structlog
 
@@ -33,7 +32,7 @@ KUBECONFIG = "kubeconfig-control"
 async def run(settings: Settings, lifecycle: Lifecycle) -> None:
     """Runs the controllers until told to stop."""
     kubeconfig = settings.kubeconfig or settings.data_dir / KUBECONFIG
-    if not await _appears(kubeconfig, lifecycle):
+    if not await lifecycle.appears(kubeconfig):
         return
     api = Api(kubeconfig)
     workers = Workers()
@@ -127,14 +126,3 @@ async def _resync(world: ReconcilerContext) -> None:
     while True:
         await asyncio.sleep(world.settings.resync_seconds)
         world.tracker.resync()
-
-
-async def _appears(path: Path, lifecycle: Lifecycle) -> bool:
-    """Waits for the API server to write the file; False if told to stop before."""
-    while not await asyncio.to_thread(path.exists):
-        try:
-            await asyncio.wait_for(lifecycle.stopping.wait(), 0.1)
-        except TimeoutError:
-            continue
-        return False
-    return True

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import structlog
 
+from penstock.observability.logs import describe
+
 CHECK_SECONDS = 1.0
 
 log = structlog.get_logger()
@@ -28,7 +30,7 @@ class DiskWatch:
         try:
             free = shutil.disk_usage(self._folder).free
         except OSError as error:
-            log.error("the free space of the disk cannot be told", folder=str(self._folder), error=str(error))
+            log.error("the free space of the disk cannot be told", folder=str(self._folder), error=describe(error))
             return
         full = free < self._min_free
         if full and not self.full:

@@ -106,19 +106,3 @@ def allowed_connections(wanted: int) -> int:
     if files < needed:
         log.warning("the limit of open files allows fewer connections than max_connections", files=files, wanted=wanted)
     return min(wanted, max(1, files - OTHER_FILES))
-
-
-def shared_socket(host: str, port: int) -> socket.socket:
-    """A listening address that other ingress processes may have too."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # With the protocol named, asyncio sets TCP_NODELAY on what it accepts; without it every answer waits 40 ms.
-    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    try:
-        listening.bind((host, port))
-    except OSError as error:
-        listening.close()
-        raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror}") from error
-    listening.setblocking(False)
-    return listening

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Coroutine
-from typing import Any
 
 import structlog
 
@@ -13,9 +11,9 @@ from penstock.contract.snapshot import Snapshot
 from penstock.ingress.app import Ingress
 from penstock.ingress.disk import DiskWatch
 from penstock.ingress.kafka_watch import KafkaWatch
-from penstock.ingress.server import Server, shared_socket
+from penstock.ingress.server import Server
 from penstock.ingress.targets import TargetTable
-from penstock.lifecycle import Lifecycle, settle_garbage
+from penstock.lifecycle import Lifecycle, first, settle_garbage
 from penstock.log.events import EventWriter
 from penstock.log.reports import Reporter
 from penstock.log.table import SnapshotFollower
@@ -23,6 +21,7 @@ from penstock.log.threads import Owner
 from penstock.observability import metrics, trace
 from penstock.observability.instruments import record_metrics
 from penstock.settings import Settings
+from penstock.sockets import bound_socket
 
 log = structlog.get_logger()
 
@@ -32,7 +31,7 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
     record_metrics(settings.metrics)
     settle_garbage()
     instance = os.environ.get("PENSTOCK_INSTANCE") or f"ingress-{os.getpid()}"
-    listening = shared_socket(settings.host, settings.port)
+    listening = bound_socket(settings.host, settings.port, shared=True)
     tracer = trace.configure("penstock-ingress")
     owner = Owner()
     # The embedded Kafka writes to the data folder; somebody else's Kafka looks after its own disk.
@@ -53,12 +52,12 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
     try:
         await server.start(listening)
         follower.start()
-        await _first(following.caught_up.wait(), lifecycle.stopping.wait(), owner.failed())
+        await first(following.caught_up.wait(), lifecycle.stopping.wait(), owner.failed())
         if following.caught_up.is_set():
             port = listening.getsockname()[1]
             log.info("accepting events", host=settings.host, port=port, instance=instance)
             lifecycle.ready(address=f"http://{settings.host}:{port}", instance=instance)
-            await _first(lifecycle.stopping.wait(), owner.failed())
+            await first(lifecycle.stopping.wait(), owner.failed())
     finally:
         await server.end()
         left = await events.close(settings.drain_seconds)
@@ -88,16 +87,3 @@ class _Following:
         self._version.set(snapshot.version)
         self.caught_up.set()
         self._reporter.ack(snapshot.version)
-
-
-async def _first(*works: Coroutine[Any, Any, object]) -> None:
-    """Waits for the first to end; raises what it raised."""
-    tasks = [asyncio.create_task(work) for work in works]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

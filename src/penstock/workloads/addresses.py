@@ -10,6 +10,8 @@ import errno
 import socket
 import zlib
 
+from penstock.sockets import bound_socket
+
 ANNOTATION = "penstock.dev/pod-ports"
 NETWORK = "127.66"
 SHARED = "127.0.0.1"
@@ -42,14 +44,6 @@ def listen(seed: str, port: int) -> socket.socket:
 
 def bind(address: str, port: int) -> socket.socket:
     """A listening socket at exactly this address. Raises OSError."""
-    # With the protocol named, asyncio sets TCP_NODELAY on what it accepts; without it every answer waits 40 ms.
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((address, port))
-        listener.listen(256)
-        listener.setblocking(False)
-    except OSError:
-        listener.close()
-        raise
+    listener = bound_socket(address, port)
+    listener.listen(256)
     return listener

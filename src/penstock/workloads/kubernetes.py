@@ -17,7 +17,7 @@ from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import ConfigMap, Event, Pod, Secret
 from lightkube.types import PatchType
 
-from penstock.workloads.clock import rfc3339
+from penstock.timestamps import rfc3339
 from penstock.workloads.podstatus import NODE_NAME
 
 Manifest = dict[str, Any]

@@ -7,6 +7,7 @@ from typing import Any
 
 import structlog
 
+from penstock.observability.logs import describe
 from penstock.workloads.kubernetes import Manifest, PodChange, PodList
 from penstock.workloads.podlife import DEFAULT_GRACE_SECONDS, Node, PodLife
 from penstock.workloads.podstatus import NODE_NAME
@@ -101,7 +102,7 @@ class Pods:
             try:
                 await self._node.api.remove(life.pod)
             except Exception as error:
-                log.warning("a stopped Pod could not be removed; trying again", pod=life.title, error=str(error))
+                log.warning("a stopped Pod could not be removed; trying again", pod=life.title, error=describe(error))
             else:
                 return
             await asyncio.sleep(AGAIN_SECONDS)

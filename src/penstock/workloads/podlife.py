@@ -23,12 +23,13 @@ from typing import Any
 import structlog
 from pyreqwest.client import Client
 
+from penstock.observability.logs import describe
+from penstock.timestamps import rfc3339
 from penstock.workloads import addresses, restarts
 from penstock.workloads.actors.options import BrokenEnvironment, read_options
 from penstock.workloads.actors.program import PORT, ActorEnvironment, Exit, Program
 from penstock.workloads.actors.reporting import REASON, PodLog, Reports
 from penstock.workloads.actors.sender import Locate
-from penstock.workloads.clock import rfc3339
 from penstock.workloads.environment import ConfigError, environment, references
 from penstock.workloads.images import Image, known_image, refusal
 from penstock.workloads.kubernetes import Manifest, PodApi
@@ -240,7 +241,7 @@ class PodLife:
             try:
                 await self._node.api.write_status(self.pod, status)
             except Exception as error:
-                log.warning("the status of a Pod could not be written; trying again", pod=self.title, error=str(error))
+                log.warning("a Pod's status could not be written; trying again", pod=self.title, error=describe(error))
             else:
                 return
             await self._sleep(WRITE_RETRY_SECONDS)
@@ -256,7 +257,7 @@ class PodLife:
         try:
             await self._node.api.record(self.pod, name=name, reason=reason, message=message, warning=warning)
         except Exception as error:
-            log.warning("an Event about a Pod could not be written", pod=self.title, reason=reason, error=str(error))
+            log.warning("an Event of a Pod could not be written", pod=self.title, reason=reason, error=describe(error))
 
     async def pause(self, seconds: float) -> bool:
         """Waits; tells whether the Pod is still to live then."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from penstock.retry import pause_after
+
 FIRST_SECONDS = 10.0
 LONGEST_SECONDS = 300.0
 FORGIVEN_SECONDS = 600.0
@@ -15,7 +17,7 @@ def restarts(policy: str, exit_code: int) -> bool:
 
 def back_off(failures: int) -> float:
     """Seconds to wait before the next start, after `failures` ends in a row."""
-    return min(FIRST_SECONDS * float(1 << min(failures - 1, 10)), LONGEST_SECONDS)
+    return pause_after(failures, FIRST_SECONDS, LONGEST_SECONDS)
 
 
 def waiting_message(seconds: float, container: str, pod: str, namespace: str, uid: str) -> str:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+from collections.abc import AsyncIterator
 
 import structlog
 from lightkube import AsyncClient, KubeConfig
 from pyreqwest.client import ClientBuilder
 
 from penstock.contract.names import Location
-from penstock.lifecycle import Lifecycle
+from penstock.lifecycle import Lifecycle, first
 from penstock.log.table import SnapshotFollower
 from penstock.log.threads import Owner
 from penstock.observability.logs import describe
+from penstock.retry import pause_after
 from penstock.settings import Settings
-from penstock.workloads.kubernetes import PodApi
+from penstock.workloads.kubernetes import PodApi, PodChange, PodList
 from penstock.workloads.node import Pods
 from penstock.workloads.podlife import Node
 from penstock.workloads.podstatus import NODE_NAME
@@ -23,7 +24,6 @@ from penstock.workloads.podstatus import NODE_NAME
 log = structlog.get_logger()
 
 USER_AGENT = "penstock-workloads"
-KUBECONFIG_POLL_SECONDS = 0.1
 RECONNECT_SECONDS = (0.2, 5.0)
 """First and longest pause before the API is asked again."""
 
@@ -31,9 +31,8 @@ RECONNECT_SECONDS = (0.2, 5.0)
 async def run(settings: Settings, lifecycle: Lifecycle) -> None:
     """Runs the Pods of the embedded control plane until told to stop."""
     kubeconfig = settings.data_dir / "kubeconfig-control"
-    while not await asyncio.to_thread(kubeconfig.exists):
-        if await _stopped_within(lifecycle, KUBECONFIG_POLL_SECONDS):
-            return
+    if not await lifecycle.appears(kubeconfig):
+        return
     owner = Owner()
     names = SnapshotFollower(settings, lambda snapshot: None, owner.fail)
     names.start()
@@ -46,17 +45,10 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
     try:
         async with client:
             pods = Pods(Node(PodApi(api), client, locate, settings.data_dir / "logs" / "pods"))
-            following = asyncio.create_task(_follow(PodApi(api), pods, lifecycle))
-            failing = asyncio.create_task(owner.failed())
-            stopping = asyncio.create_task(lifecycle.stopping.wait())
-            await asyncio.wait({following, failing, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            for task in (following, failing, stopping):
-                task.cancel()
-            ended = await asyncio.gather(following, failing, stopping, return_exceptions=True)
-            await pods.stop(settings.drain_seconds)
-            for failure in ended:
-                if isinstance(failure, Exception):
-                    raise failure
+            try:
+                await first(_follow(PodApi(api), pods, lifecycle), owner.failed(), lifecycle.stopping.wait())
+            finally:
+                await pods.stop(settings.drain_seconds)
     finally:
         await api.close()
         await asyncio.to_thread(names.stop)
@@ -64,22 +56,27 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
 
 async def _follow(api: PodApi, pods: Pods, lifecycle: Lifecycle) -> None:
     """Follows the API; after a break it lists everything anew, so nothing that happened meanwhile is missed."""
-    pause, announced = RECONNECT_SECONDS[0], False
+    failures, announced = 0, False
+    while True:
+        async for news in _until_broken(api):
+            pods.take(news)
+            failures = 0
+            if not announced:
+                lifecycle.ready(node=NODE_NAME)
+                announced = True
+        failures += 1
+        await asyncio.sleep(pause_after(failures, *RECONNECT_SECONDS))
+
+
+async def _until_broken(api: PodApi) -> AsyncIterator[PodList | PodChange]:
+    """What the API says until the connection breaks. Only that is caught here: a defect in acting on it is not."""
+    news = api.follow()
     while True:
         try:
-            async for news in api.follow():
-                pods.take(news)
-                pause = RECONNECT_SECONDS[0]
-                if not announced:
-                    lifecycle.ready(node=NODE_NAME)
-                    announced = True
+            following = await anext(news)
+        except StopAsyncIteration:
+            return
         except Exception as error:
-            log.info("the connection to the API broke; connecting again", error=describe(error), seconds=pause)
-        await asyncio.sleep(pause)
-        pause = min(pause * 2, RECONNECT_SECONDS[1])
-
-
-async def _stopped_within(lifecycle: Lifecycle, seconds: float) -> bool:
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(lifecycle.stopping.wait(), seconds)
-    return lifecycle.stopping.is_set()
+            log.info("the connection to the API broke; connecting again", error=describe(error))
+            return
+        yield following

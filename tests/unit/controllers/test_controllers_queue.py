@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from penstock.controllers.queue import LONGEST_PAUSE_SECONDS, WorkQueue, pause_after
+from penstock.controllers.queue import WorkQueue
 
 
 async def test_a_key_added_often_is_taken_once() -> None:
@@ -52,10 +52,3 @@ async def test_drained_waits_for_what_runs() -> None:
         await asyncio.wait_for(queue.drained(), 0.01)
     queue.done("a", failed=False)
     await queue.drained()
-
-
-def test_pauses_double_and_end_growing() -> None:
-    pauses = [pause_after(failures) for failures in range(1, 40)]
-    assert pauses[:3] == [0.05, 0.1, 0.2]
-    assert pauses == sorted(pauses)
-    assert pauses[-1] == LONGEST_PAUSE_SECONDS

@@ -14,7 +14,6 @@ from penstock.workloads.actors import event_files
 from penstock.workloads.actors.options import BrokenEnvironment, SenderOptions, read_options
 from penstock.workloads.actors.sender import next_message
 from penstock.workloads.addresses import candidates
-from penstock.workloads.clock import rfc3339, rfc3339_nano
 from penstock.workloads.podstatus import (
     Container,
     Running,
@@ -144,13 +143,6 @@ def test_addresses_are_distinct_loopback_addresses(seed: str) -> None:
         assert (first, second) == (127, 66)
         assert 1 <= third <= 254
         assert 1 <= fourth <= 254
-
-
-def test_times_as_kubernetes_and_go_write_them() -> None:
-    assert rfc3339(1_633_543_143_035_123_383) == "2021-10-06T17:59:03Z"
-    assert rfc3339_nano(1_633_543_143_035_123_383) == "2021-10-06T17:59:03.035123383Z"
-    assert rfc3339_nano(1_633_543_143_500_000_000) == "2021-10-06T17:59:03.5Z"
-    assert rfc3339_nano(1_633_543_143_000_000_000) == "2021-10-06T17:59:03Z"
 
 
 def sender(**env: str) -> SenderOptions:

@@ -6,7 +6,8 @@ import os
 import platform
 from importlib import metadata
 
-from penstock.apiserver.documents import Obj, timestamp
+from penstock.apiserver.documents import Obj
+from penstock.timestamps import rfc3339
 
 NODE_NAME = "penstock"
 """What Pods name as their `spec.nodeName`."""
@@ -28,7 +29,7 @@ def node(address: str, version: str) -> Obj:
             "addresses": [{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": NODE_NAME}],
             "capacity": capacity,
             "allocatable": capacity,
-            "conditions": [_ready(timestamp())],
+            "conditions": [_ready(rfc3339())],
             "nodeInfo": _info(version),
         },
     }

@@ -9,11 +9,11 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from penstock.apiserver import errors
 from penstock.apiserver.documents import Obj
+from penstock.timestamps import rfc3339_of
 
 MEDIA = "application/vnd.kubernetes.protobuf"
 _MAGIC = b"k8s\x00"
@@ -202,7 +202,7 @@ def _value(value: int | bytes, type_: str) -> Any:  # noqa: PLR0911  # one answe
         seconds = dict(_wire(content)).get(1)
         if not isinstance(seconds, int) or seconds <= 0:
             return None
-        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return rfc3339_of(seconds)
     if type_ == "port":
         parts = dict(_wire(content))
         return _bytes(parts.get(3, b"")).decode() if parts.get(1) else parts.get(2, 0)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
+
+from penstock.timestamps import parse_rfc3339
 
 MINUTE, HOUR, DAY, YEAR = 60, 3600, 86400, 365 * 86400
 
@@ -10,11 +12,9 @@ MINUTE, HOUR, DAY, YEAR = 60, 3600, 86400, 365 * 86400
 def human_age(moment: str, now: datetime) -> str:
     """The time from a timestamp until now."""
     try:
-        then = datetime.fromisoformat(moment.replace("Z", "+00:00"))
+        then = parse_rfc3339(moment)
     except ValueError:
         return "<invalid>"
-    if then.tzinfo is None:
-        then = then.replace(tzinfo=UTC)
     return human_duration(int((now - then).total_seconds()))
 
 

@@ -12,6 +12,7 @@ from penstock.apiserver.documents import Obj, decode, meta
 from penstock.apiserver.errors import ApiError
 from penstock.apiserver.store.storage import Store, Transaction
 from penstock.observability.logs import describe
+from penstock.timestamps import parse_rfc3339
 
 log = structlog.get_logger(__name__)
 
@@ -59,7 +60,6 @@ def is_old(event: Obj, now: datetime) -> bool:
 
 def _moment(text: object) -> datetime | None:
     try:
-        moment = datetime.fromisoformat(str(text).replace("Z", "+00:00"))
+        return parse_rfc3339(str(text))
     except ValueError:
         return None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

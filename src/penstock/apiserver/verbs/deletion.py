@@ -12,9 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from penstock.apiserver.documents import Obj, meta, timestamp
+from penstock.apiserver.documents import Obj, meta
 from penstock.apiserver.kinds import custom_kinds
 from penstock.apiserver.store.storage import Transaction
+from penstock.timestamps import rfc3339
 
 NAMESPACES, PODS, SERVICE_ACCOUNTS = "namespaces", "pods", "serviceaccounts"
 FOREGROUND = "foregroundDeletion"
@@ -103,7 +104,7 @@ class Deletion:
     def _mark(self, resource: str, obj: Obj, grace: int) -> None:
         metadata = meta(obj)
         already = metadata.get("deletionTimestamp")
-        due = timestamp(self._now + timedelta(seconds=grace))
+        due = rfc3339(self._now + timedelta(seconds=grace))
         if already and metadata.get("deletionGracePeriodSeconds", 0) <= grace:
             return
         metadata["deletionTimestamp"] = due if grace or not already else min(due, already)

@@ -19,6 +19,7 @@ from penstock.apiserver.errors import ApiError
 from penstock.apiserver.store.storage import Change, Store
 from penstock.apiserver.verbs.deletion import NAMESPACES
 from penstock.apiserver.verbs.writing import Verbs
+from penstock.observability.logs import describe
 
 log = structlog.get_logger(__name__)
 
@@ -51,7 +52,7 @@ class Emptying:
                 await self._empty(store, namespace)
             except (ApiError, sqlite3.Error) as error:
                 # A full disk, say; the rest is tried again.
-                log.warning("a namespace could not be emptied", namespace=namespace, reason=str(error))
+                log.warning("a namespace could not be emptied", namespace=namespace, error=describe(error))
                 self._note(namespace)
 
     async def _empty(self, store: Store, namespace: str) -> None:

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from penstock.apiserver import errors
-from penstock.apiserver.documents import Obj, meta, timestamp
+from penstock.apiserver.documents import Obj, meta
 from penstock.apiserver.kinds import core_rules, metadata
 from penstock.apiserver.kinds.registry import Registry, ServedKind
 from penstock.apiserver.kinds.schema_walkers import walker_of
@@ -23,6 +23,7 @@ from penstock.apiserver.verbs import apply
 from penstock.apiserver.verbs.admission import AdmissionRequest, Denied, Gate
 from penstock.apiserver.verbs.apply import Manager
 from penstock.apiserver.verbs.deletion import DeleteOptions, Deletion
+from penstock.timestamps import rfc3339
 
 PROTECTED_NAMESPACES = ("default", "kube-system", "knative-eventing")
 _SERVER_SET = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
@@ -76,7 +77,7 @@ class Verbs:
         for key in (*_SERVER_SET, "resourceVersion", "selfLink"):
             details.pop(key, None)
         details["uid"] = str(uuid.uuid4())
-        details["creationTimestamp"] = timestamp(self._clock())
+        details["creationTimestamp"] = rfc3339(self._clock())
         if kind.counts_generations:
             details["generation"] = 1
         if kind.has_status and operation == "Update":
@@ -121,7 +122,7 @@ class Verbs:
         if version and old and version != meta(old)["resourceVersion"]:
             raise errors.conflict(kind.group, kind.plural, target.name, errors.STALE)
         manager = Manager(target.manager, "Apply", kind.api_version, target.subresource)
-        now = timestamp(self._clock())
+        now = rfc3339(self._clock())
         if old is None:
             fresh = apply.apply(None, wanted, manager, walker, now, force=force)
             return self.create(tx, target, fresh, operation="Apply"), True
@@ -162,7 +163,7 @@ class Verbs:
                 "name": "default",
                 "namespace": namespace,
                 "uid": str(uuid.uuid4()),
-                "creationTimestamp": timestamp(self._clock()),
+                "creationTimestamp": rfc3339(self._clock()),
             }
             tx.put("serviceaccounts", {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": details})
 
@@ -203,7 +204,7 @@ class Verbs:
         return self._store(tx, target, new, old, operation=operation)
 
     def _store(self, tx: Transaction, target: WriteTarget, obj: Obj, old: Obj | None, *, operation: str) -> Obj:
-        kind, walker, now = target.kind, walker_of(target.kind), timestamp(self._clock())
+        kind, walker, now = target.kind, walker_of(target.kind), rfc3339(self._clock())
         obj["apiVersion"], obj["kind"] = kind.api_version, kind.kind
         _drop_nulls(meta(obj))
         complaints = metadata.check(meta(obj), kind)

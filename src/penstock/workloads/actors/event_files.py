@@ -13,8 +13,8 @@ from pyreqwest.exceptions import PyreqwestError
 
 from penstock.events.attributes import check_event
 from penstock.events.event import CloudEvent, MalformedEvent
+from penstock.timestamps import rfc3339
 from penstock.workloads.actors.options import BrokenEnvironment
-from penstock.workloads.clock import rfc3339
 
 
 async def load(sources: Sequence[str], client: Client) -> list[CloudEvent]:
@@ -49,7 +49,7 @@ def _event(document: Any) -> CloudEvent:
 
 def _text(value: Any) -> str:
     if hasattr(value, "timestamp"):
-        return rfc3339(int(value.timestamp()) * 1_000_000_000)
+        return rfc3339(value)
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from pyreqwest.client import Client
 
+from penstock.lifecycle import first
 from penstock.workloads.actors.options import BrokenEnvironment, Options
 from penstock.workloads.actors.receiver import Receiver, Server
 from penstock.workloads.actors.reporting import Reports
@@ -75,17 +76,8 @@ class Program:
                 await server.stop(self._grace)
 
     async def _until_stopped(self, sender: Sender) -> Exit:
-        sending = asyncio.ensure_future(sender.run())
-        stopping = asyncio.ensure_future(self._stop.wait())
         try:
-            await asyncio.wait({sending, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            if sending.done():
-                sending.result()
-                return Exit(0)
-            return Exit(143, "stopped")
+            await first(sender.run(), self._stop.wait())
         except BrokenEnvironment as broken:
             return Exit(1, str(broken))
-        finally:
-            for task in (sending, stopping):
-                task.cancel()
-            await asyncio.gather(sending, stopping, return_exceptions=True)
+        return Exit(143, "stopped") if self._stop.is_set() else Exit(0)

@@ -16,10 +16,10 @@ from starlette.types import Receive, Scope, Send
 
 from penstock.events import http
 from penstock.events.event import CloudEvent, MalformedEvent
+from penstock.timestamps import rfc3339_nano
 from penstock.workloads.actors import options
 from penstock.workloads.actors.eventinfo import EventInfo, Kind, reported_headers
 from penstock.workloads.actors.reporting import Reports
-from penstock.workloads.clock import rfc3339_nano
 
 READY_PATH = "/health/ready"
 

@@ -16,11 +16,11 @@ from pyreqwest.response import Response
 from penstock.contract.names import Location, NothingThere
 from penstock.events import http, json_format
 from penstock.events.event import CloudEvent, MalformedEvent
+from penstock.timestamps import rfc3339_nano
 from penstock.workloads.actors import event_files, options
 from penstock.workloads.actors.eventinfo import EventInfo, canonical_name, reported_headers
 from penstock.workloads.actors.options import BrokenEnvironment
 from penstock.workloads.actors.reporting import Reports
-from penstock.workloads.clock import rfc3339_nano
 
 Locate = Callable[[str], Location]
 
