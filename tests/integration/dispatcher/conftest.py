@@ -26,8 +26,10 @@ def own_kafka(tmp_path_factory: pytest.TempPathFactory, jar_folders: Jars) -> It
 
 
 @pytest.fixture(scope="package")
-def stage(own_kafka: Settings) -> Stage:
-    return Stage(own_kafka)
+def stage(own_kafka: Settings) -> Iterator[Stage]:
+    made = Stage(own_kafka)
+    yield made
+    made.close()
 
 
 @pytest_asyncio.fixture

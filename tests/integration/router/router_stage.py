@@ -116,8 +116,10 @@ class Stage:
         return [found.id for found in self.look() if uid in found.routes]
 
     def close(self) -> None:
+        """Ends all clients: one that outlives its Kafka complains of it without end."""
         self._consumer.close()
-        self.producer.flush(5)
+        self.producer.close()
+        self._announcer.close()
 
 
 def wait_for_version(service: RouterService, version: int, seconds: float = 30) -> None:
