@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import psutil
 import structlog
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
@@ -85,9 +86,7 @@ class RouterHangs(RuntimeError):
 class RouterService:
     """Routes events until it is stopped."""
 
-    def __init__(
-        self, spark: SparkSession, settings: Settings, end_process: Callable[[SparkSession], None] | None = None
-    ) -> None:
+    def __init__(self, spark: SparkSession, settings: Settings, end_process: Callable[[], None] | None = None) -> None:
         self._spark, self._settings = spark, settings
         self._end_process = end_process or kill_spark_and_exit
         self._stop, self._ready, self._changed = threading.Event(), threading.Event(), threading.Event()
@@ -166,7 +165,7 @@ class RouterService:
         """The thread that routes cannot be ended, so the process has to. Called by the watchdog."""
         self._failure = RouterHangs(f"the router hangs: it {doing}")
         log.error("the router hangs; this process ends, to be started again", doing=doing, at=stack_of(self._thread))
-        self._end_process(self._spark)
+        self._end_process()
 
     def _part_failed(self, error: BaseException) -> None:
         """A thread of the service has ended by an exception; so does the service, at its next turn."""
@@ -314,11 +313,11 @@ def plan_seconds(predicates: Sequence[Predicate]) -> float:
     return PLAN_SECONDS + PLAN_SECONDS_PER_TERM * sum(map(count_terms, predicates))
 
 
-def kill_spark_and_exit(spark: SparkSession) -> None:
-    """Ends this process and the JVM that it started, which may be unable to notice that it should end, being frozen."""
-    jvm = getattr(spark.sparkContext._gateway, "proc", None)
-    if jvm is not None:
-        jvm.kill()
+def kill_spark_and_exit() -> None:
+    """Ends this process and those it started: a JVM that is frozen cannot notice that it should end."""
+    for started in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            started.kill()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(EXIT_CODE)

@@ -103,7 +103,7 @@ def test_a_router_that_hangs_is_noticed_from_outside(
     stage: Stage, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended, released = threading.Event(), threading.Event()
-    router = RouterService(spark, stage.settings, end_process=lambda session: ended.set())
+    router = RouterService(spark, stage.settings, end_process=ended.set)
     stage.publish(trigger("never", stage.ends(), type="never"))
     router.start()
     try:
@@ -123,11 +123,10 @@ def test_a_router_that_hangs_is_noticed_from_outside(
 
 ENDING = """
 import subprocess, sys
-from types import SimpleNamespace
 from penstock.router.service import kill_spark_and_exit
 jvm = subprocess.Popen([sys.executable, "-c", "import signal, time; signal.pause()"])
 print(jvm.pid, flush=True)
-kill_spark_and_exit(SimpleNamespace(sparkContext=SimpleNamespace(_gateway=SimpleNamespace(proc=jvm))))
+kill_spark_and_exit()
 """
 
 
