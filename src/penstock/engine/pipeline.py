@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 
@@ -18,12 +19,19 @@ from penstock.engine import jars, spark
 from penstock.lifecycle import Lifecycle
 from penstock.settings import Settings
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 READY_SECONDS = 90.0
 LOOK_SECONDS = 1.0
 STOP_SECONDS = 5.0
 """Beyond the drain time, for what cannot be drained: closing clients, stopping the query."""
 
 log = structlog.get_logger()
+
+
+class SparkEnded(RuntimeError):
+    """Spark's JVM is gone."""
 
 
 class Service(Protocol):
@@ -48,22 +56,18 @@ class Service(Protocol):
 async def run(settings: Settings, lifecycle: Lifecycle, released: asyncio.Event) -> None:
     """Runs both services until told to stop; raises what made one of them fail."""
     opening = asyncio.create_task(
-        asyncio.to_thread(spark.open_session, settings, jars.Jars(jars.folder(settings)), _java_home()),
+        asyncio.to_thread(spark.open_session, settings, jars.Jars(jars.folder(settings)), _java_home(), _jvm_ended),
         name="open the session",
     )
+    importing = asyncio.create_task(asyncio.to_thread(_import_services), name="import the services")
     if not await _before_stop(opening, lifecycle.stopping):
         return  # the JVM that is still starting ends with this process
     session = opening.result()
+    make_services = await importing
     log.info("Spark is up", slots=spark.slots(settings))
     if not await _before_stop(asyncio.create_task(released.wait()), lifecycle.stopping):
         return
-    from penstock.dispatcher.service import DispatcherService
-    from penstock.router.service import RouterService
-
-    services: dict[str, Service] = {
-        "router": RouterService(session, settings),
-        "dispatcher": DispatcherService(session, settings),
-    }
+    services = {name: make(session, settings) for name, make in make_services.items()}
     coming = asyncio.gather(*(asyncio.to_thread(_bring_up, one) for one in services.values()))
     if not await _before_stop(coming, lifecycle.stopping):
         return  # nothing is under way yet that would have to be finished
@@ -75,10 +79,23 @@ async def run(settings: Settings, lifecycle: Lifecycle, released: asyncio.Event)
         await _stop(services, settings.drain_seconds)
 
 
+def _import_services() -> dict[str, Callable[[SparkSession, Settings], Service]]:
+    """Takes about as long as the JVM needs to answer, so it is done meanwhile."""
+    from penstock.dispatcher.service import DispatcherService
+    from penstock.router.service import RouterService
+
+    return {"router": RouterService, "dispatcher": DispatcherService}
+
+
 def _java_home() -> Path | None:
     """The Java that the supervisor found."""
     home = os.environ.get("JAVA_HOME")
     return Path(home) if home else None
+
+
+def _jvm_ended(code: int) -> None:
+    """Nothing can be finished without the JVM: the thread that waited for it fails, and the process ends at once."""
+    raise SparkEnded(f"exit code {code}" if code >= 0 else f"signal {-code}")
 
 
 async def _stop(services: dict[str, Service], drain_seconds: float) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -86,8 +87,13 @@ def archive(settings: Settings, jars: Jars, java_home: Path) -> ClassArchive:
     return archive_of("spark", archive_folder(settings), java_home, classpath(jars))
 
 
-def open_session(settings: Settings, jars: Jars, java_home: Path | None = None) -> SparkSession:
-    """Starts Spark in this process; the JVM ends with it."""
+def open_session(
+    settings: Settings,
+    jars: Jars,
+    java_home: Path | None = None,
+    jvm_ended: Callable[[int], None] = lambda code: None,
+) -> SparkSession:
+    """Starts Spark in this process; the JVM ends with it. Should a local one end before, `jvm_ended` is called."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")
@@ -96,6 +102,7 @@ def open_session(settings: Settings, jars: Jars, java_home: Path | None = None) 
     home = java_home or java.find().home
     options = [*archive(settings, jars, home).options(), *java_options(settings)]
     gateway = spark_gateway.start(home / "bin" / "java", options, classpath(jars))
+    gateway.tell_end(jvm_ended)
     with gateway.announced():
         return _build(settings, jars)
 

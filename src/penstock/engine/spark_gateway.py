@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -83,6 +84,10 @@ class Gateway:
         self._folder.cleanup()
         # Written by DataOutputStream: the port, then the length and the bytes of the secret.
         return int.from_bytes(said[:4], "big"), said[8 : 8 + int.from_bytes(said[4:8], "big")].decode()
+
+    def tell_end(self, ended: Callable[[int], None]) -> None:
+        """Calls the function with the exit code when the JVM ends, from a thread of its own."""
+        threading.Thread(target=lambda: ended(self.process.wait()), name="Spark's JVM", daemon=True).start()
 
 
 def start(java: Path, options: list[str], classpath: list[Path]) -> Gateway:
