@@ -60,6 +60,8 @@ def config_of(settings: Settings, jars: Jars) -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.cleaner.periodicGC.interval": "24h",
+        # Hadoop sets the rights of checkpoint files itself, whatever the umask of the process.
+        "spark.hadoop.fs.permissions.umask-mode": "077",
         "spark.executor.heartbeatInterval": "60s",
         "spark.network.timeout": "600s",
     }

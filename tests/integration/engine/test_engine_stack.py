@@ -10,7 +10,7 @@ import sys
 import urllib.request
 from pathlib import Path
 
-from running import Stack
+from running import Stack, eventually
 
 
 def penstock(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -26,6 +26,7 @@ def penstock(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_ready_lines_are_what_a_newcomer_needs(stack: Stack) -> None:
+    eventually(lambda: any(line.lstrip().startswith("curl ") for line in stack.output))  # the last of them
     said = "\n".join(stack.output)
     assert re.search(r"^penstock is ready after [\d.]+ s", said, re.MULTILINE)
     assert f"export KUBECONFIG={stack.kubeconfig}" in said

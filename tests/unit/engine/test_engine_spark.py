@@ -17,6 +17,7 @@ def test_a_local_session_retries_tasks_and_stays_on_this_machine() -> None:
     config = spark.config_of(Settings(partitions=1), Jars(Path("/jars")))
     assert config["spark.master"] == f"local[5,{spark.TASK_FAILURES}]"
     assert config["spark.driver.bindAddress"] == "127.0.0.1"
+    assert config["spark.hadoop.fs.permissions.umask-mode"] == "077"
 
 
 def test_a_given_cluster_is_sent_the_jars(tmp_path: Path) -> None:
