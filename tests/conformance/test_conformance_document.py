@@ -113,7 +113,7 @@ def kinds(seen: list[dict[str, Any]]) -> list[tuple[str, int]]:
 
 def gaps(seen: list[dict[str, Any]]) -> list[float]:
     times = [parse_rfc3339(entry["time"]) for entry in seen]
-    return [after - before for before, after in pairwise(times)]
+    return [(after - before).total_seconds() for before, after in pairwise(times)]
 
 
 @pytest.mark.assertion("et-delivery-01")

@@ -38,10 +38,10 @@ def stage(own_kafka: Settings) -> Iterator[Stage]:
 def start_router(spark: SparkSession) -> Iterator[Callable[[Settings], RouterService]]:
     """Starts routers that end with the test. One that hangs would end the process, which here is that of the tests."""
     started: list[RouterService] = []
-    hung: list[object] = []
+    hung: list[RouterService] = []
 
     def start(settings: Settings) -> RouterService:
-        service = RouterService(spark, settings, end_process=hung.append)
+        service = RouterService(spark, settings, end_process=lambda: hung.append(service))
         started.append(service)
         service.start()
         service.wait_ready(60)
@@ -50,4 +50,4 @@ def start_router(spark: SparkSession) -> Iterator[Callable[[Settings], RouterSer
     yield start
     for service in started:
         service.stop()
-    assert not hung, f"a router hung: {[service.failure() for service in started]}"
+    assert not hung, f"a router hung: {[service.failure() for service in hung]}"
