@@ -37,6 +37,7 @@ check: $(VENV)/.ready ## format, lint, types and layers
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/python tests/check_types.py
 	$(BIN)/lint-imports
 
 unit: $(VENV)/.ready ## unit tests: no Spark, no Kafka, seconds

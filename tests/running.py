@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -24,6 +24,9 @@ from penstock.engine import embedded_kafka as kafka
 from penstock.engine import topic_setup as topics
 from penstock.engine.processes.process import tied_to_parent
 from penstock.settings import Settings
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
 
 STACK_READY_SECONDS = 200
 STACK_STOP_SECONDS = 30
@@ -160,6 +163,11 @@ def running_kafka(settings: Settings, jar_folders: jars.Jars) -> Iterator[subpro
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def headers_of(message: Message[bytes, bytes]) -> dict[str, bytes]:
+    """The headers of a record that have a value, as all of penstock's have."""
+    return {name: value for name, value in dict(message.headers() or []).items() if isinstance(value, bytes)}
 
 
 def eventually(look: Callable[[], Any], seconds: float = 20.0, every: float = 0.1) -> Any:

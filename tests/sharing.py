@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 import pytest
-from xdist.scheduler import LoadScopeScheduling
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]  # xdist has no annotations
 
 GROUPS = {
     "tests/integration/faults/test_faults_chaos.py": "chaos",
@@ -50,7 +50,7 @@ def rank(name: str) -> int:
     return order.index(name) if name in order else len(order)
 
 
-class GroupScheduling(LoadScopeScheduling):
+class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]
     """Hands whole groups to processes, in the order of the tests."""
 
     def __init__(self, config: Any, log: Any = None) -> None:

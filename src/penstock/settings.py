@@ -40,16 +40,16 @@ class Settings(BaseModel):
     host: str = "127.0.0.1"
     """Address the ingress and the API listen on."""
 
-    port: int = Field(8080, ge=0, le=65535)
+    port: int = Field(default=8080, ge=0, le=65535)
     """Port of the ingress: producers POST events here. 0 picks a free one."""
 
-    api_port: int = Field(8443, ge=0, le=65535)
+    api_port: int = Field(default=8443, ge=0, le=65535)
     """Port of the embedded Kubernetes API (HTTPS). 0 picks a free one."""
 
-    kafka_port: int = Field(19092, ge=0, le=65535)
+    kafka_port: int = Field(default=19092, ge=0, le=65535)
     """Port of the embedded Kafka. 0 picks a free one."""
 
-    metrics_port: int = Field(9090, ge=0, le=65535)
+    metrics_port: int = Field(default=9090, ge=0, le=65535)
     """Port of the Prometheus metrics of all processes. 0 picks a free one."""
 
     metrics: bool = True
@@ -61,88 +61,88 @@ class Settings(BaseModel):
     kafka_conf: dict[str, str | int | float | bool] = {}
     """Settings of librdkafka for every Kafka client but Spark's, such as `security.protocol`: a table, or JSON."""
 
-    kafka_heap_mib: int = Field(256, ge=128)
+    kafka_heap_mib: int = Field(default=256, ge=128)
     """Heap of the embedded Kafka in MiB."""
 
-    partitions: int = Field(4, ge=1, le=256)
+    partitions: int = Field(default=4, ge=1, le=256)
     """Partitions of `penstock.events` and `penstock.matched`. Fixed when the topics are first created."""
 
-    replication: int | None = Field(None, ge=1)
+    replication: int | None = Field(default=None, ge=1)
     """Replication factor of new topics. Empty: 1 on the embedded Kafka, the smaller of 3 and the brokers elsewhere."""
 
-    retention_hours: float = Field(168, gt=0)
+    retention_hours: float = Field(default=168, gt=0)
     """Hours for which events are kept at least as long as they fit (see `retention_mib`): 7 days."""
 
-    retention_mib: int = Field(2048, ge=64)
+    retention_mib: int = Field(default=2048, ge=64)
     """MiB that all topics together may take on disk; the oldest events go first."""
 
-    min_free_disk_mib: int = Field(512, ge=0)
+    min_free_disk_mib: int = Field(default=512, ge=0)
     """Free disk space in MiB below which the ingress answers 507 instead of accepting events."""
 
     spark_master: str | None = None
     """Spark master of an existing cluster. Empty: a local session with as many task slots as the pipeline needs."""
 
-    spark_heap_mib: int = Field(512, ge=256)
+    spark_heap_mib: int = Field(default=512, ge=256)
     """Heap of the local Spark session in MiB."""
 
     router_mode: Literal["realtime", "microbatch"] = "realtime"
     """How the router's query runs: `realtime` (milliseconds) or `microbatch` (hundreds of milliseconds)."""
 
-    router_marker_seconds: float = Field(2.0, gt=0)
+    router_marker_seconds: float = Field(default=2.0, gt=0)
     """Seconds between the router's position markers while there is traffic; a restart re-reads at most this much."""
 
-    router_coalesce_ms: int = Field(200, ge=0)
+    router_coalesce_ms: int = Field(default=200, ge=0)
     """Milliseconds for which changes of routes are gathered before a new generation of the query starts."""
 
-    ingress_processes: int = Field(1, ge=1)
+    ingress_processes: int = Field(default=1, ge=1)
     """Number of ingress processes that share the port."""
 
-    max_event_bytes: int = Field(1024 * 1024, ge=1024)
+    max_event_bytes: int = Field(default=1024 * 1024, ge=1024)
     """Largest accepted event in bytes; larger ones are answered 413."""
 
-    max_pending_events: int = Field(20_000, ge=1)
+    max_pending_events: int = Field(default=20_000, ge=1)
     """Events an ingress process holds that Kafka has not confirmed; beyond that it answers 429 with Retry-After."""
 
-    max_connections: int = Field(4096, ge=1)
+    max_connections: int = Field(default=4096, ge=1)
     """Connections an ingress process serves at once (fewer where open files are limited); further ones get 503."""
 
-    max_arriving_mib: int = Field(128, ge=1)
+    max_arriving_mib: int = Field(default=128, ge=1)
     """MiB of requests that an ingress process holds while they arrive in pieces; beyond that it answers 503."""
 
-    store_timeout_seconds: float = Field(5, gt=0)
+    store_timeout_seconds: float = Field(default=5, gt=0)
     """Seconds the ingress waits for Kafka to confirm an event before it answers 503."""
 
-    broker_ttl: int = Field(255, ge=1)
+    broker_ttl: int = Field(default=255, ge=1)
     """`knativebrokerttl` given to an event that enters a Broker without one."""
 
-    dispatchers: int = Field(1, ge=1)
+    dispatchers: int = Field(default=1, ge=1)
     """Dispatcher tasks; each owns a share of the partitions of `penstock.matched`."""
 
-    max_in_flight: int = Field(100, ge=1)
+    max_in_flight: int = Field(default=100, ge=1)
     """Requests under way at once per route; the annotation `penstock.dev/max-in-flight` overrides it."""
 
-    max_outstanding: int = Field(2000, ge=1)
+    max_outstanding: int = Field(default=2000, ge=1)
     """Deliveries a route may have started and not finished, waiting retries included, per partition."""
 
-    max_outstanding_total: int = Field(100_000, ge=1)
+    max_outstanding_total: int = Field(default=100_000, ge=1)
     """Deliveries a dispatcher task may have started and not finished over all routes; beyond that each keeps a few."""
 
-    delivery_memory_mib: int = Field(64, ge=1)
+    delivery_memory_mib: int = Field(default=64, ge=1)
     """MiB of events a dispatcher task keeps in memory; what does not fit is read again from Kafka when it is due."""
 
-    catch_up_records: int = Field(500, ge=1)
+    catch_up_records: int = Field(default=500, ge=1)
     """Records read at a time for a route that fell behind, before another such route has its turn."""
 
-    max_in_flight_total: int = Field(512, ge=1)
+    max_in_flight_total: int = Field(default=512, ge=1)
     """Requests under way at once per dispatcher task, over all routes."""
 
-    delivery_timeout_seconds: float = Field(600, gt=0)
+    delivery_timeout_seconds: float = Field(default=600, gt=0)
     """Time limit in seconds of one delivery attempt where the delivery spec sets none."""
 
-    cursor_flush_ms: int = Field(100, ge=1)
+    cursor_flush_ms: int = Field(default=100, ge=1)
     """Milliseconds between writes of delivery cursors; a crash repeats at most what finished within this time."""
 
-    loss_warning_hours: float = Field(24, gt=0)
+    loss_warning_hours: float = Field(default=24, gt=0)
     """Hours that a Trigger or Subscription warns in its status of events that retention took before it had them."""
 
     broker_classes: Names = ["Penstock", "MTChannelBasedBroker", "Kafka"]
@@ -157,10 +157,10 @@ class Settings(BaseModel):
     address_base: str | None = None
     """Base URL under which producers reach the ingress, for `status.address`. Empty: `http://<host>:<port>`."""
 
-    resync_seconds: float = Field(300, gt=0)
+    resync_seconds: float = Field(default=300, gt=0)
     """Seconds after which the controllers look at every object again even if nothing changed."""
 
-    drain_seconds: float = Field(5, ge=0)
+    drain_seconds: float = Field(default=5, ge=0)
     """Seconds each component gets to finish what it has begun when the stack stops."""
 
     verbose: bool = False

@@ -218,8 +218,9 @@ class World:
         """Creates one object."""
         manifest.setdefault("apiVersion", api_version(manifest["kind"]))
         manifest["metadata"].setdefault("namespace", self.namespace)
-        created: Manifest = self._client.create(from_dict(manifest)).to_dict()
-        return created
+        created: Any = self._client.create(from_dict(manifest))
+        plain: Manifest = created.to_dict()
+        return plain
 
     def refused(self, act: Callable[[], Any]) -> str:
         """The API's message to something that it must refuse."""

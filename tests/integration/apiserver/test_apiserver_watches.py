@@ -11,6 +11,9 @@ from typing import Any
 import kubernetes
 from api_process import Server, eventually
 
+OFFICIAL: Any = kubernetes
+"""The client library, whose annotations are incomplete."""
+
 
 def events(server: Server, path: str) -> tuple[http.client.HTTPSConnection, Iterator[dict[str, Any]]]:
     """An open watch and its events; the connection is the caller's to close."""
@@ -102,10 +105,10 @@ def test_many_watches_and_clients_that_never_read_disturb_nobody(server: Server,
 
 
 def test_the_official_client_lists_and_watches(server: Server, namespace: str) -> None:
-    api_client = kubernetes.config.new_client_from_config(str(server.kubeconfig))
+    api_client = OFFICIAL.config.new_client_from_config(str(server.kubeconfig))
     try:
-        core = kubernetes.client.CoreV1Api(api_client)
-        custom = kubernetes.client.CustomObjectsApi(api_client)
+        core = OFFICIAL.client.CoreV1Api(api_client)
+        custom = OFFICIAL.client.CustomObjectsApi(api_client)
         group = ("eventing.knative.dev", "v1", namespace, "brokers")
         custom.create_namespaced_custom_object(
             *group, {"apiVersion": "/".join(group[:2]), "kind": "Broker", **named("a")}
@@ -119,7 +122,7 @@ def test_the_official_client_lists_and_watches(server: Server, namespace: str) -
             ),
         )
         timer.start()
-        watch = kubernetes.watch.Watch()
+        watch = OFFICIAL.watch.Watch()
         for event in watch.stream(
             custom.list_namespaced_custom_object,
             *group,
@@ -131,9 +134,9 @@ def test_the_official_client_lists_and_watches(server: Server, namespace: str) -
         timer.join()
         pod = core.create_namespaced_pod(
             namespace,
-            kubernetes.client.V1Pod(
-                metadata=kubernetes.client.V1ObjectMeta(generate_name="p-"),
-                spec=kubernetes.client.V1PodSpec(containers=[kubernetes.client.V1Container(name="c", image="i")]),
+            OFFICIAL.client.V1Pod(
+                metadata=OFFICIAL.client.V1ObjectMeta(generate_name="p-"),
+                spec=OFFICIAL.client.V1PodSpec(containers=[OFFICIAL.client.V1Container(name="c", image="i")]),
             ),
         )
         assert core.read_namespaced_pod(pod.metadata.name, namespace).status.phase == "Pending"

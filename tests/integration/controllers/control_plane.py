@@ -122,7 +122,9 @@ class Cluster:
         """Creates a CustomResourceDefinition."""
         from lightkube.resources.apiextensions_v1 import CustomResourceDefinition
 
-        self._client.create(CustomResourceDefinition.from_dict(definition))
+        made = CustomResourceDefinition.from_dict(definition)
+        assert isinstance(made, CustomResourceDefinition)
+        self._client.create(made)
 
     def create_namespace(self, name: str) -> None:
         from lightkube.models.meta_v1 import ObjectMeta

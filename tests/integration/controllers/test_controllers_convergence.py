@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from functools import partial
 from typing import Any
 
 import pytest
@@ -53,8 +54,8 @@ def test_any_order_of_creation_and_deletion_ends_in_the_same_state(
             cluster.create(kind, name, namespace, spec=spec)
     for kind, name, _ in WANTED:
         if kind != SERVICE:
-            eventually(lambda k=kind, n=name: cluster.ready(k, n, namespace))  # type: ignore[misc]
-    eventually(lambda: _state(data_plane, namespace) == EXPECTED or _mismatch(data_plane, namespace))
+            eventually(partial(cluster.ready, kind, name, namespace))
+    eventually(lambda: _published(data_plane, namespace, EXPECTED))
     uids = {obj["metadata"]["uid"] for kind in (BROKER, IN_MEMORY_CHANNEL) for obj in cluster.list(kind, namespace)}
     targets = {t.uid for t in data_plane.snapshot.targets.values() if t.namespace == namespace}
     assert targets == uids
@@ -99,8 +100,10 @@ def _state(data_plane: DataPlaneStandIn, namespace: str) -> dict[str, Any]:
     return found
 
 
-def _mismatch(data_plane: DataPlaneStandIn, namespace: str) -> None:
-    raise AssertionError(f"published: {_state(data_plane, namespace)}")
+def _published(data_plane: DataPlaneStandIn, namespace: str, expected: dict[str, Any]) -> bool:
+    found = _state(data_plane, namespace)
+    assert found == expected, f"published: {found}"
+    return True
 
 
 EXPECTED = {

@@ -19,14 +19,17 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, To
 
 from penstock.contract import routes as records
 from penstock.contract import topics
-from penstock.contract.routes import Endpoint, Route, ServiceName, Version
+from penstock.contract.routes import Endpoint, Record, Route, ServiceName, Version
 from penstock.dispatcher.task import run_task
 from penstock.settings import Settings
+from running import headers_of
 
 TRACE = "00-" + "a" * 32 + "-" + "b" * 16 + "-01"
-OK = (202, {}, b"")
 
 Reaction = tuple[int, dict[str, str], bytes]
+OK: Reaction = (202, {}, b"")
+Headers = list[tuple[str, str | bytes | None]]
+"""As the client takes them."""
 
 
 @dataclass
@@ -122,10 +125,11 @@ class Stage:
     def publish(self, *routes: Route, names: tuple[ServiceName, ...] = ()) -> int:
         """These routes and no others."""
         version = Version(next(self._versions), routes=len(routes), names=len(names))
-        keys = {records.key_of(record) for record in (*routes, *names)}
+        keys = {*map(records.key_of, routes), *map(records.key_of, names)}
         for gone in self._published - keys:
             self._producer.produce(topics.ROUTES, key=gone, value=None)
-        for record in (*routes, *names, version):
+        published: list[Record] = [*routes, *names, version]
+        for record in published:
             self._producer.produce(topics.ROUTES, key=records.key_of(record), value=records.encode(record))
         self._published = keys
         self._producer.flush(10)
@@ -143,7 +147,7 @@ class Stage:
         """Events that the router has matched; returns their ids."""
         ids = [f"e{next(self._ids)}" for _ in range(count)]
         for ident in ids:
-            headers = [
+            headers: Headers = [
                 ("ce_specversion", b"1.0"),
                 ("ce_id", ident.encode()),
                 ("ce_source", b"/source"),
@@ -164,7 +168,7 @@ class Stage:
         self._producer.flush(30)
         return ids
 
-    def write_raw(self, value: bytes, headers: list[tuple[str, bytes]], partition: int = 0) -> None:
+    def write_raw(self, value: bytes, headers: Headers, partition: int = 0) -> None:
         """A record that no router writes."""
         self._producer.produce(topics.MATCHED, partition=partition, value=value, headers=headers)
         self._producer.flush(10)
@@ -193,7 +197,7 @@ class Stage:
                 ends += problem.code() == KafkaError._PARTITION_EOF
                 continue
             key = bytes(message.key() or b"").decode("utf-8", "replace")
-            found.append((key, message.value(), dict(message.headers() or [])))
+            found.append((key, message.value(), headers_of(message)))
         consumer.close()
         return found
 

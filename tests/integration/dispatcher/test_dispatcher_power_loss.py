@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from confluent_kafka import Producer
-from dispatcher_stage import OK, Request, Stage, Subscribe, until
+from dispatcher_stage import OK, Headers, Request, Stage, Subscribe, until
 
 from penstock.contract import topics
 from penstock.contract.routes import Delivery, Route
@@ -46,12 +46,12 @@ class Logs:
 
     def match(self, origin: int) -> None:
         route = self._routes[origin % 2]
-        added = [("penstock_origin", f"{origin}".encode()), ("penstock_routes", route.uid.encode())]
+        added: Headers = [("penstock_origin", f"{origin}".encode()), ("penstock_routes", route.uid.encode())]
         self._write(topics.MATCHED, origin, added)
 
-    def _write(self, topic: str, number: int, added: list[tuple[str, bytes]]) -> None:
+    def _write(self, topic: str, number: int, added: Headers) -> None:
         event = {"specversion": "1.0", "id": f"e{number}", "source": "/s", "type": "t"}
-        headers = [*((f"ce_{name}", value.encode()) for name, value in event.items()), *added]
+        headers: Headers = [*((f"ce_{name}", value.encode()) for name, value in event.items()), *added]
         self._producer.produce(topic, partition=0, value=b"{}", headers=headers)
         assert self._producer.flush(20) == 0
 

@@ -6,7 +6,7 @@ import os
 
 import pytest
 from confluent_kafka import Producer
-from dispatcher_stage import Stage, Subscribe, until
+from dispatcher_stage import Headers, Stage, Subscribe, until
 from structlog.testing import capture_logs
 
 from penstock.contract import topics
@@ -36,7 +36,7 @@ async def test_garbage_harms_nothing_else(stage: Stage, subscribe: Subscribe) ->
     for topic, key, value in GARBAGE:
         producer.produce(topic, key=key, value=value, partition=0)
     for origin in (b"-1", b"9" * 5000, b"9" * 19, b"one", b"\xff"):
-        headers = [("penstock_origin", origin), ("penstock_routes", route.uid.encode())]
+        headers: Headers = [("penstock_origin", origin), ("penstock_routes", route.uid.encode())]
         producer.produce(topics.MATCHED, value=b"", headers=headers, partition=0)
     producer.produce(topics.MATCHED, headers=[("penstock_origin", b"1"), ("penstock_routes", b"\xff")], partition=0)
     producer.flush(10)

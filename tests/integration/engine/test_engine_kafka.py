@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import ConfigResource, ResourceType
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported without saying so
+    ConfigResource,
+    ResourceType,
+)
 
 from penstock.contract import topics as contract
 from penstock.engine import ports

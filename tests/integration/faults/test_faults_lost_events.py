@@ -57,7 +57,7 @@ def router_held(stack: Stack) -> Iterator[None]:
 
 def published_start(stack: Stack) -> tuple[int, ...]:
     """From where on the Trigger counts, as the data plane is told."""
-    follower = SnapshotFollower(stack.settings, lambda _: None, pytest.fail)
+    follower = SnapshotFollower(stack.settings, lambda _: None, lambda error: pytest.fail(repr(error)))
     follower.start()
     try:
         found: tuple[int, ...] = eventually(

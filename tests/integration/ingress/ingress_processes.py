@@ -20,7 +20,7 @@ from penstock.contract.routes import Record, Target, Version
 from penstock.events import kafka_binding as kafka
 from penstock.events.event import CloudEvent
 from penstock.settings import Settings
-from running import eventually
+from running import eventually, headers_of
 
 BROKER = Target("broker-uid", "Broker", "shop", "orders", ("/shop/orders",))
 CHANNEL = Target(
@@ -102,9 +102,11 @@ def stored(
             message = consumer.poll(10)
             assert message is not None, f"records are missing in partitions {left}"
             assert message.error() is None, message.error()
-            partition, key = message.partition(), message.key()
-            found.append((dict(message.headers() or []), message.value(), partition, key.decode() if key else None))
-            if message.offset() >= ends[partition][1] - 1:
+            partition, offset, key = message.partition(), message.offset(), message.key()
+            assert partition is not None
+            assert offset is not None
+            found.append((headers_of(message), message.value(), partition, key.decode() if key else None))
+            if offset >= ends[partition][1] - 1:
                 left.discard(partition)
     finally:
         consumer.close()

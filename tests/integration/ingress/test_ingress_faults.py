@@ -33,6 +33,11 @@ class Load:
         self._stop = threading.Event()
         self._threads = [threading.Thread(target=self._client) for _ in range(clients)]
 
+    def wait_for_more(self, count: int) -> None:
+        """Until more than so many events have been accepted from now on."""
+        seen = len(self.accepted)
+        eventually(lambda: len(self.accepted) > seen + count)
+
     def __enter__(self) -> Load:
         for thread in self._threads:
             thread.start()
@@ -93,8 +98,7 @@ def test_a_killed_ingress_loses_nothing_it_has_answered(shared_port: Settings, t
     with Load(shared_port.port, 8) as load:
         for _ in range(2):
             with ingress_process(shared_port, tmp_path) as ingress:
-                seen = len(load.accepted)
-                eventually(lambda seen=seen: len(load.accepted) > seen + 50)
+                load.wait_for_more(50)
                 ingress.process.kill()
                 ingress.process.wait(10)
     assert len(load.accepted) > 100

@@ -15,6 +15,7 @@ from penstock.events.event import CloudEvent
 from penstock.log.events import EventWriter
 from penstock.log.threads import Owner
 from penstock.settings import Settings
+from running import headers_of
 
 TRACE = "00-" + "a" * 32 + "-" + "b" * 16 + "-01"
 
@@ -38,9 +39,10 @@ def partitions(settings: Settings, prefix: str) -> dict[str, int]:
         if problem is not None:
             ends += problem.code() == KafkaError._PARTITION_EOF
             continue
-        ident = dict(message.headers() or []).get("ce_id", b"").decode()
+        ident, partition = headers_of(message).get("ce_id", b"").decode(), message.partition()
         if ident.startswith(prefix):
-            found[ident.removeprefix(prefix)] = message.partition()
+            assert partition is not None
+            found[ident.removeprefix(prefix)] = partition
     consumer.close()
     return found
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
@@ -15,10 +16,12 @@ from penstock.contract import headers, routes, topics
 from penstock.contract.routes import Record, Route, Version
 from penstock.router.service import RouterService
 from penstock.settings import Settings
-from running import eventually
+from running import eventually, headers_of
 
 TARGET = "broker-1"
 VERSIONS = itertools.count(1)
+ANY_PARTITION = -1
+"""Lets the client choose one by the key."""
 
 
 def trigger(uid: str, start: tuple[int, ...] = (), **attributes: str) -> Route:
@@ -68,7 +71,7 @@ class Stage:
 
     def ends(self) -> tuple[int, ...]:
         """The end of each partition of the events."""
-        return tuple(eventually(lambda n=n: self._end(n), every=0.2)[0] for n in range(self.settings.partitions))
+        return tuple(eventually(partial(self._end, n), every=0.2)[0] for n in range(self.settings.partitions))
 
     def _end(self, partition: int) -> tuple[int] | None:
         try:
@@ -89,7 +92,7 @@ class Stage:
                 ("content-type", b"application/json"),
                 (headers.TARGET, TARGET.encode()),
             ],
-            **({} if partition is None else {"partition": partition}),
+            partition=ANY_PARTITION if partition is None else partition,
         )
         self.producer.poll(0)
 
@@ -98,7 +101,7 @@ class Stage:
         while (message := self._consumer.poll(0.05)) is not None:
             if message.error() is not None:
                 continue
-            found = dict(message.headers() or [])
+            found = headers_of(message)
             if headers.MARKER not in found:
                 self.seen.append(
                     Matched(

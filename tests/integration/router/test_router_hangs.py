@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import functions as F
 from router_stage import Stage, steady_load, trigger
 
-from penstock.router import hang_watchdog, query, stall_guard
+from penstock.router import hang_watchdog, query, routing, stall_guard
 from penstock.router.generations import CannotStop
 from penstock.router.query import Query
 from penstock.router.service import EXIT_CODE, RouterHangs, RouterService
@@ -33,7 +33,7 @@ HUNG = 2
 @pytest.fixture
 def first_generation_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     """The task of one partition sleeps when it comes to an event of the type `sleep`, in the first query only."""
-    plain, generations = query.route, []
+    plain, generations = routing.route, list[int]()
 
     def sleepy(events: DataFrame, table: Any, generation: int) -> DataFrame:
         generations.append(generation)

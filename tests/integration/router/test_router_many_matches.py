@@ -54,7 +54,7 @@ def test_a_query_that_ended_between_the_records_of_an_event_writes_them_again(
     stage.send("half-written", "cut", partition=1)
     stage.producer.flush(10)
     # What is left of a query that was killed after the first of three records.
-    written = [
+    written: list[tuple[str, str | bytes | None]] = [
         ("ce_id", b"half-written"),
         (headers.ORIGIN, str(origin).encode()),
         (headers.ROUTES, b"part-0,part-1"),

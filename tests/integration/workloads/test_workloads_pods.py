@@ -118,7 +118,7 @@ def test_a_missing_configmap_is_waited_for(cluster: Cluster) -> None:
 
     def reason(pod: dict[str, Any]) -> bool:
         (status,) = pod.get("status", {}).get("containerStatuses") or [{}]
-        return status.get("state", {}).get("waiting", {}).get("reason") == "CreateContainerConfigError"
+        return bool(status.get("state", {}).get("waiting", {}).get("reason") == "CreateContainerConfigError")
 
     assert cluster.until("configured", reason)["status"]["phase"] == "Pending"
     cluster.kubectl("create", "configmap", "roles", "--from-literal=role=receiver")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -46,7 +46,7 @@ async def store(tmp_path: Path, commits: Commits, owner: Owner) -> AsyncIterator
     await store.close()
 
 
-def put(name: str, resource: str = "things", **more: object):
+def put(name: str, resource: str = "things", **more: object) -> Callable[[Transaction], str]:
     def work(tx: Transaction) -> str:
         tx.put(resource, {"metadata": {"name": name, "namespace": "ns", "uid": name, **more}})
         return name

@@ -15,10 +15,15 @@ from penstock.conformance.judging import enough, judge
 from penstock.conformance.manifests import Placement
 from penstock.conformance.observations import Observation, read
 
-LINEAR = find("05")
-DEAD_LETTER = find("10")
-assert LINEAR is not None
-assert DEAD_LETTER is not None
+
+def known(number: str) -> DeliveryTest:
+    found = find(number)
+    assert found is not None
+    return found
+
+
+LINEAR = known("05")
+DEAD_LETTER = known("10")
 
 
 def message(kind: str, sequence: int, time: str, sink: str = "sink-3nack", **changes: Any) -> str:
@@ -123,7 +128,7 @@ def test_a_dead_letter_carries_the_error() -> None:
     case = {"data": {"test": "broker-dls"}, "knativearrivaltime": "2021-10-06T20:55:19.451156218Z"}
     error = {"knativeerrorcode": "409", "knativeerrordata": "", "knativeerrordest": "http://sink-3nack"}
     rejected = message("Rejected", 1, "2021-10-06T20:55:19.4Z", event=case)
-    letter = {"sink": "sink-ack", "headers": {"Prefer": None}}
+    letter: dict[str, Any] = {"sink": "sink-ack", "headers": {"Prefer": None}}
     good = message("Received", 1, "2021-10-06T20:55:19.5Z", event=case | error, **letter)
     assert judged(DEAD_LETTER, sink_3nack=[rejected], sink_ack=[good]) == []
     bare = message("Received", 1, "2021-10-06T20:55:19.5Z", event=case, **letter)
@@ -137,8 +142,7 @@ def test_a_dead_letter_carries_the_error() -> None:
 
 
 def test_a_reply_comes_from_the_pod_that_replied() -> None:
-    test = find("11")
-    assert test is not None
+    test = known("11")
     first = message("Received", 1, "2021-10-06T21:48:23Z", "sink-ack-reply", event={"data": {"test": "channel-reply"}})
     reply = {"type": "conformance.reply", "data": {"conformance": "response message"}}
     second = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from lightkube import ApiError
@@ -127,7 +127,7 @@ class ApiDouble:
         """Rises with every write."""
         return self._last
 
-    def describe(self) -> list[str]:
+    def describe(self) -> Sequence[str]:
         """Every object with its conditions, for a test that waited in vain."""
         lines = []
         for (kind, key), obj in self._objects.items():

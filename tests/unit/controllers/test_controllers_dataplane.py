@@ -221,7 +221,7 @@ async def test_a_report_that_breaks_the_data_plane_ends_it(scene: Scene, monkeyp
     ack = Ack("ingress", "one", 1, scene.clock.now)
     scene.dataplane._receive(reports.key_of(ack), reports.encode(ack))
     await asyncio.sleep(0)
-    monkeypatch.setattr(module.asyncio, "sleep", at_once)
+    monkeypatch.setattr(asyncio, "sleep", at_once)
     with pytest.raises(ZeroDivisionError):
         await scene.dataplane.run()
 
@@ -248,10 +248,10 @@ async def test_the_last_word_of_the_dead_does_not_count_at_a_start(scene: Scene)
 async def _tick(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """One turn of the watch for silence, without its pause."""
     pause: Callable[[float], object] = asyncio.sleep
-    monkeypatch.setattr(module.asyncio, "sleep", lambda _seconds: pause(0))
+    monkeypatch.setattr(asyncio, "sleep", lambda _seconds: pause(0))
     task = asyncio.create_task(scene.dataplane.run())
     for _ in range(3):
         await pause(0)  # type: ignore[misc]
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    monkeypatch.setattr(module.asyncio, "sleep", pause)
+    monkeypatch.setattr(asyncio, "sleep", pause)

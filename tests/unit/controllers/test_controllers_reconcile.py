@@ -12,7 +12,7 @@ from api_double import refuse
 from memory_plane import ControlPlane, Starter
 
 from penstock.contract.reports import Loss, key_of
-from penstock.contract.routes import Route
+from penstock.contract.routes import Route, Target
 from penstock.controllers.api import (
     BROKER,
     CHANNEL,
@@ -92,7 +92,7 @@ async def test_a_relist_after_410_finds_what_the_watch_missed(plane: ControlPlan
     plane.api.remove(BROKER, Key("ns", "b"))
     plane.api.cut_watches()
     await plane.until(lambda: plane.ready(BROKER, "other"))
-    await plane.until(lambda: [r.name for r in plane.records().values() if hasattr(r, "paths")] == ["other"])
+    await plane.until(lambda: [r.name for r in plane.records().values() if isinstance(r, Target)] == ["other"])
 
 
 async def test_a_route_stays_while_its_subscriber_is_replaced(plane: ControlPlane) -> None:
@@ -368,7 +368,7 @@ def _state(plane: ControlPlane) -> dict[str, Any]:
             reply = record.reply.url if record.reply else None
             dead = record.delivery.dead_letter.url if record.delivery.dead_letter else None
             found[f"{record.kind} {record.name}"] = (subscriber, reply, record.delivery.retry, dead)
-        elif hasattr(record, "paths"):
+        elif isinstance(record, Target):
             found[f"{record.kind} {record.name}"] = record.paths
         else:
             found[record.host] = record.ports  # type: ignore[union-attr]

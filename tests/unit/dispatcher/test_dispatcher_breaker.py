@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
@@ -134,11 +134,13 @@ async def deserted(door: Door) -> SingleFlight:
     return single_flight
 
 
-async def many(single_flight: SingleFlight, count: int, seconds: float = 5) -> Callable[[], Awaitable[list[object]]]:
+async def many(
+    single_flight: SingleFlight, count: int, seconds: float = 5
+) -> Callable[[], Awaitable[Sequence[object]]]:
     waiting = asyncio.gather(*(single_flight.connect(ORIGIN, seconds) for _ in range(count)), return_exceptions=True)
     await turns()
 
-    async def outcome() -> list[object]:
+    async def outcome() -> Sequence[object]:
         return await waiting
 
     return outcome

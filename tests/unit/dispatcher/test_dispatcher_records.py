@@ -8,13 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.contract import topics
+from penstock.contract.unreadable import Unreadable
 from penstock.dispatcher.cursors import keys
 from penstock.dispatcher.cursors.attempt_record import AttemptRecord
 from penstock.dispatcher.cursors.cursor import YOUNG_FLUSHES, Cursor, Outstanding, Stage, Taken, encode, restore
 from penstock.dispatcher.cursors.cursor_store import understand
 from penstock.dispatcher.cursors.partition import PartitionCursors
 from penstock.dispatcher.cursors.unflushed import Unflushed
-from penstock.dispatcher.matched.record import Matched, Unreadable, read
+from penstock.dispatcher.matched.record import Matched, read
 from penstock.dispatcher.schedule.memory import Memory
 from penstock.log.random_reader import NEAR, runs
 

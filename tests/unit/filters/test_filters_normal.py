@@ -63,7 +63,7 @@ PLAIN: st.SearchStrategy[syntax.Expression] = st.recursive(
 
 
 def _holds(clauses: tuple[Clause, ...], event: dict[str, str]) -> bool:
-    kinds = {"exact": Exact, "prefix": Prefix, "suffix": Suffix}
+    kinds: dict[str, type[Exact | Prefix | Suffix]] = {"exact": Exact, "prefix": Prefix, "suffix": Suffix}
 
     def atom_holds(atom: Atom) -> bool:
         plain = Present(atom.attribute) if atom.op == "present" else kinds[atom.op](atom.attribute, atom.value)

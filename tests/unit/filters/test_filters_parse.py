@@ -140,7 +140,7 @@ def test_an_enormous_filter_is_refused_unless_it_travels_as_data() -> None:
     assert problem.message == f"too large: {MAX_TERMS + 1} terms, at most {MAX_TERMS} are possible"
 
 
-def test_terms_are_counted_through_filters_and_expressions():
+def test_terms_are_counted_through_filters_and_expressions() -> None:
     assert count_terms(parse({}, [{"exact": {"type": "a"}}])) == 1
     assert count_terms(parse({}, [{"not": {"any": [{"prefix": {"a": "b", "c": "d"}}, {"suffix": {"e": "f"}}]}}])) == 6
     # The filter, the comparison, the function, its argument, the number.

@@ -66,7 +66,7 @@ class Wire(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__()
         self.written = b""
-        self.is_reading = True
+        self.reads = True
         self.is_closed = self.is_aborted = self.is_finished = False
 
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
@@ -86,10 +86,10 @@ class Wire(asyncio.Transport):
         return self.is_closed
 
     def pause_reading(self) -> None:
-        self.is_reading = False
+        self.reads = False
 
     def resume_reading(self) -> None:
-        self.is_reading = True
+        self.reads = True
 
 
 @dataclass

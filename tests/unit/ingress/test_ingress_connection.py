@@ -65,7 +65,7 @@ async def test_pipelined_requests_are_answered_in_order_and_one_at_a_time() -> N
     client.log.holds = True
     connection, wire = client.connect()
     connection.data_received(posted("1") + posted("2", b"x") + head(method="PUT") + posted("3"))
-    assert (ids(client), wire.written, wire.is_reading) == (["1"], b"", False)
+    assert (ids(client), wire.written, wire.reads) == (["1"], b"", False)
     client.log.confirm()
     await asyncio.sleep(0)
     assert (ids(client), statuses(wire)) == (["1", "2"], [202])
@@ -74,7 +74,7 @@ async def test_pipelined_requests_are_answered_in_order_and_one_at_a_time() -> N
         await asyncio.sleep(0)
     assert (ids(client), statuses(wire)) == (["1", "2", "3"], [202, 202, 405])
     client.log.confirm()
-    assert (statuses(wire), wire.is_reading, connection.is_idle) == ([202, 202, 405, 202], True, True)
+    assert (statuses(wire), wire.reads, connection.is_idle) == ([202, 202, 405, 202], True, True)
 
 
 async def test_a_thousand_pipelined_refusals_need_no_deep_stack() -> None:
@@ -273,9 +273,9 @@ def test_connect_is_no_offer() -> None:
 def test_a_client_that_does_not_read_is_not_read_from() -> None:
     connection, wire = Client().connect()
     connection.pause_writing()
-    assert not wire.is_reading
+    assert not wire.reads
     connection.resume_writing()
-    assert wire.is_reading
+    assert wire.reads
 
 
 MIB = 1 << 20

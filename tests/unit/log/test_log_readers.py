@@ -144,7 +144,7 @@ def test_a_follower_passes_over_keys_that_are_none(connect: Any, key: bytes | No
         reached.set()
 
     with capture_logs() as lines:
-        follower = TableFollower(Settings(), "topic", apply, lambda: None, pytest.fail)
+        follower = TableFollower(Settings(), "topic", apply, lambda: None, lambda error: pytest.fail(repr(error)))
         follower.start()
         assert reached.wait(5)
         follower.stop()

@@ -9,10 +9,9 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from structlog.testing import capture_logs
 
-from penstock.contract import topics
+from penstock.contract import reports, topics
 from penstock.dispatcher.cursors.cursor_store import HeldTail
 from penstock.log import clients
-from penstock.log import reports as reports_module
 from penstock.log.events import EventWriter
 from penstock.log.reports import Reporter
 from penstock.log.threads import Owner
@@ -162,7 +161,7 @@ async def test_a_writer_of_events_that_breaks_ends_its_owner(monkeypatch: pytest
 
 async def test_a_reporter_that_breaks_ends_its_owner(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clients, "producer", lambda *_, **__: BrokenProducer())
-    monkeypatch.setattr(reports_module.reports, "HEARTBEAT_SECONDS", 0.001)
+    monkeypatch.setattr(reports, "HEARTBEAT_SECONDS", 0.001)
     owner = Owner()
     Reporter(Settings(), "ingress", "one", owner.fail)
     with pytest.raises(ZeroDivisionError):

@@ -259,7 +259,7 @@ def test_ready_waits_for_the_channel_to_mark_the_subscription() -> None:
 
 
 def test_an_older_generation_in_the_channel_does_not_count() -> None:
-    newer = {**SUBSCRIPTION, "metadata": {**SUBSCRIPTION["metadata"], "generation": 2}}  # type: ignore[dict-item]
+    newer = {**SUBSCRIPTION, "metadata": {**SUBSCRIPTION["metadata"], "generation": 2}}
     conditions = subscription_status(newer, sub_seen(), "now")["conditions"]
     assert (find(conditions, "AddedToChannel") or {})["status"] == "Unknown"
     assert (find(conditions, "Ready") or {})["status"] == "Unknown"

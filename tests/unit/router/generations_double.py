@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from penstock.contract import topics
 from penstock.contract.routes import Route
 from penstock.contract.snapshot import Snapshot
+from penstock.log.topic_ends import Retained
 from penstock.router.generations import Generation, Generations
 from penstock.router.markers import MarkerRound, MarkerWatch
 from penstock.router.matched_record import Marker, MatchedRecord
-from penstock.router.positions import LostRange, Retained, StartOffsets
+from penstock.router.positions import LostRange, StartOffsets
 from penstock.router.route_index import RouteTable
 from penstock.router.unplannable import Unplannable
 
@@ -83,6 +84,12 @@ class Scene:
             stopping=lambda: False,
             clock=lambda: self.now,
         )
+
+    @property
+    def serving(self) -> Generation:
+        """The live generation, which there is."""
+        assert self.generations.live is not None
+        return self.generations.live
 
     @property
     def starts(self) -> list[StartOffsets]:

@@ -1,5 +1,7 @@
 """Which changes of routes need another query, and what a change cannot bring back."""
 
+from typing import Any
+
 import msgspec
 import pytest
 from generations_double import NEVER, Scene
@@ -7,9 +9,10 @@ from generations_double import NEVER, Scene
 from penstock.contract.routes import Delivery, Endpoint, Route
 from penstock.contract.snapshot import Snapshot
 from penstock.filters.terms import MAX_TERMS
-from penstock.log.topic_ends import KafkaAway
-from penstock.router.generations import CATCH_UP_SECONDS, START_SECONDS, StandsStill, same_routing
-from penstock.router.positions import LostRange, Retained
+from penstock.log.topic_ends import KafkaAway, Retained
+from penstock.router.generations import CATCH_UP_SECONDS, START_SECONDS, RunningQuery, StandsStill, same_routing
+from penstock.router.positions import LostRange, StartOffsets
+from penstock.router.route_index import RouteTable
 
 ROUTE = Route(
     uid="r", kind="Trigger", namespace="default", name="r", target="t", attributes={"type": "x"}, start=(1, 2)
@@ -29,7 +32,7 @@ ROUTE = Route(
     ],
     ids=lambda change: next(iter(change)),
 )
-def test_how_a_route_delivers_is_not_the_routers_business(change):
+def test_how_a_route_delivers_is_not_the_routers_business(change: dict[str, Any]) -> None:
     assert same_routing({"r": ROUTE}, {"r": msgspec.structs.replace(ROUTE, **change)})
 
 
@@ -43,11 +46,11 @@ def test_how_a_route_delivers_is_not_the_routers_business(change):
     ],
     ids=lambda change: next(iter(change)),
 )
-def test_what_a_route_matches_is(change):
+def test_what_a_route_matches_is(change: dict[str, Any]) -> None:
     assert not same_routing({"r": ROUTE}, {"r": msgspec.structs.replace(ROUTE, **change)})
 
 
-def test_a_route_more_or_less_needs_another_query():
+def test_a_route_more_or_less_needs_another_query() -> None:
     assert not same_routing({}, {"r": ROUTE})
     assert not same_routing({"r": ROUTE}, {})
     assert same_routing({}, {})
@@ -60,7 +63,7 @@ def route(uid: str, *start: int) -> Route:
     return msgspec.structs.replace(ROUTE, uid=uid, name=uid, start=start)
 
 
-def test_a_new_route_whose_start_is_gone_is_told_what_it_lost():
+def test_a_new_route_whose_start_is_gone_is_told_what_it_lost() -> None:
     scene = Scene([Retained(0, 50)], origin=49)
     scene.advance(1, route("old", 10))
     scene.events = [Retained(40, 60)]
@@ -69,7 +72,7 @@ def test_a_new_route_whose_start_is_gone_is_told_what_it_lost():
     assert scene.starts[-1].offsets == (40,)
 
 
-def test_a_replay_of_what_is_gone_is_told_what_it_lost():
+def test_a_replay_of_what_is_gone_is_told_what_it_lost() -> None:
     scene = Scene([Retained(0, 50)], origin=49)
     scene.advance(1, route("r", 30))
     scene.events = [Retained(20, 60)]
@@ -77,17 +80,17 @@ def test_a_replay_of_what_is_gone_is_told_what_it_lost():
     assert scene.lost == [("r", LostRange(0, 5, 19))]
 
 
-def test_a_gap_in_the_routing_is_told_to_each_route_once_as_far_as_it_wanted_it():
+def test_a_gap_in_the_routing_is_told_to_each_route_once_as_far_as_it_wanted_it() -> None:
     scene = Scene([Retained(0, 50)], origin=49)
     scene.advance(1, route("old", 10))
     scene.generations.replace()
     scene.events = [Retained(70, 90)]
-    scene.wrote(scene.generations.live.number, 0, 55)
+    scene.wrote(scene.serving.number, 0, 55)
     scene.advance(2, route("old", 10), route("new", 60))
     assert sorted(scene.lost) == [("new", LostRange(0, 60, 69)), ("old", LostRange(0, 56, 69))]
 
 
-def test_a_loss_is_told_once_however_often_the_query_has_to_be_started():
+def test_a_loss_is_told_once_however_often_the_query_has_to_be_started() -> None:
     scene = Scene([Retained(0, 50)], origin=49)
     scene.advance(1, route("old", 10))
     scene.events = [Retained(40, 60)]
@@ -103,7 +106,7 @@ def sql(uid: str, text: str, *start: int) -> Route:
     return msgspec.structs.replace(route(uid, *start), attributes={}, filters=[{"cesql": text}])
 
 
-def test_a_route_that_cannot_be_planned_is_left_out_and_the_others_go_on():
+def test_a_route_that_cannot_be_planned_is_left_out_and_the_others_go_on() -> None:
     scene = Scene([Retained(0, 50)], origin=49, bad="bad")
     scene.advance(1, route("good", 10))
     routes = route("good", 10), sql("bad", "LENGTH(type) > 1", 50), sql("new", "LENGTH(type) > 2", 50)
@@ -116,18 +119,18 @@ def test_a_route_that_cannot_be_planned_is_left_out_and_the_others_go_on():
     assert [found.uid for bucket in scene.tables[-1].unfiled for found in bucket.candidates] == ["new"]
 
 
-def test_a_route_that_is_mended_gets_what_came_since_it_was_published():
+def test_a_route_that_is_mended_gets_what_came_since_it_was_published() -> None:
     scene = Scene([Retained(0, 50)], origin=49)
     scene.advance(1, sql("huge", ENORMOUS, 50))
     assert list(scene.announced[-1].refused) == ["huge"]
     scene.events = [Retained(0, 90)]
-    scene.wrote(scene.generations.live.number, 0, 89)
+    scene.wrote(scene.serving.number, 0, 89)
     scene.advance(2, sql("huge", "LENGTH(type) > 1", 50))
     assert scene.announced[-1].refused == {}
     assert scene.starts[-1].offsets == (50,)
 
 
-def test_a_refused_route_needs_no_new_query_for_every_version():
+def test_a_refused_route_needs_no_new_query_for_every_version() -> None:
     scene = Scene([Retained(0, 50)], origin=49)
     scene.advance(1, sql("huge", ENORMOUS, 50))
     scene.advance(2, sql("huge", ENORMOUS, 50))
@@ -136,7 +139,7 @@ def test_a_refused_route_needs_no_new_query_for_every_version():
     assert list(scene.announced[-1].refused) == ["huge"]
 
 
-def test_a_snapshot_with_other_routes_under_the_same_number_is_not_the_one_in_force():
+def test_a_snapshot_with_other_routes_under_the_same_number_is_not_the_one_in_force() -> None:
     scene = Scene([Retained(0, 50)], origin=49)
     first, other = (Snapshot(1, routes={uid: route(uid, 10)}) for uid in ("a", "b"))
     scene.generations.advance(first)
@@ -148,32 +151,32 @@ def partitions(count: int) -> list[Retained]:
     return [Retained(0, 50)] * count
 
 
-def test_the_generation_before_serves_until_the_slowest_partition_has_caught_up():
+def test_the_generation_before_serves_until_the_slowest_partition_has_caught_up() -> None:
     scene = Scene(partitions(3), origin=49)
     scene.advance(1, route("old"))
     scene.delays[2, 1] = 7.0
     scene.happened.clear()
     scene.advance(2, route("old"), route("new", 50, 50, 50))
     told = scene.happened
-    first, second = scene.generations.live.number, 4
+    first, second = scene.serving.number, 4
     assert first == 2
     assert told.index("2 passes 3 in 1") < told.index("1 ends") < told.index(f"2 passes {second} in 1")
     assert told[-1] == "2 is live", "only when the second marker is out of every partition"
     assert {f"2 passes {second} in {n}" for n in range(3)} <= set(told)
 
 
-def test_a_marker_that_the_generation_before_passes_on_does_not_count():
+def test_a_marker_that_the_generation_before_passes_on_does_not_count() -> None:
     scene = Scene(partitions(1), origin=49)
     scene.advance(1, route("old"))
     scene.delays[2, 0] = NEVER
     with pytest.raises(StandsStill, match=r"generation 2 stands still in partitions \[0\]"):
         scene.advance(2, route("old"), route("new", 50))
     assert "1 passes 3 in 0" in scene.happened
-    assert scene.generations.live.query.alive()
+    assert scene.serving.query.alive()
     assert [generation.version for generation in scene.announced] == [1]
 
 
-def test_one_partition_that_stands_still_is_noticed_however_the_others_move():
+def test_one_partition_that_stands_still_is_noticed_however_the_others_move() -> None:
     scene = Scene(partitions(3), origin=49)
     scene.advance(1, route("old"))
     scene.delays[2, 2] = NEVER
@@ -182,23 +185,25 @@ def test_one_partition_that_stands_still_is_noticed_however_the_others_move():
         scene.advance(2, route("old"), route("new", 50, 50, 50))
     assert CATCH_UP_SECONDS < scene.now - began < CATCH_UP_SECONDS + 2
     assert scene.happened[-1] == "2 ends"
-    assert scene.generations.live.number == 1
+    assert scene.serving.number == 1
 
 
-def test_a_query_may_take_its_time_to_start():
+def test_a_query_may_take_its_time_to_start() -> None:
     scene = Scene(partitions(2), origin=49)
     scene.delays |= {(1, 0): START_SECONDS - 5, (1, 1): START_SECONDS + 5}
     scene.advance(1, route("old"))
     assert scene.announced
 
 
-def test_kafka_being_away_is_no_fault_of_a_generation():
+def test_kafka_being_away_is_no_fault_of_a_generation() -> None:
     scene = Scene(partitions(1), origin=49)
     scene.advance(1, route("old"))
     scene.delays[2, 0] = NEVER
     scene.away = None
 
-    def goes_away(table, number, start, launch=scene.generations._launch):
+    launch = scene.generations._launch
+
+    def goes_away(table: RouteTable, number: int, start: StartOffsets) -> RunningQuery:
         scene.away = KafkaAway("gone")
         return launch(table, number, start)
 
@@ -207,7 +212,7 @@ def test_kafka_being_away_is_no_fault_of_a_generation():
         scene.advance(2, route("old"), route("new", 50))
 
 
-def test_a_live_generation_is_late_in_the_partition_that_stands_still_only():
+def test_a_live_generation_is_late_in_the_partition_that_stands_still_only() -> None:
     scene = Scene(partitions(3), origin=49)
     scene.advance(1, route("old"))
     scene.delays |= {(1, 0): 0.2, (1, 1): NEVER}
@@ -218,7 +223,7 @@ def test_a_live_generation_is_late_in_the_partition_that_stands_still_only():
     assert 9 < late[1] <= 13
 
 
-def test_without_a_generation_beside_it_one_is_live_with_its_first_sign_of_life():
+def test_without_a_generation_beside_it_one_is_live_with_its_first_sign_of_life() -> None:
     scene = Scene(partitions(2), origin=49)
     scene.advance(1, route("old"))
     scene.generations.replace()
@@ -227,7 +232,7 @@ def test_without_a_generation_beside_it_one_is_live_with_its_first_sign_of_life(
     assert scene.announced[-1].number == 2
 
 
-def test_a_query_that_reaches_back_is_not_live_before_it_is_through_everywhere():
+def test_a_query_that_reaches_back_is_not_live_before_it_is_through_everywhere() -> None:
     # Until then the newest record of partition 1 is of the generation before; a restart would go on behind it.
     scene = Scene(partitions(2), origin=49)
     scene.advance(1, route("old"))
@@ -238,7 +243,7 @@ def test_a_query_that_reaches_back_is_not_live_before_it_is_through_everywhere()
     assert scene.happened.index("2 passes 3 in 1") < scene.happened.index("2 is live")
 
 
-def test_a_task_that_repeats_itself_before_its_query_ends_costs_no_repetition():
+def test_a_task_that_repeats_itself_before_its_query_ends_costs_no_repetition() -> None:
     scene = Scene(partitions(1), origin=49)
     scene.advance(1, route("r", 40))
     scene.events = [Retained(0, 1000)]

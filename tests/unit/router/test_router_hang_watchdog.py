@@ -19,7 +19,7 @@ class Clock:
         return self.now
 
 
-def test_a_thread_that_says_nothing_for_too_long_hangs():
+def test_a_thread_that_says_nothing_for_too_long_hangs() -> None:
     clock = Clock()
     watchdog = HangWatchdog(lambda doing: None, clock)
     watchdog.beat("counts sheep")
@@ -30,7 +30,7 @@ def test_a_thread_that_says_nothing_for_too_long_hangs():
     assert watchdog.look() == "counts sheep, for 21 s"
 
 
-def test_every_beat_begins_anew_though_it_says_the_same():
+def test_every_beat_begins_anew_though_it_says_the_same() -> None:
     clock = Clock()
     watchdog = HangWatchdog(lambda doing: None, clock)
     for _ in range(100):
@@ -39,7 +39,7 @@ def test_every_beat_begins_anew_though_it_says_the_same():
         assert watchdog.look() is None
 
 
-def test_what_takes_long_may_take_long():
+def test_what_takes_long_may_take_long() -> None:
     clock = Clock()
     watchdog = HangWatchdog(lambda doing: None, clock)
     watchdog.beat("plans", 300)
@@ -52,7 +52,7 @@ def test_what_takes_long_may_take_long():
     assert watchdog.look() is not None
 
 
-def test_a_process_that_was_frozen_does_not_blame_its_thread():
+def test_a_process_that_was_frozen_does_not_blame_its_thread() -> None:
     frozen = Clock()
     watchdog = HangWatchdog(lambda doing: None, LivedTime(2.0, frozen))
     watchdog.beat()
@@ -65,7 +65,7 @@ def test_a_process_that_was_frozen_does_not_blame_its_thread():
     assert found is not None, "a real hang is noticed afterwards"
 
 
-def test_lived_time_runs_with_the_clock_but_for_long_gaps():
+def test_lived_time_runs_with_the_clock_but_for_long_gaps() -> None:
     clock = Clock()
     lived = LivedTime(1.0, clock)
     clock.now += 0.5
@@ -76,7 +76,7 @@ def test_lived_time_runs_with_the_clock_but_for_long_gaps():
     assert lived() == 1.75
 
 
-def test_a_thread_that_really_hangs_is_reported_with_the_place_where_it_does(monkeypatch: pytest.MonkeyPatch):
+def test_a_thread_that_really_hangs_is_reported_with_the_place_where_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hang_watchdog, "LOOK_SECONDS", 0.001)
     found: list[str] = []
     noticed, released = threading.Event(), threading.Event()
@@ -102,19 +102,24 @@ def test_a_thread_that_really_hangs_is_reported_with_the_place_where_it_does(mon
     assert any("hang_for_ever" in line for line in found)
 
 
-def test_a_watchdog_that_fails_says_so_rather_than_nothing(monkeypatch: pytest.MonkeyPatch):
+def test_a_watchdog_that_fails_says_so_rather_than_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hang_watchdog, "LOOK_SECONDS", 0.001)
     found: list[str] = []
     noticed = threading.Event()
     broken = Clock()
-    watchdog = HangWatchdog(lambda doing: (found.append(doing), noticed.set())[0], broken)
+
+    def report(doing: str) -> None:
+        found.append(doing)
+        noticed.set()
+
+    watchdog = HangWatchdog(report, broken)
     broken.now = "no number"  # type: ignore[assignment]
     watchdog.start()
     assert noticed.wait(5)
     assert found == ["its watchdog failed: TypeError: unsupported operand type(s) for -: 'str' and 'float'"]
 
 
-def test_a_watchdog_that_is_stopped_reports_nothing_any_more(monkeypatch: pytest.MonkeyPatch):
+def test_a_watchdog_that_is_stopped_reports_nothing_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hang_watchdog, "LOOK_SECONDS", 0.001)
     found: list[str] = []
     watchdog = HangWatchdog(found.append)

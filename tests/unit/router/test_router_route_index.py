@@ -62,47 +62,47 @@ def look_up(table: RouteTable, target: str, event: dict[str, str]) -> list[str]:
     ]
 
 
-def test_a_route_with_one_exact_atom_is_filed_under_it_and_nothing_remains():
+def test_a_route_with_one_exact_atom_is_filed_under_it_and_nothing_remains() -> None:
     table = index_routes([route("a", type="x")])
     assert places(table) == {("type", "x", "a")}
     assert table.filed["type"][0].candidates == (Candidate("a", ()),)
     assert table.unfiled == ()
 
 
-def test_a_route_is_filed_where_it_has_the_least_company():
+def test_a_route_is_filed_where_it_has_the_least_company() -> None:
     routes = [route(f"r{number}", type="common", source=f"/{number}") for number in range(5)]
     assert places(index_routes(routes)) == {("source", f"/{number}", f"r{number}") for number in range(5)}
 
 
-def test_type_is_preferred_where_the_choice_is_equal():
+def test_type_is_preferred_where_the_choice_is_equal() -> None:
     assert places(index_routes([route("a", subject="s", type="x", zone="z")])) == {("type", "x", "a")}
 
 
-def test_a_choice_of_exact_values_is_filed_under_each():
+def test_a_choice_of_exact_values_is_filed_under_each() -> None:
     either = [{"any": [{"exact": {"type": "x"}}, {"exact": {"type": "y"}}]}]
     assert places(index_routes([route("a", either)])) == {("type", "x", "a"), ("type", "y", "a")}
 
 
-def test_routes_of_one_value_share_a_bucket_so_that_the_join_stays_one_to_one():
+def test_routes_of_one_value_share_a_bucket_so_that_the_join_stays_one_to_one() -> None:
     table = index_routes([route("a", type="x"), route("b", type="x"), route("c", type="x", target="other")])
     keys = [(bucket.target, bucket.key) for bucket in table.filed["type"]]
     assert sorted(keys) == [("other", "x"), ("t", "x")]
 
 
-def test_a_route_without_an_exact_atom_is_found_by_its_target_alone():
+def test_a_route_without_an_exact_atom_is_found_by_its_target_alone() -> None:
     table = index_routes([route("all"), route("pre", [{"prefix": {"type": "x"}}])])
     assert table.filed == {}
     assert [found.uid for found in table.unfiled[0].candidates] == ["all", "pre"]
 
 
-def test_cesql_is_an_expression_shared_by_routes_that_say_the_same():
+def test_cesql_is_an_expression_shared_by_routes_that_say_the_same() -> None:
     long = [{"cesql": "LENGTH(type) > 3"}]
     table = index_routes([route("a", long), route("b", long), route("c", [{"cesql": "LENGTH(type) > 4"}])])
     assert len(table.predicates) == 2
     assert [found.predicate for found in table.unfiled[0].candidates] == [0, 0, 1]
 
 
-def test_cesql_beside_an_exact_atom_is_evaluated_for_events_with_that_value_only():
+def test_cesql_beside_an_exact_atom_is_evaluated_for_events_with_that_value_only() -> None:
     table = index_routes([route("a", [{"exact": {"type": "x"}}, {"cesql": "LENGTH(id) > 3"}])])
     assert places(table) == {("type", "x", "a")}
     assert table.unfiled == ()
@@ -125,13 +125,13 @@ def nested(levels: int) -> dict[str, Any]:
         ([{"not": nested(MAX_NESTING)}], f"filters are nested deeper than {MAX_NESTING} levels"),
     ],
 )
-def test_a_route_that_cannot_be_routed_by_is_refused_and_says_why(filters: list[dict[str, Any]], reason: str):
+def test_a_route_that_cannot_be_routed_by_is_refused_and_says_why(filters: list[dict[str, Any]], reason: str) -> None:
     table = index_routes([route("a", filters)])
     assert table.refused["a"].startswith(f"its filter cannot be used: {reason}")
     assert table == RouteTable(refused=table.refused)
 
 
-def test_a_filter_as_deep_as_admission_lets_it_be_is_routed_by():
+def test_a_filter_as_deep_as_admission_lets_it_be_is_routed_by() -> None:
     table = index_routes([route("a", [nested(MAX_NESTING)])])
     assert table.refused == {}
     assert look_up(table, "t", {"type": "x"}) == (
@@ -139,14 +139,14 @@ def test_a_filter_as_deep_as_admission_lets_it_be_is_routed_by():
     )
 
 
-def test_a_filter_that_is_meant_to_match_nothing_is_none_the_worse():
+def test_a_filter_that_is_meant_to_match_nothing_is_none_the_worse() -> None:
     table = index_routes([route("a", [{"cesql": "false"}])])
     assert table.refused == {}
     assert look_up(table, "t", {"type": "x"}) == []
 
 
-def test_the_number_of_attributes_that_events_are_looked_up_under_is_bounded():
-    table = index_routes([route(f"r{number}", **{f"x{number}": "v"}) for number in range(50)])
+def test_the_number_of_attributes_that_events_are_looked_up_under_is_bounded() -> None:
+    table = index_routes([route(f"r{number}", None, **{f"x{number}": "v"}) for number in range(50)])
     assert len(table.filed) == MAX_FILED
     assert sum(len(bucket.candidates) for bucket in table.unfiled) == 50 - MAX_FILED
 
@@ -171,7 +171,7 @@ EVENTS = st.dictionaries(NAMES, VALUES).map(
 
 
 @given(st.lists(st.lists(FILTERS, max_size=2), max_size=6), EVENTS)
-def test_filed_routes_match_what_their_filters_match(every, event):
+def test_filed_routes_match_what_their_filters_match(every: list[list[dict[str, Any]]], event: dict[str, str]) -> None:
     routes = [route(f"r{number}", filters) for number, filters in enumerate(every)]
     expected = sorted(found.uid for found in routes if matches(parse({}, found.filters), event))
     assert sorted(look_up(index_routes(routes), "t", event)) == expected
@@ -188,7 +188,9 @@ ANYTHING = st.recursive(
 
 
 @given(st.lists(FILTERS | ANYTHING, max_size=3), st.dictionaries(NAMES | st.just("Bad"), VALUES, max_size=2), EVENTS)
-def test_what_admission_accepts_is_routed_as_it_reads_and_the_rest_is_refused(filters, attributes, event):
+def test_what_admission_accepts_is_routed_as_it_reads_and_the_rest_is_refused(
+    filters: list[Any], attributes: dict[str, str], event: dict[str, str]
+) -> None:
     found = route("r", filters, **attributes)
     table = index_routes([found])
     if problems_of(attributes, filters):
@@ -199,7 +201,7 @@ def test_what_admission_accepts_is_routed_as_it_reads_and_the_rest_is_refused(fi
         assert look_up(table, "t", event) == (["r"] if matches(parse(attributes, filters), event) else [])
 
 
-def test_an_enormous_expression_is_refused_and_the_others_are_filed():
+def test_an_enormous_expression_is_refused_and_the_others_are_filed() -> None:
     alternatives = [{"prefix": {f"a{number}": "x"}} for number in range(MAX_TERMS)]
     table = index_routes([route("huge", [{"any": alternatives}]), route("plain", type="a")])
     size = f"{MAX_TERMS + 1} terms, at most {MAX_TERMS} are possible"
