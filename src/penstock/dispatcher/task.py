@@ -82,7 +82,7 @@ class _Task:
         self._threads = ThreadPoolExecutor(max(2, len(partitions)), thread_name_prefix="cursors")
         self._stores = {partition: CursorStore(settings, partition) for partition in partitions}
         self._tracer = trace.configure("penstock-dispatcher")
-        self._clients = SubscriberClient(settings.max_event_bytes)
+        self._clients = SubscriberClient(settings.max_event_bytes, self._owner)
         self._store = ReplyWriter(settings, failed)
         sender = AttemptSender(
             self._clients, self._store, self._tracer, settings.delivery_timeout_seconds, settings.max_event_bytes

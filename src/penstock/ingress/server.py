@@ -14,6 +14,7 @@ from email.utils import formatdate
 import structlog
 
 from penstock.ingress.connection import Application, Connection, Refusal
+from penstock.log.threads import Owner
 from penstock.settings import Settings
 
 BACKLOG = 2048
@@ -32,8 +33,8 @@ log = structlog.get_logger()
 class Server:
     """Started and ended by the component."""
 
-    def __init__(self, app: Application, settings: Settings) -> None:
-        self._app, self._drain_seconds = app, settings.drain_seconds
+    def __init__(self, app: Application, settings: Settings, owner: Owner) -> None:
+        self._app, self._owner, self._drain_seconds = app, owner, settings.drain_seconds
         self._max_connections = settings.max_connections
         # An event of the largest size can be accepted, whatever the settings say.
         self.max_held_bytes = max(settings.max_arriving_mib * 1024 * 1024, settings.max_event_bytes * 2)
@@ -84,7 +85,7 @@ class Server:
             await asyncio.sleep(_PAUSE_SECONDS)
 
     def _look(self) -> None:
-        self._timer = self._loop.call_later(LOOK_SECONDS, self._look)
+        self._timer = self._loop.call_later(LOOK_SECONDS, self._owner.call, self._look)
         self.now, self.date = self._loop.time(), b"date: " + formatdate(usegmt=True).encode() + b"\r\n"
         for connection in tuple(self.connections):
             connection.look(self.now)

@@ -41,7 +41,7 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
     )
     kafka = KafkaWatch(events)
     app = Ingress(settings, events, disk, kafka, tracer)
-    server = Server(app, settings)
+    server = Server(app, settings, owner)
     reporter = Reporter(settings, "ingress", instance, owner.fail)
     following = _Following(app, reporter, owner)
     follower = SnapshotFollower(settings, following.announce, owner.fail)

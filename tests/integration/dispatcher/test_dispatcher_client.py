@@ -14,6 +14,7 @@ from penstock.contract.routes import Endpoint, ServiceName
 from penstock.dispatcher.http.client import SubscriberClient, Unsendable
 from penstock.dispatcher.http.connection import NoAnswer, SubscriberResponse
 from penstock.dispatcher.http.pool import IDLE_SECONDS, SWEEP_SECONDS
+from penstock.log.threads import Owner
 
 ACCEPTED = b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n"
 
@@ -58,7 +59,7 @@ async def server() -> AsyncIterator[Server]:
 
 @pytest.fixture
 async def clients() -> AsyncIterator[SubscriberClient]:
-    made = SubscriberClient(1024 * 1024)
+    made = SubscriberClient(1024 * 1024, Owner())
     yield made
     await made.close()
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.dispatcher.http.address import Origin
 from penstock.dispatcher.http.connection import (
     HEAD_BYTES,
     IGNORED_BODY_BYTES,
@@ -17,6 +18,8 @@ from penstock.dispatcher.http.connection import (
     SubscriberConnection,
     SubscriberResponse,
 )
+from penstock.dispatcher.http.pool import Pool
+from penstock.log.threads import Owner
 
 EVENT_LIMIT = 200_000
 EVENT = b"ce-specversion: 1.0\r\nce-id: 1\r\nce-type: t\r\nce-source: /s\r\n"
@@ -222,3 +225,15 @@ def test_whatever_comes_is_an_answer_or_none(pieces: list[bytes], proper: bool) 
             assert peer.wire.aborted
 
     on_a_loop(play)
+
+
+async def test_a_sweep_of_idle_connections_that_fails_ends_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.dispatcher.http.pool.SWEEP_SECONDS", 0.001)
+    owner = Owner()
+    pool = Pool(EVENT_LIMIT, owner)
+    peer = Peer()
+    pool._keep(Origin("127.0.0.1", 80, None, None), peer.connection)
+    peer.connection.idle_since = "long ago"  # type: ignore[assignment]  # what cannot be compared
+    with pytest.raises(TypeError):
+        await asyncio.wait_for(owner.failed(), 5)
+    pool.close()

@@ -19,7 +19,8 @@ from penstock.ingress.connection import (
     Connection,
     Refusal,
 )
-from penstock.ingress.server import MOST_REFUSALS, Server
+from penstock.ingress.server import LOOK_SECONDS, MOST_REFUSALS, Server
+from penstock.log.threads import Owner
 from penstock.settings import Settings
 
 
@@ -355,7 +356,7 @@ def test_a_connection_beyond_the_limit_is_told_so_when_it_sends_and_ended() -> N
 
 async def test_a_server_serves_as_many_connections_as_it_may() -> None:
     client = Client()
-    server = Server(client.app, Settings(max_connections=2))
+    server = Server(client.app, Settings(max_connections=2), Owner())
     made = []
     for _ in range(MOST_REFUSALS + 3):
         made.append((server._connection(), Wire()))
@@ -366,6 +367,17 @@ async def test_a_server_serves_as_many_connections_as_it_may() -> None:
     assert [wire.is_aborted for _, wire in made].count(True) == 1, "the oldest of too many refusals"
     made[0][0].connection_lost(None)
     assert isinstance(server._connection(), Connection), "one has gone, and the next is served"
+    await server.end()
+
+
+async def test_a_look_at_the_connections_that_fails_ends_the_ingress(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.ingress.server.LOOK_SECONDS", LOOK_SECONDS / 1000)
+    owner = Owner()
+    server = Server(Client().app, Settings(), owner)
+    server.connections.add(object())  # type: ignore[arg-type]  # what cannot be looked at
+    with pytest.raises(AttributeError):
+        await asyncio.wait_for(owner.failed(), 5)
+    server.connections.clear()
     await server.end()
 
 

@@ -13,6 +13,7 @@ from penstock.contract.routes import Endpoint
 from penstock.dispatcher.http.address import Address, address
 from penstock.dispatcher.http.connection import IGNORED_BODY_BYTES, NoConnection, SubscriberResponse
 from penstock.dispatcher.http.pool import Pool
+from penstock.log.threads import Owner
 
 
 class Unsendable(ValueError):
@@ -22,12 +23,12 @@ class Unsendable(ValueError):
 class SubscriberClient:
     """The HTTP side of a task."""
 
-    def __init__(self, max_event_bytes: int) -> None:
+    def __init__(self, max_event_bytes: int, owner: Owner) -> None:
         self._names = NameTable()
         self._left_to_dns: dict[str, Location] = {}
         """Addresses that the present names do not know, which is most of them: looked up once."""
         # A structured event may carry its data in base64, and some attributes.
-        self._pool = Pool(max_event_bytes * 4 // 3 + IGNORED_BODY_BYTES)
+        self._pool = Pool(max_event_bytes * 4 // 3 + IGNORED_BODY_BYTES, owner)
         self._loop = asyncio.get_running_loop()
 
     async def post(

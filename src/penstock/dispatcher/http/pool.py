@@ -11,6 +11,7 @@ from penstock.dispatcher.http.address import Origin
 from penstock.dispatcher.http.connection import NoAnswer, NoConnection, SubscriberConnection
 from penstock.dispatcher.http.dns import Resolver
 from penstock.dispatcher.http.single_flight import SingleFlight
+from penstock.log.threads import Owner
 
 IDLE_SECONDS = 1.5
 """Connections unused for this long are closed here, before the servers in common use (2 to 5 seconds) close them: a
@@ -22,8 +23,8 @@ CONNECT_SECONDS = 10.0
 class Pool:
     """All connections of a task."""
 
-    def __init__(self, event_limit: int) -> None:
-        self._event_limit = event_limit
+    def __init__(self, event_limit: int, owner: Owner) -> None:
+        self._event_limit, self._owner = event_limit, owner
         self._loop = asyncio.get_running_loop()
         self._idle: dict[Origin, deque[SubscriberConnection]] = {}
         """Of each origin the one used last is used first, so that those not needed grow old."""
@@ -88,7 +89,7 @@ class Pool:
             waiting = self._idle[origin] = deque()
         waiting.append(connection)
         if self._sweeping is None:
-            self._sweeping = self._loop.call_later(SWEEP_SECONDS, self._sweep)
+            self._sweep_later()
 
     def _sweep(self) -> None:
         old = self._loop.time() - IDLE_SECONDS
@@ -97,7 +98,12 @@ class Pool:
                 waiting.popleft().abort()
             if not waiting:
                 del self._idle[origin]
-        self._sweeping = self._loop.call_later(SWEEP_SECONDS, self._sweep) if self._idle else None
+        self._sweeping = None
+        if self._idle:
+            self._sweep_later()
+
+    def _sweep_later(self) -> None:
+        self._sweeping = self._loop.call_later(SWEEP_SECONDS, self._owner.call, self._sweep)
 
     def close(self) -> None:
         """Closes what is idle. Requests under way are their owners' to cancel."""
