@@ -22,7 +22,9 @@ from penstock.settings import Settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-READY_SECONDS = 90.0
+READY_SECONDS = 300.0
+"""For a start on a machine that is busy: to begin again would make it busier. What hangs is noticed sooner, by the
+router's own watchdogs and by Spark."""
 LOOK_SECONDS = 1.0
 STOP_SECONDS = 5.0
 """Beyond the drain time, for what cannot be drained: closing clients, stopping the query."""
