@@ -14,21 +14,22 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]  # xdist has no annotations
 
 GROUPS = {
-    "tests/integration/faults/test_faults_chaos.py": "chaos",
-    "tests/integration/router/test_router_live.py": "router live",
-    "tests/integration/router/*": "router",
     "tests/conformance/*": "stack",
     "tests/integration/engine/test_engine_getting_started.py": "stack",
     "tests/integration/engine/test_engine_stack.py": "stack",
     "tests/integration/workloads/test_workloads_services.py": "stack",
-    "tests/integration/faults/test_faults_stack.py": "kills",
-    "tests/integration/faults/*": "faults",
-    "tests/integration/filters/*": "filters",
-    "tests/integration/engine/test_engine_survival.py": "survival",
+    "tests/integration/router/test_router_live.py": "router live",
     "tests/integration/dispatcher/*": "dispatcher",
+    "tests/integration/faults/test_faults_chaos.py": "chaos",
+    "tests/integration/faults/test_faults_stack.py": "kills",
+    "tests/integration/router/*": "router",
+    "tests/integration/faults/*": "faults",
+    "tests/integration/engine/test_engine_survival.py": "survival",
+    "tests/integration/filters/*": "filters",
     "tests/integration/ingress/*": "ingress",
 }
-"""By file; the first pattern counts. The longest come first: no process should be left alone with one at the end.
+"""By file; the first pattern counts. The longest come first: no process should be left alone with one at the end. Not
+all of the first need Spark: several that start at once take long.
 
 Other folders are a group each, but in these every file is one:
 """

@@ -1,7 +1,8 @@
 """Class data sharing archives: classes that a JVM has loaded, kept so that the next one maps them instead.
 
 Kafka and Spark each load thousands of classes before they serve; an archive saves seconds of a start and of every
-restart after a crash. A stack that finds none makes one from its running JVMs some seconds after it is ready.
+restart after a crash. A stack that finds none makes one from its running JVMs when it is told to stop: a JVM stands
+still while its archive is made, on a busy machine for many seconds, and nothing should wait for that.
 
 An archive can never break a start. It is named after its length and the Java and the jars it was made from, appears
 whole or not at all, is verified by the JVM before use, and is passed over with `-Xshare:auto` if anything is wrong with
@@ -11,9 +12,10 @@ it. Before the last try of a program that does not become ready its archive is r
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,8 +24,8 @@ from penstock.engine.processes import java_attach
 KEPT = 4
 """Archives of one program that are kept: those used last. Each installation of penstock has its own."""
 
-DUMP_SECONDS = 120.0
-"""Longest that making an archive may take; the JVM stands still for a second or two of it."""
+DUMP_SECONDS = 15.0
+"""Longest that a stop waits for an archive: the next one can make it."""
 
 
 @dataclass(frozen=True)
@@ -59,17 +61,31 @@ class ClassArchive:
         draft = self.folder / f"{self.name}.{pid}.new"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            java_attach.command(pid, f'VM.cds dynamic_dump "{draft}"', DUMP_SECONDS)
-            with draft.open("rb") as written:
-                os.fsync(written.fileno())
-            self.discard()
-            draft.rename(self._named(draft.stat().st_size))
-            self._sweep()
+            with self._making():
+                self._make(pid, draft)
         except (OSError, java_attach.Refused):
             return False
         finally:
             draft.unlink(missing_ok=True)
         return True
+
+    @contextlib.contextmanager
+    def _making(self) -> Iterator[None]:
+        """Keeps others from making one meanwhile. Raises BlockingIOError where another does."""
+        lock = os.open(self.folder, os.O_RDONLY)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+        finally:
+            os.close(lock)
+
+    def _make(self, pid: int, draft: Path) -> None:
+        java_attach.command(pid, f'VM.cds dynamic_dump "{draft}"', DUMP_SECONDS)
+        with draft.open("rb") as written:
+            os.fsync(written.fileno())
+        self.discard()
+        draft.rename(self._named(draft.stat().st_size))
+        self._sweep()
 
     def discard(self) -> None:
         """Removes the archive: it is damaged, or suspected of keeping its program from becoming ready."""

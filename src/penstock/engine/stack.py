@@ -30,9 +30,6 @@ from penstock.engine.processes.supervisor import Component, Observer, Supervisor
 from penstock.observability import exposition
 from penstock.settings import Settings
 
-ARCHIVE_DELAY_SECONDS = 10.0
-"""From ready until class archives are made: the first commands of a user have the machine for themselves."""
-
 
 class Screen(Observer, Protocol):
     """Who shows the user what happens."""
@@ -105,29 +102,30 @@ async def run(prepared: Prepared, screen: Screen, stop: asyncio.Event) -> None:
         echo=screen.log_line if settings.verbose else None,
     )
     record.watches = supervisor.watches
-    beside = [
-        asyncio.create_task(_announce_stop(stop, screen)),
-        asyncio.create_task(_make_archives(prepared, supervisor.watches, record.ready)),
-    ]
+    stopping = asyncio.Event()
+    ending = asyncio.create_task(_end(prepared, record, stop, stopping))
     try:
         with _metrics(settings):
-            await supervisor.run(stop, record.all_ready)
+            await supervisor.run(stopping, record.all_ready)
     finally:
-        for task in beside:
-            task.cancel()
+        ending.cancel()
         record.write(state="stopped")
         prepared.data.close()
 
 
-async def _announce_stop(stop: asyncio.Event, screen: Screen) -> None:
+async def _end(prepared: Prepared, record: StackRecord, stop: asyncio.Event, stopping: asyncio.Event) -> None:
+    """Passes the user's wish to stop on to the supervisor, after what is left to do while everything runs."""
     await stop.wait()
-    screen.stopping()
+    record.stopping()
+    try:
+        if record.ready.is_set():
+            await _make_archives(prepared, record.watches)
+    finally:
+        stopping.set()
 
 
-async def _make_archives(prepared: Prepared, watches: dict[str, Watch], ready: asyncio.Event) -> None:
-    """Makes the class archives that this start had to do without, once, when the start is over."""
-    await ready.wait()
-    await asyncio.sleep(ARCHIVE_DELAY_SECONDS)
+async def _make_archives(prepared: Prepared, watches: dict[str, Watch]) -> None:
+    """Makes the class archives that this start had to do without. A JVM stands still meanwhile, so it is done last."""
     settings, jars, java = prepared.settings, prepared.jars, prepared.java
     archives = {"kafka": kafka.archive(settings, jars, java), "pipeline": spark.archive(settings, jars, java.home)}
     for name, archive in archives.items():
@@ -227,6 +225,10 @@ class StackRecord:
     def remark(self, watch: Watch, text: str) -> None:
         """Something to read."""
         self._screen.remark(watch, text)
+
+    def stopping(self) -> None:
+        """The user wants an end."""
+        self._screen.stopping()
 
     def all_ready(self) -> None:
         """Everything serves. The time counts from the start of this process, as the user's does."""

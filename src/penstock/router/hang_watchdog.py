@@ -15,8 +15,9 @@ from dataclasses import dataclass
 
 from penstock.router.lived_time import LivedTime
 
-TURN_SECONDS = 20.0
-"""How long anything may take for which no other limit is given. What is usual are milliseconds; Kafka has 5 s."""
+TURN_SECONDS = 60.0
+"""How long anything may take for which no other limit is given. What is usual are milliseconds, and Kafka has 5 s; but
+on a machine where everything waits for a processor an end in error would make all wait longer."""
 
 LOOK_SECONDS = 1.0
 

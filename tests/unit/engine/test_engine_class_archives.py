@@ -133,3 +133,13 @@ def test_the_archives_used_last_are_kept(tmp_path: Path, jvm: Callable[[Answer],
     new = ClassArchive(folder, "kafka-new")
     assert new.make(jvm(dumps))
     assert set(folder.iterdir()) == {whole(new), old[-1], other, *old[: KEPT - 2]}
+
+
+def test_of_two_that_would_make_an_archive_one_goes_without(tmp_path: Path, jvm: Callable[[Answer], int]) -> None:
+    archive = ClassArchive(tmp_path / "archives", "kafka-1")
+    pid = jvm(dumps)
+    archive.folder.mkdir()
+    with archive._making():
+        assert not archive.make(pid)
+    assert archive.find() is None
+    assert archive.make(pid)

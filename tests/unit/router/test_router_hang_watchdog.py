@@ -27,7 +27,7 @@ def test_a_thread_that_says_nothing_for_too_long_hangs() -> None:
     clock.now += TURN_SECONDS
     assert watchdog.look() is None
     clock.now += 1
-    assert watchdog.look() == "counts sheep, for 21 s"
+    assert watchdog.look() == "counts sheep, for 61 s"
 
 
 def test_every_beat_begins_anew_though_it_says_the_same() -> None:
