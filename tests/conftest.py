@@ -10,6 +10,7 @@ from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, cast
 
 import pytest
+import structlog
 from hypothesis import settings
 
 if TYPE_CHECKING:
@@ -27,6 +28,10 @@ for name in [name for name in os.environ if name.startswith("PENSTOCK_")]:
 settings.register_profile("quick", max_examples=25, deadline=None)
 settings.register_profile("thorough", max_examples=100, deadline=None)
 settings.load_profile("quick")
+
+# The default draws the variables of every frame of an exception that is logged, which takes longer than most tests.
+plain = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
+structlog.configure(processors=[*structlog.get_config()["processors"][:-1], plain])
 
 
 @pytest.hookimpl(wrapper=True)

@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.apiserver.errors import ApiError
@@ -147,7 +147,6 @@ def test_one_remaining_owner_keeps_a_dependent(tx: Transaction) -> None:
     assert [reference["name"] for reference in child["metadata"]["ownerReferences"]] == ["two"]
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_whatever_owns_whom_deleting_the_namespace_ends_empty(data: st.DataObject) -> None:
     tx = transaction()

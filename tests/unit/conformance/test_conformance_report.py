@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import xml.etree.ElementTree as ET
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,8 @@ ROWS = [
     Assertion("a-4", "two.md, Roles", "never ran", "MUST", tests=("tests/t.py::test_other",)),
     Assertion("a-5", "two.md, Roles", "half ran", "MUST", tests=("tests/t.py::test_ready", "tests/t.py::test_other")),
 ]
+WRITTEN = assertions.load()
+"""The rows of the file itself."""
 RUN = ResultFile(
     "all",
     "https://127.0.0.1:8443",
@@ -100,6 +103,7 @@ def test_a_broken_file_of_assertions_is_refused(text: str, complaint: str) -> No
         assertions.load(text)
 
 
+@cache
 def functions(path: Path) -> set[str]:
     tree = ast.parse(path.read_text())
     return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
@@ -114,6 +118,7 @@ def exists(test: str) -> bool:
     return path.is_file() and name.rpartition("::")[2] in functions(path)
 
 
+@cache
 def marked(path: Path) -> dict[str, set[str]]:
     """The rows that each test of a file names by its marker."""
     found: dict[str, set[str]] = {}
@@ -128,12 +133,12 @@ def marked(path: Path) -> dict[str, set[str]]:
 
 
 def test_every_row_names_tests_that_exist() -> None:
-    missing = {row.id: test for row in assertions.load() for test in row.tests if not exists(test)}
+    missing = {row.id: test for row in WRITTEN for test in row.tests if not exists(test)}
     assert missing == {}
 
 
 def test_every_conformance_test_names_its_rows_and_they_name_it() -> None:
-    rows = {row.id: set(row.tests) for row in assertions.load()}
+    rows = {row.id: set(row.tests) for row in WRITTEN}
     problems = []
     for path in sorted((ROOT / "tests" / "conformance").glob("test_*.py")):
         for test, ids in marked(path).items():
@@ -152,5 +157,5 @@ def test_every_conformance_test_names_its_rows_and_they_name_it() -> None:
 
 
 def test_every_delivery_test_is_named_by_a_row() -> None:
-    named = {test for row in assertions.load() for test in row.tests}
+    named = {test for row in WRITTEN for test in row.tests}
     assert [test.id for test in TESTS if test.id not in named] == []

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.dispatcher.http.address import Origin
@@ -212,7 +212,6 @@ async def test_an_answer_that_does_not_come_in_time_is_none() -> None:
     assert peer.wire.aborted
 
 
-@settings(deadline=None, max_examples=50)
 @given(st.lists(st.binary(max_size=300), max_size=5), st.booleans())
 def test_whatever_comes_is_an_answer_or_none(pieces: list[bytes], proper: bool) -> None:
     async def play(peer: Peer) -> None:

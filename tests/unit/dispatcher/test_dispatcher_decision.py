@@ -5,7 +5,7 @@ from __future__ import annotations
 from email.utils import formatdate
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.contract.routes import Delivery, Endpoint, Route
@@ -142,14 +142,12 @@ def test_retry_after_may_be_a_date() -> None:
     assert retry_after(formatdate(NOW - 30, usegmt=True), NOW) == 0
 
 
-@settings(deadline=None)
 @given(st.text())
 def test_any_retry_after_is_read_or_ignored(header: str) -> None:
     seconds = retry_after(header, NOW)
     assert seconds is None or seconds >= 0
 
 
-@settings(deadline=None)
 @given(st.integers(0, 10_000), st.floats(0.001, 1e6))
 def test_waits_are_finite(retry: int, delay: float) -> None:
     policy = Delivery(backoff_policy="exponential", backoff_delay=delay)

@@ -6,7 +6,7 @@ import base64
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.contract.routes import Delivery, Endpoint, Route
@@ -104,7 +104,6 @@ def test_a_dead_letter_tells_its_story() -> None:
     assert headers(TRIGGER, Stage.DEAD_LETTER, dead_letter(EVENT, failure))["ce-knativeerrordata"] == ""
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=4096))
 def test_error_data_is_base64_cut_after_encoding(body: bytes) -> None:
     assert error_data(body) == base64.b64encode(body).decode()[:ERROR_DATA_LIMIT]
@@ -114,7 +113,6 @@ def test_without_an_answer_the_data_says_so() -> None:
     assert base64.b64decode(no_answer_data("connection refused")) == b"dispatch error: connection refused"
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.text(), st.text()), st.none() | st.binary(), st.lists(st.tuples(st.text(), st.text())))
 def test_a_reply_survives_the_topic(
     attributes: dict[str, str], data: bytes | None, passed: list[tuple[str, str]]

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 
 import msgspec
 from dispatcher_double import Node, Topic, Written
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from virtual_time import run, turns
 
+from examples import examples
 from penstock.contract.routes import Delivery, Endpoint, Route
 
 POLICY = Delivery(retry=1000, backoff_policy="linear", backoff_delay=0.3)
@@ -186,7 +187,6 @@ def play(story: Story, then: Callable[[Play], Awaitable[None]]) -> None:
     run(told())
 
 
-@settings(max_examples=60, deadline=None)
 @given(stories())
 def test_everything_arrives_and_only_what_was_under_way_arrives_again(story: Story) -> None:
     async def check(one: Play) -> None:
@@ -204,7 +204,7 @@ def test_everything_arrives_and_only_what_was_under_way_arrives_again(story: Sto
     play(story, check)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(2)
 @given(stories("power loss", "flush", *["tail"] * 6, newcomer=False))
 def test_a_power_loss_loses_nothing_and_gives_no_route_another_ones_event(story: Story) -> None:
     async def check(one: Play) -> None:
@@ -216,7 +216,6 @@ def test_a_power_loss_loses_nothing_and_gives_no_route_another_ones_event(story:
     play(story, check)
 
 
-@settings(max_examples=40, deadline=None)
 @given(stories("power loss", newcomer=False))
 def test_keys_go_on_in_order_after_a_crash_or_a_power_loss(story: Story) -> None:
     async def check(one: Play) -> None:
@@ -230,7 +229,6 @@ def test_keys_go_on_in_order_after_a_crash_or_a_power_loss(story: Story) -> None
     play(story, check)
 
 
-@settings(max_examples=40, deadline=None)
 @given(stories())
 def test_keys_arrive_in_order(story: Story) -> None:
     async def check(one: Play) -> None:
@@ -242,7 +240,6 @@ def test_keys_arrive_in_order(story: Story) -> None:
     play(Story(story.world, [step for step in story.steps if step[0] != "crash"]), check)
 
 
-@settings(max_examples=40, deadline=None)
 @given(stories(), st.sampled_from([OLD, KEYED, NEW]))
 def test_a_deaf_subscriber_changes_nothing_for_the_others(story: Story, deaf: str) -> None:
     async def check(one: Play) -> None:
@@ -253,7 +250,6 @@ def test_a_deaf_subscriber_changes_nothing_for_the_others(story: Story, deaf: st
     play(story, check)
 
 
-@settings(max_examples=40, deadline=None)
 @given(stories())
 def test_a_restored_delivery_keeps_its_attempts(story: Story) -> None:
     async def check(one: Play) -> None:

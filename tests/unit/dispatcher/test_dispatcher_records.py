@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.contract import topics
@@ -26,7 +26,6 @@ def matched(offset: int, origin: int, *routes: str, value: bytes = b"") -> Match
     return Matched(0, offset, 0, origin, routes=routes, raw=[], value=value)
 
 
-@settings(deadline=None)
 @given(
     offsets,
     st.none() | offsets,
@@ -76,7 +75,6 @@ headers_like = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(st.none() | headers_like)
 def test_any_record_is_read_or_refused(raw: list[tuple[str, bytes | None]] | None) -> None:
     try:
@@ -104,7 +102,6 @@ def test_keys_of_the_cursors_are_told_apart() -> None:
     assert keys.parse_delivery(keys.delivery_key("uid", 3, 44)) == ("uid", 44)
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.text() | st.sampled_from(["tail/0", "r/0", "payload/r/0/1", "delivery/r/0/1"]), st.binary()))
 def test_whatever_is_among_the_cursors_is_understood_or_named(values: dict[str, bytes]) -> None:
     restored = understand(values, 0, set())
@@ -166,7 +163,6 @@ def test_memory_counts_a_record_once_and_refuses_what_does_not_fit() -> None:
     assert memory.tight
 
 
-@settings(deadline=None)
 @given(st.sets(st.tuples(st.integers(0, 3), st.integers(0, 1000))))
 def test_runs_cover_what_is_wanted_without_long_gaps(wanted: set[tuple[int, int]]) -> None:
     stretches = runs(list(wanted))

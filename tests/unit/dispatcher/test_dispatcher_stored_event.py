@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.contract import headers
@@ -37,7 +37,6 @@ def stored(event: CloudEvent, *extra: tuple[str, bytes]) -> Matched:
     return Matched(0, 0, 0, 0, routes=(), raw=[*kafka.to_headers(event), *extra], value=event.data)
 
 
-@settings(deadline=None)
 @given(events, st.sampled_from([TRIGGER, SUBSCRIPTION, REPLY_ONLY]), st.none() | st.just("a=b"))
 def test_both_ways_to_make_a_request_agree(event: CloudEvent, route: Route, state: str | None) -> None:
     extra = [(headers.PASSED + "x-request-id", b"7\xff"), (headers.TARGET, b"b")]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import examples
 from penstock.events import http
 from penstock.events import kafka_binding as kafka
 from penstock.events.attributes import check_event
@@ -67,7 +68,7 @@ bodies = st.one_of(
 )
 
 
-@settings(max_examples=400)
+@examples(4)
 @given(raw_headers, bodies)
 def test_http_gives_valid_events_or_says_what_is_wrong(raw: list[tuple[bytes, bytes]], body: bytes) -> None:
     with contextlib.suppress(MalformedEvent):
@@ -78,7 +79,7 @@ def test_http_gives_valid_events_or_says_what_is_wrong(raw: list[tuple[bytes, by
             kafka.to_headers(event)
 
 
-@settings(max_examples=300)
+@examples(3)
 @given(st.sampled_from([http.STRUCTURED_JSON, http.BATCH_JSON]), bodies)
 def test_json_bodies_give_valid_events_or_say_what_is_wrong(content_type: str, body: bytes) -> None:
     with contextlib.suppress(MalformedEvent):

@@ -6,10 +6,11 @@ import json
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from ingress_requests import EVENT, Client
 
+from examples import examples
 from penstock.ingress.request import Request
 from penstock.log.events import NoRoom, NotStored, RecordTooLarge
 
@@ -205,7 +206,7 @@ tokens = st.sampled_from(
 )
 
 
-@settings(max_examples=150)
+@examples(1.5)
 @given(
     st.lists(st.tuples(tokens | st.binary(max_size=8), tokens | st.binary(max_size=16)), max_size=8),
     st.binary(max_size=40),

@@ -6,7 +6,7 @@ import asyncio
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from ingress_requests import EVENT, Client, Wire, head, responses
 
@@ -37,7 +37,6 @@ def ids(client: Client) -> list[str]:
     return [dict(record.headers)["ce_id"].decode() for record in client.log.records]
 
 
-@settings(max_examples=60)
 @given(st.lists(st.integers(min_value=0, max_value=400), max_size=6))
 def test_a_request_may_come_in_any_pieces(cuts: list[int]) -> None:
     client = Client()
@@ -356,7 +355,7 @@ def test_a_connection_beyond_the_limit_is_told_so_when_it_sends_and_ended() -> N
 
 async def test_a_server_serves_as_many_connections_as_it_may() -> None:
     client = Client()
-    server = Server(client.app, Settings(max_connections=2), Owner())
+    server = Server(client.app, Settings(max_connections=2, drain_seconds=0), Owner())
     made = []
     for _ in range(MOST_REFUSALS + 3):
         made.append((server._connection(), Wire()))

@@ -17,7 +17,7 @@ from penstock.observability.logs import configure_logging
 @pytest.fixture(autouse=True)
 def restored() -> Iterator[None]:
     root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
+    handlers, level, former = root.handlers[:], root.level, structlog.get_config()
     for handler in handlers:
         root.removeHandler(handler)
     yield
@@ -25,7 +25,7 @@ def restored() -> Iterator[None]:
         root.removeHandler(handler)
         handler.close()
     root.handlers, root.level = handlers, level
-    structlog.reset_defaults()
+    structlog.configure(**former)
 
 
 def test_lines_of_both_kinds_have_one_shape() -> None:
