@@ -7,6 +7,9 @@ PROCESSES ?= 3
 PYTEST := PYTHONPATH=tests $(BIN)/pytest -p sharing --durations=10
 MEASURED := --cov --cov-append --cov-report=
 
+# Every process of a stack, and there are many in the tests, would compile all modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help dev test preflight check unit integration coverage conformance format docs wheel tck bench bench-knative profile chaos lock clean
 
