@@ -10,22 +10,23 @@ from producer import Producer
 from running import eventually
 
 AWAY_SECONDS = 30
-UNDER_LOAD_SECONDS = 2
+UNDER_LOAD_EVENTS = 100
+ANSWERED_SECONDS = 3
+"""Until what Kafka confirmed before it was gone has been answered, on a busy machine too."""
 
 
 def test_producers_see_503_while_kafka_is_away_and_nothing_accepted_is_lost(ground: Ground) -> None:
     """Kafka is killed, and the one that the supervisor starts in its place is held before it listens."""
     producer = Producer(ground.url)
     try:
-        time.sleep(UNDER_LOAD_SECONDS)
-        assert len(producer.accepted) > 50, f"hardly anything was accepted before: {producer.refused}"
+        eventually(lambda: len(producer.accepted) > UNDER_LOAD_EVENTS, RECOVERY_SECONDS)
         kafka = process(ground.stack, "kafka")
         kafka.kill()
         gone = time.monotonic()
         following = successor(ground.stack, "kafka", kafka.pid)
         following.suspend()
         try:
-            time.sleep(1)  # what was confirmed before the end has been answered
+            time.sleep(ANSWERED_SECONDS)
             accepted = len(producer.accepted)
             time.sleep(max(0.0, gone + AWAY_SECONDS - time.monotonic()))
             assert len(producer.accepted) == accepted, "nothing can have been durable while Kafka was away"
@@ -47,13 +48,13 @@ def test_a_kafka_that_hangs_loses_nothing(ground: Ground) -> None:
     """Its process is stopped and goes on later: connections stay open, nothing is answered."""
     producer = Producer(ground.url)
     try:
-        time.sleep(UNDER_LOAD_SECONDS)
+        eventually(lambda: len(producer.accepted) > UNDER_LOAD_EVENTS, RECOVERY_SECONDS)
         kafka = process(ground.stack, "kafka")
         kafka.suspend()
         try:
-            time.sleep(1)
+            time.sleep(ANSWERED_SECONDS)
             accepted = len(producer.accepted)
-            time.sleep(AWAY_SECONDS - 1)
+            time.sleep(AWAY_SECONDS - ANSWERED_SECONDS)
             assert len(producer.accepted) == accepted, "nothing can have been durable while Kafka was away"
         finally:
             kafka.resume()
