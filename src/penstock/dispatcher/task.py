@@ -26,6 +26,7 @@ from penstock.dispatcher.delivery.replies import ReplyWriter
 from penstock.dispatcher.dispatcher import Dispatcher
 from penstock.dispatcher.http.client import SubscriberClient
 from penstock.dispatcher.matched.record import DECODER, EVENT_DECODER, Matched
+from penstock.lifecycle import first
 from penstock.log.admin import NotDone, TopicAdmin
 from penstock.log.random_reader import RandomReader
 from penstock.log.reports import Reporter
@@ -51,18 +52,9 @@ async def run_task(
     """Delivers what is matched in `partitions` until `stop` is set. Raises Fenced when another task took over."""
     parent = os.getppid()
     task = _Task(settings, partitions, instance)
-    works = {
-        asyncio.create_task(task.serve(stop), name="serve"),
-        asyncio.create_task(_outlive(parent), name="parent"),
-    }
     try:
-        done, _ = await asyncio.wait(works, return_when=asyncio.FIRST_COMPLETED)
-        for work in done:
-            work.result()
+        await first(task.serve(stop), _outlive(parent))
     finally:
-        for work in works:
-            work.cancel()
-        await asyncio.gather(*works, return_exceptions=True)
         await task.close()
 
 

@@ -16,7 +16,7 @@ import uvloop
 
 from penstock.contract import topics
 from penstock.dispatcher.task import run_task
-from penstock.lifecycle import settle_garbage
+from penstock.lifecycle import first, settle_garbage
 from penstock.log.admin import NotDone, TopicAdmin
 from penstock.log.reports import stop_key
 from penstock.log.table import TableFollower
@@ -54,18 +54,9 @@ async def _run(run: str, settings: Settings, index: int) -> None:
 
     follower = TableFollower(settings, topics.REPORTS, apply, lambda: None, owner.fail)
     follower.start()
-    works = {
-        asyncio.create_task(_deliver(settings, index, stop), name="deliver"),
-        asyncio.create_task(owner.failed(), name="failure"),
-    }
     try:
-        done, _ = await asyncio.wait(works, return_when=asyncio.FIRST_COMPLETED)
-        for work in done:
-            work.result()
+        await first(_deliver(settings, index, stop), owner.failed())
     finally:
-        for work in works:
-            work.cancel()
-        await asyncio.gather(*works, return_exceptions=True)
         await asyncio.to_thread(follower.stop)
 
 
