@@ -31,8 +31,10 @@ STAGE_NAMES = {Stage.SUBSCRIBER: "subscriber", Stage.REPLY: "reply", Stage.DEAD_
 """As attempt records, spans and metrics spell them."""
 
 
-YOUNG_FLUSHES = 3
-"""Flushes that write a delivery within its cursor; from then on a record of its own costs less."""
+YOUNG_FLUSHES = 50
+"""Flushes that write a delivery within its cursor, unless an attempt of it fails; from then on, seconds later, a record
+of its own costs less. Under full load thousands a second wait their turn for a while, and two records for each of them
+would cost more than cursors that are long for a while."""
 
 
 class Outstanding(msgspec.Struct, array_like=True):
