@@ -26,6 +26,7 @@ from penstock.apiserver.http.requests import Place
 from penstock.apiserver.http.responses import json_response, object_response, refusal
 from penstock.apiserver.http.watching import WatchResponse
 from penstock.apiserver.kinds import discovery, openapi
+from penstock.apiserver.kinds.discovery import subresource_verbs
 from penstock.apiserver.kinds.registry import Registry
 from penstock.apiserver.store.storage import Store
 
@@ -154,7 +155,7 @@ class Api:
         await self._authorize(request.state.user, verb, place)
         if place.subresource == "log":
             return self._pod_log(request, place)
-        if verb not in place.kind.verbs:
+        if verb not in (subresource_verbs(place.subresource) if place.subresource else place.kind.verbs):
             raise errors.method_not_allowed()
         if place.kind.verbs == ("create",):
             return await self._review(request, place)
@@ -201,7 +202,7 @@ def _verb(request: Request, place: Place) -> str:
         if request.query_params.get("watch") in ("true", "1"):
             return "watch"
         return "get" if place.name else "list"
-    if method == "POST" and not place.name:
+    if method == "POST" and (not place.name or place.subresource):
         return "create"
     if method == "DELETE" and not place.subresource:
         return "delete" if place.name else "deletecollection"

@@ -14,6 +14,7 @@ from penstock.apiserver.http.reading import selection
 from penstock.apiserver.http.rendering import Renderer
 from penstock.apiserver.http.requests import Place
 from penstock.apiserver.http.responses import json_response, object_response
+from penstock.apiserver.kinds.scale import scale_of, scaled
 from penstock.apiserver.kinds.schema_walkers import walker_of
 from penstock.apiserver.store.storage import Store, Transaction
 from penstock.apiserver.verbs import patches
@@ -42,7 +43,8 @@ class Changer:
         given = await _object(request)
         target = _target(request, place)
         stored = await self._store.write(
-            lambda tx: self._verbs.update(tx, target, lambda _: given), dry_run=requests.dry_run(request.query_params)
+            lambda tx: self._verbs.update(tx, target, lambda old: _replaced(old, given, target)),
+            dry_run=requests.dry_run(request.query_params),
         )
         return _answer(request, target, stored)
 
@@ -51,7 +53,7 @@ class Changer:
         media, query = requests.media_type(request), request.query_params
         body = await requests.read_body(request)
         target, dry = _target(request, place), requests.dry_run(query)
-        if media == patches.APPLY:
+        if media == patches.APPLY and place.subresource != "scale":
             if not query.get("fieldManager"):
                 raise errors.bad_request("fieldManager is required for apply patch")
             wanted, force = requests.parse_object(body, media), query.get("force") in ("true", "1")
@@ -60,8 +62,7 @@ class Changer:
             )
             return _answer(request, target, stored, 201 if created else 200)
         if media not in (patches.MERGE, patches.JSON) and (media != patches.STRATEGIC or place.kind.custom):
-            accepted = [patches.JSON, patches.MERGE, patches.APPLY] + [patches.STRATEGIC] * (not place.kind.custom)
-            raise errors.unsupported_media(", ".join(accepted))
+            raise errors.unsupported_media(", ".join(_patch_types(place)))
         patch = requests.parse_document(body, media)
         stored = await self._store.write(
             lambda tx: self._verbs.update(tx, target, lambda old: _patched(old, patch, media, target)), dry_run=dry
@@ -110,6 +111,11 @@ class Changer:
         return deleted
 
 
+def _patch_types(place: Place) -> list[str]:
+    applied = [patches.APPLY] * (place.subresource != "scale")
+    return [patches.JSON, patches.MERGE, *applied, *[patches.STRATEGIC] * (not place.kind.custom)]
+
+
 async def _object(request: Request) -> Obj:
     return requests.parse_object(await requests.read_body(request), requests.media_type(request))
 
@@ -138,7 +144,17 @@ def _target(request: Request, place: Place) -> WriteTarget:
     )
 
 
+def _replaced(old: Obj, given: Obj, target: WriteTarget) -> Obj:
+    return scaled(old, given) if target.subresource == "scale" else given
+
+
 def _patched(old: Obj, patch: Any, media: str, target: WriteTarget) -> Obj:
+    if target.subresource == "scale":
+        return scaled(old, _merged(scale_of(old), patch, media, target))
+    return _merged(old, patch, media, target)
+
+
+def _merged(old: Obj, patch: Any, media: str, target: WriteTarget) -> Obj:
     if media == patches.JSON:
         result = patches.json(old, patch)
     elif media == patches.MERGE:
@@ -152,6 +168,8 @@ def _patched(old: Obj, patch: Any, media: str, target: WriteTarget) -> Obj:
 
 def _answer(request: Request, target: WriteTarget, stored: Obj, status: int = 200) -> Response:
     form = requests.accepted_form(request.headers.get("accept"))
+    if target.subresource == "scale":
+        return json_response(encode(scale_of(stored)), status=status, as_yaml=form.yaml, warnings=target.warnings)
     # The object carries the version that was asked for already.
     renderer = Renderer(target.kind, form, request.query_params.get("includeObject", "Metadata"))
     body = encode(stored) if form.shape == "Object" else renderer.one(encode(stored))

@@ -17,6 +17,7 @@ from penstock.apiserver.http.rendering import Renderer
 from penstock.apiserver.http.requests import Place, accepted_form, whole_number
 from penstock.apiserver.http.responses import json_response, list_response
 from penstock.apiserver.http.watching import DEFAULT_TIMEOUT_SECONDS, Watched, Watches, WatchResponse, WatchStart
+from penstock.apiserver.kinds.scale import scale_of
 from penstock.apiserver.store.storage import Store
 from penstock.apiserver.verbs.history import History
 
@@ -34,6 +35,9 @@ class Reader:
         body = self._store.get(place.kind.resource, place.namespace or "", place.name)
         if body is None:
             raise errors.not_found(place.kind.group, place.kind.plural, place.name)
+        if place.subresource == "scale":
+            form = accepted_form(request.headers.get("accept"))
+            return json_response(encode(scale_of(decode(body))), as_yaml=form.yaml)
         renderer = self._renderer(request, place)
         return json_response(renderer.one(body), as_yaml=renderer.form.yaml)
 

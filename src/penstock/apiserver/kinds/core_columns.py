@@ -2,41 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime
-from typing import Any
 
 from penstock.apiserver.documents import Obj
-from penstock.apiserver.kinds import jsonpath
 from penstock.apiserver.kinds.ages import human_age
-from penstock.apiserver.kinds.registry import Column
-
-Cell = Callable[[Obj, datetime], Any]
-NONE = "<none>"
-
-
-def _at(path: str, missing: str = NONE) -> Cell:
-    def cell(obj: Obj, _now: datetime) -> Any:
-        value = jsonpath.first(path, obj)
-        return missing if value in (None, "") else value
-
-    return cell
-
-
-def _age(path: str = ".metadata.creationTimestamp") -> Cell:
-    def cell(obj: Obj, now: datetime) -> str:
-        value = jsonpath.first(path, obj)
-        return human_age(str(value), now) if value else "<unknown>"
-
-    return cell
-
-
-def _count(*paths: str) -> Cell:
-    return lambda obj, _now: sum(len(jsonpath.first(path, obj) or ()) for path in paths)
-
-
-def _column(name: str, type_: str = "string", priority: int = 0) -> Column:
-    return Column(name, "", type_, priority)
+from penstock.apiserver.kinds.cells import AGE, CREATED, NONE, Cell, Cells, age, at, column, count, joined
 
 
 def _containers(obj: Obj) -> list[Obj]:
@@ -109,8 +79,7 @@ def _endpoints(obj: Obj, _now: datetime) -> str:
         for address in subset.get("addresses") or ()
         for port in subset.get("ports") or (None,)
     ]
-    shown = ",".join(found[:3])
-    return (f"{shown} + {len(found) - 3} more..." if len(found) > 3 else shown) or NONE
+    return joined(found)
 
 
 def _event_object(obj: Obj, _now: datetime) -> str:
@@ -119,8 +88,18 @@ def _event_object(obj: Obj, _now: datetime) -> str:
 
 
 def _event_age(obj: Obj, now: datetime) -> str:
-    moment = obj.get("lastTimestamp") or obj.get("eventTime") or obj["metadata"].get("creationTimestamp")
+    observed = (obj.get("series") or {}).get("lastObservedTime")
+    moment = observed or obj.get("lastTimestamp") or obj.get("eventTime") or obj["metadata"].get("creationTimestamp")
     return human_age(str(moment), now)
+
+
+def _event_source(obj: Obj, _now: datetime) -> str:
+    source = obj.get("source") or {}
+    named = [
+        source.get("component") or obj.get("reportingComponent"),
+        source.get("host") or obj.get("reportingInstance"),
+    ]
+    return ", ".join(str(one) for one in named if one)
 
 
 def _role(obj: Obj, _now: datetime) -> str:
@@ -128,60 +107,56 @@ def _role(obj: Obj, _now: datetime) -> str:
     return f"{role.get('kind', '')}/{role.get('name', '')}"
 
 
-_AGE = (_column("Age"), _age())
-_CREATED = (_column("Created At", "date"), _at(".metadata.creationTimestamp"))
-
-CELLS: dict[str, tuple[tuple[Column, Cell], ...]] = {
-    "namespaces": ((_column("Status"), _at(".status.phase")), _AGE),
+CELLS: dict[str, Cells] = {
+    "namespaces": ((column("Status"), at(".status.phase")), AGE),
     "nodes": (
-        (_column("Status"), _node_status),
-        (_column("Roles"), _node_roles),
-        _AGE,
-        (_column("Version"), _at(".status.nodeInfo.kubeletVersion")),
-        (_column("Internal-IP", priority=1), _node_address("InternalIP")),
-        (_column("External-IP", priority=1), _node_address("ExternalIP")),
-        (_column("OS-Image", priority=1), _at(".status.nodeInfo.osImage")),
-        (_column("Kernel-Version", priority=1), _at(".status.nodeInfo.kernelVersion")),
-        (_column("Container-Runtime", priority=1), _at(".status.nodeInfo.containerRuntimeVersion")),
+        (column("Status"), _node_status),
+        (column("Roles"), _node_roles),
+        AGE,
+        (column("Version"), at(".status.nodeInfo.kubeletVersion")),
+        (column("Internal-IP", priority=1), _node_address("InternalIP")),
+        (column("External-IP", priority=1), _node_address("ExternalIP")),
+        (column("OS-Image", priority=1), at(".status.nodeInfo.osImage")),
+        (column("Kernel-Version", priority=1), at(".status.nodeInfo.kernelVersion")),
+        (column("Container-Runtime", priority=1), at(".status.nodeInfo.containerRuntimeVersion")),
     ),
     "pods": (
-        (_column("Ready"), _pod_ready),
-        (_column("Status"), _pod_status),
-        (_column("Restarts"), _pod_restarts),
-        _AGE,
-        (_column("IP", priority=1), _at(".status.podIP")),
-        (_column("Node", priority=1), _at(".spec.nodeName")),
-        (_column("Nominated Node", priority=1), _at(".status.nominatedNodeName")),
-        (_column("Readiness Gates", priority=1), lambda _obj, _now: NONE),
+        (column("Ready"), _pod_ready),
+        (column("Status"), _pod_status),
+        (column("Restarts"), _pod_restarts),
+        AGE,
+        (column("IP", priority=1), at(".status.podIP")),
+        (column("Node", priority=1), at(".spec.nodeName")),
+        (column("Nominated Node", priority=1), at(".status.nominatedNodeName")),
+        (column("Readiness Gates", priority=1), lambda _obj, _now: NONE),
     ),
     "services": (
-        (_column("Type"), _at(".spec.type")),
-        (_column("Cluster-IP"), _at(".spec.clusterIP")),
-        (_column("External-IP"), _service_external),
-        (_column("Port(s)"), _service_ports),
-        _AGE,
-        (_column("Selector", priority=1), _selector),
+        (column("Type"), at(".spec.type")),
+        (column("Cluster-IP"), at(".spec.clusterIP")),
+        (column("External-IP"), _service_external),
+        (column("Port(s)"), _service_ports),
+        AGE,
+        (column("Selector", priority=1), _selector),
     ),
-    "serviceaccounts": ((_column("Secrets", "integer"), _count(".secrets")), _AGE),
-    "configmaps": ((_column("Data", "integer"), _count(".data", ".binaryData")), _AGE),
-    "secrets": ((_column("Type"), _at(".type")), (_column("Data", "integer"), _count(".data")), _AGE),
-    "endpoints": ((_column("Endpoints"), _endpoints), _AGE),
+    "serviceaccounts": ((column("Secrets", "integer"), count(".secrets")), AGE),
+    "configmaps": ((column("Data", "integer"), count(".data", ".binaryData")), AGE),
+    "secrets": ((column("Type"), at(".type")), (column("Data", "integer"), count(".data")), AGE),
+    "endpoints": ((column("Endpoints"), _endpoints), AGE),
     "events": (
-        (_column("Last Seen"), _event_age),
-        (_column("Type"), _at(".type", "")),
-        (_column("Reason"), _at(".reason", "")),
-        (_column("Object"), _event_object),
-        (_column("Subobject", priority=1), _at(".involvedObject.fieldPath", "")),
-        (_column("Source", priority=1), _at(".source.component", "")),
-        (_column("Message"), _at(".message", "")),
-        (_column("First Seen", priority=1), _age(".firstTimestamp")),
-        (_column("Count", "integer", 1), lambda obj, _now: obj.get("count", 1)),
+        (column("Last Seen"), _event_age),
+        (column("Type"), at(".type", "")),
+        (column("Reason"), at(".reason", "")),
+        (column("Object"), _event_object),
+        (column("Subobject", priority=1), at(".involvedObject.fieldPath", "")),
+        (column("Source", priority=1), _event_source),
+        (column("Message"), at(".message", "")),
+        (column("First Seen", priority=1), age(".firstTimestamp")),
+        (column("Count", "integer", 1), lambda obj, _now: obj.get("count") or 1),
+        (column("Name", priority=1, format_="name"), at(".metadata.name")),
     ),
-    "roles.rbac.authorization.k8s.io": (_CREATED,),
-    "clusterroles.rbac.authorization.k8s.io": (_CREATED,),
-    "rolebindings.rbac.authorization.k8s.io": ((_column("Role"), _role), _AGE),
-    "clusterrolebindings.rbac.authorization.k8s.io": ((_column("Role"), _role), _AGE),
-    "customresourcedefinitions.apiextensions.k8s.io": (_CREATED,),
-    "endpointslices.discovery.k8s.io": ((_column("AddressType"), _at(".addressType")), _AGE),
-    "leases.coordination.k8s.io": ((_column("Holder"), _at(".spec.holderIdentity")), _AGE),
+    "roles.rbac.authorization.k8s.io": (CREATED,),
+    "clusterroles.rbac.authorization.k8s.io": (CREATED,),
+    "rolebindings.rbac.authorization.k8s.io": ((column("Role"), _role), AGE),
+    "clusterrolebindings.rbac.authorization.k8s.io": ((column("Role"), _role), AGE),
+    "customresourcedefinitions.apiextensions.k8s.io": (CREATED,),
 }

@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.apiserver import errors
 from penstock.apiserver.documents import Obj, meta
-from penstock.apiserver.kinds import custom_kinds
+from penstock.apiserver.kinds import custom_kinds, workload_rules
 from penstock.apiserver.kinds.registry import ServedKind
 
 
@@ -28,6 +28,11 @@ def _namespace(obj: Obj, old: Obj | None, _number: int, _now: str) -> None:
 
 
 def _pod(obj: Obj, old: Obj | None, _number: int, _now: str) -> None:
+    spec = obj.get("spec") or {}
+    if not spec.get("containers"):
+        complaint = ("spec.containers", "FieldValueRequired", "Required value")
+        raise errors.invalid("", "Pod", meta(obj)["name"], [complaint])
+    spec.setdefault("serviceAccountName", "default")
     if old is None:
         obj["status"] = {"phase": "Pending", "qosClass": "BestEffort"}
         return
@@ -116,4 +121,5 @@ _RULES = {
     "secrets": _secret,
     "configmaps": _configmap,
     custom_kinds.RESOURCE: _definition,
+    **workload_rules.RULES,
 }

@@ -34,6 +34,9 @@ LIST_KEYS: dict[tuple[str, str], tuple[str, ...]] = {
     ("NamespaceStatus", "conditions"): ("type",),
     ("ServiceAccount", "secrets"): ("name",),
     ("CustomResourceDefinitionStatus", "conditions"): ("type",),
+    ("JobStatus", "conditions"): ("type",),
+    ("DeploymentStatus", "conditions"): ("type",),
+    ("ReplicaSetStatus", "conditions"): ("type",),
 }
 SETS = {("ObjectMeta", "finalizers")}
 DEFAULTS: dict[tuple[str, str], Any] = {
@@ -45,7 +48,6 @@ DEFAULTS: dict[tuple[str, str], Any] = {
     ("PodSpec", "restartPolicy"): "Always",
     ("PodSpec", "dnsPolicy"): "ClusterFirst",
     ("PodSpec", "terminationGracePeriodSeconds"): 30,
-    ("PodSpec", "serviceAccountName"): "default",
     ("PodSpec", "securityContext"): {},
     ("Container", "imagePullPolicy"): "IfNotPresent",
     ("Container", "terminationMessagePath"): "/dev/termination-log",
@@ -53,6 +55,14 @@ DEFAULTS: dict[tuple[str, str], Any] = {
     ("Container", "resources"): {},
     ("ObjectFieldSelector", "apiVersion"): "v1",
     ("Secret", "type"): "Opaque",
+    ("CronJobSpec", "concurrencyPolicy"): "Allow",
+    ("CronJobSpec", "suspend"): False,
+    ("CronJobSpec", "successfulJobsHistoryLimit"): 3,
+    ("CronJobSpec", "failedJobsHistoryLimit"): 1,
+    ("DeploymentSpec", "replicas"): 1,
+    ("DeploymentSpec", "revisionHistoryLimit"): 10,
+    ("DeploymentSpec", "progressDeadlineSeconds"): 600,
+    ("ReplicaSetSpec", "replicas"): 1,
 }
 _TEXT_MAPS = {"labels", "annotations", "matchLabels", "nodeSelector", "stringData", "selector"}
 _FIELD = re.compile(r"^\s*\* \*\*([\w-]+)\*\* ``[^`]*`` - (.*?)(?=^\s*\* \*\*|\Z)", re.MULTILINE | re.DOTALL)

@@ -6,10 +6,13 @@ import re
 from collections.abc import Iterable
 
 from penstock.apiserver.documents import Obj
+from penstock.apiserver.kinds import scale
 from penstock.apiserver.kinds.registry import STATUS_VERBS, ServedKind
 
 _VERSION = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
 AGGREGATED = "apidiscovery.k8s.io"
+_SUBRESOURCE_KINDS = {"scale": (scale.GROUP, scale.VERSION, scale.KIND)}
+"""Subresources that are read and written as another kind than what they belong to."""
 
 
 def version_rank(version: str) -> tuple[int, int, int]:
@@ -69,20 +72,27 @@ def resources(kinds: Iterable[ServedKind], group: str, version: str) -> Obj | No
         if kind.categories:
             entry["categories"] = list(kind.categories)
         listed.append(entry)
-        listed.extend(
-            {
-                "name": f"{kind.plural}/{subresource}",
-                "singularName": "",
-                "namespaced": kind.namespaced,
-                "kind": kind.kind,
-                "verbs": subresource_verbs(subresource),
-            }
-            for subresource in kind.subresources
-        )
+        listed.extend(_subresource(kind, subresource) for subresource in kind.subresources)
     if not listed:
         return None
     group_version = f"{group}/{version}" if group else version
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": listed}
+
+
+def _subresource(kind: ServedKind, subresource: str) -> Obj:
+    return {
+        "name": f"{kind.plural}/{subresource}",
+        "singularName": "",
+        "namespaced": kind.namespaced,
+        # Only what differs from the kind it belongs to is named.
+        **(_subresource_kind(kind, subresource) if subresource in _SUBRESOURCE_KINDS else {"kind": kind.kind}),
+        "verbs": subresource_verbs(subresource),
+    }
+
+
+def _subresource_kind(kind: ServedKind, subresource: str) -> Obj:
+    group, version, name = _SUBRESOURCE_KINDS.get(subresource, (kind.group, kind.version, kind.kind))
+    return {"group": group, "version": version, "kind": name}
 
 
 def aggregated(kinds: Iterable[ServedKind], *, core: bool, version: str) -> Obj:
@@ -121,7 +131,11 @@ def _entry(kind: ServedKind) -> Obj:
         entry["categories"] = list(kind.categories)
     if kind.subresources:
         entry["subresources"] = [
-            {"subresource": subresource, "responseKind": named, "verbs": subresource_verbs(subresource)}
+            {
+                "subresource": subresource,
+                "responseKind": _subresource_kind(kind, subresource),
+                "verbs": subresource_verbs(subresource),
+            }
             for subresource in kind.subresources
         ]
     return entry

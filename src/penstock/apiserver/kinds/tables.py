@@ -4,26 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from penstock.apiserver.documents import Obj, encode
-from penstock.apiserver.kinds import jsonpath
+from penstock.apiserver.kinds import core_columns, jsonpath, workload_columns
 from penstock.apiserver.kinds.ages import human_age
-from penstock.apiserver.kinds.core_columns import CELLS
+from penstock.apiserver.kinds.cells import NAME, Cell, Cells
 from penstock.apiserver.kinds.registry import Column, ServedKind
 
-_NAME = {
-    "name": "Name",
-    "type": "string",
-    "format": "name",
-    "description": "Name must be unique within a namespace.",
-    "priority": 0,
-}
+_CELLS = {**core_columns.CELLS, **workload_columns.CELLS}
 
 
 def definitions(kind: ServedKind) -> list[Obj]:
     """The columns as the table declares them."""
-    return [_NAME] + [
+    return [
         {
             "name": column.name,
             "type": column.type,
@@ -31,7 +26,7 @@ def definitions(kind: ServedKind) -> list[Obj]:
             "description": column.description,
             "priority": column.priority,
         }
-        for column in _columns(kind)
+        for column, _ in _cells(kind)
     ]
 
 
@@ -53,13 +48,7 @@ def partial(obj: Obj) -> Obj:
 
 
 def _row(kind: ServedKind, obj: Obj, include: str, now: datetime) -> Obj:
-    special = CELLS.get(kind.resource)
-    cells = [obj["metadata"]["name"]]
-    if special:
-        cells += [cell(obj, now) for _, cell in special]
-    else:
-        cells += [_cell(column, jsonpath.first(column.path, obj), now) for column in kind.columns]
-    row: Obj = {"cells": cells}
+    row: Obj = {"cells": [cell(obj, now) for _, cell in _cells(kind)]}
     if include == "Object":
         row["object"] = obj
     elif include != "None":
@@ -67,9 +56,15 @@ def _row(kind: ServedKind, obj: Obj, include: str, now: datetime) -> Obj:
     return row
 
 
-def _columns(kind: ServedKind) -> tuple[Column, ...]:
-    special = CELLS.get(kind.resource)
-    return tuple(column for column, _ in special) if special else kind.columns
+@lru_cache(1024)
+def _cells(kind: ServedKind) -> Cells:
+    """The columns of a kind; the name comes first, unless the kind has its own place for it."""
+    own = _CELLS.get(kind.resource) or tuple((column, _at_path(column)) for column in kind.columns)
+    return own if any(column.name == "Name" for column, _ in own) and not kind.custom else (NAME, *own)
+
+
+def _at_path(column: Column) -> Cell:
+    return lambda obj, now: _cell(column, jsonpath.first(column.path, obj), now)
 
 
 def _cell(column: Column, value: Any, now: datetime) -> Any:

@@ -219,7 +219,7 @@ class Verbs:
         self._report_unknown(target, walker.prune(obj))
         walker.fill(obj)
         occasion = AdmissionRequest(kind, target.namespace, target.user, "UPDATE" if old else "CREATE")
-        governed = target.subresource == ""
+        governed = target.subresource in ("", "scale")
         if governed:
             obj = self._gate.default(obj, old, occasion)
         complaints = walker.check(obj)

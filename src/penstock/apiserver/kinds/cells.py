@@ -1,0 +1,77 @@
+"""What columns of built-in kinds are made of: a column, and a function from an object to its cell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Any
+
+from penstock.apiserver.documents import Obj
+from penstock.apiserver.kinds import jsonpath
+from penstock.apiserver.kinds.ages import human_age
+from penstock.apiserver.kinds.registry import Column
+
+Cell = Callable[[Obj, datetime], Any]
+Cells = tuple[tuple[Column, Cell], ...]
+NONE = "<none>"
+SHOWN_ITEMS = 3
+"""How many items of a list are shown before the rest is only counted."""
+
+
+def column(name: str, type_: str = "string", priority: int = 0, format_: str = "") -> Column:
+    """A column whose cells are made by a function."""
+    return Column(name, "", type_, priority, format=format_)
+
+
+def at(path: str, missing: Any = NONE) -> Cell:
+    """The value at a JSONPath."""
+
+    def cell(obj: Obj, _now: datetime) -> Any:
+        value = jsonpath.first(path, obj)
+        return missing if value in (None, "") else value
+
+    return cell
+
+
+def age(path: str = ".metadata.creationTimestamp", missing: str = "<unknown>") -> Cell:
+    """How long ago the moment at a JSONPath was."""
+
+    def cell(obj: Obj, now: datetime) -> str:
+        value = jsonpath.first(path, obj)
+        return human_age(str(value), now) if value else missing
+
+    return cell
+
+
+def count(*paths: str) -> Cell:
+    """How many items the lists and maps at some JSONPaths have together."""
+    return lambda obj, _now: sum(len(jsonpath.first(path, obj) or ()) for path in paths)
+
+
+def joined(items: Iterable[str], empty: str = NONE) -> str:
+    """The first items of a list, and how many more there are."""
+    items = list(items)
+    shown = ",".join(items[:SHOWN_ITEMS])
+    more = len(items) - SHOWN_ITEMS
+    return (f"{shown} + {more} more..." if more > 0 else shown) or empty
+
+
+def selector_text(selector: Obj | None) -> str:
+    """A label selector as kubectl writes it: `app=web,tier in (a,b),!old`."""
+    selector = selector or {}
+    terms = [f"{key}={value}" for key, value in sorted((selector.get("matchLabels") or {}).items())]
+    for term in selector.get("matchExpressions") or ():
+        key, operator, values = term.get("key", ""), term.get("operator"), ",".join(sorted(term.get("values") or ()))
+        shown = {
+            "In": f"{key} in ({values})",
+            "NotIn": f"{key} notin ({values})",
+            "Exists": key,
+            "DoesNotExist": f"!{key}",
+        }
+        terms.append(shown.get(str(operator), key))
+    return ",".join(terms)
+
+
+NAME = (Column("Name", "", format="name", description="Name must be unique within a namespace."), at(".metadata.name"))
+AGE = (column("Age"), age())
+CREATED = (column("Created At", "date"), at(".metadata.creationTimestamp"))

@@ -1,0 +1,212 @@
+"""What the server itself fills into Jobs, CronJobs, Deployments and ReplicaSets, and what it refuses in them.
+
+Fixed defaults are in the schema; here are those that depend on the rest of the object, and the rules that Kubernetes
+has for it, in its words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.apiserver import errors
+from penstock.apiserver.documents import Obj, encode, meta
+from penstock.apiserver.kinds.schema import Complaint
+
+_BATCH, _APPS = "batch", "apps"
+MAX_CRONJOB_NAME = 52
+"""A CronJob's Jobs are named after it and the minute they are for."""
+
+
+def job(obj: Obj, old: Obj | None, _number: int, _now: str) -> None:
+    """A Job selects its Pods by its own uid, unless it says that it does so itself."""
+    spec = _spec(_BATCH, "Job", obj)
+    _default_job(spec)
+    if old is None:
+        _take_labels(obj)
+        if not spec.get("manualSelector"):
+            _select_by_uid(obj)
+        obj["status"] = {}
+    complaints = _check_template(spec["template"], "spec.template", ("OnFailure", "Never"))
+    complaints += _not_negative(spec, "spec", ("parallelism", "completions", "backoffLimit", "activeDeadlineSeconds"))
+    complaints += _not_negative(spec, "spec", ("ttlSecondsAfterFinished",))
+    complaints += _selects_its_template(spec)
+    if old is not None:
+        before = old["spec"]
+        fixed = ["selector", "completionMode"] + ["completions"] * (spec.get("completionMode") != "Indexed")
+        complaints += _unchanged(spec, before, (*fixed, "template"))
+    _refuse(_BATCH, "Job", obj, complaints)
+
+
+def _default_job(spec: Obj) -> None:
+    for field, value in (("backoffLimit", 6), ("completionMode", "NonIndexed"), ("suspend", False)):
+        if spec.get(field) is None:
+            spec[field] = value
+    spec.setdefault("podReplacementPolicy", "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed")
+    if spec.get("completions") is None and spec.get("parallelism") is None:
+        spec["completions"] = 1
+    if spec.get("parallelism") is None:
+        spec["parallelism"] = 1
+
+
+def _select_by_uid(obj: Obj) -> None:
+    uid, name, template = meta(obj)["uid"], meta(obj)["name"], obj["spec"]["template"]
+    own = {
+        "batch.kubernetes.io/controller-uid": uid,
+        "batch.kubernetes.io/job-name": name,
+        "controller-uid": uid,
+        "job-name": name,
+    }
+    meta(template)["labels"] = {**(meta(template).get("labels") or {}), **own}
+    obj["spec"]["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
+
+
+def cronjob(obj: Obj, old: Obj | None, _number: int, _now: str) -> None:
+    """A CronJob's template is a Job without an identity."""
+    spec = _spec(_BATCH, "CronJob", obj)
+    if old is None:
+        obj["status"] = {}
+    complaints: list[Complaint] = []
+    if not spec.get("schedule"):
+        complaints.append(("spec.schedule", "FieldValueRequired", "Required value"))
+    if len(meta(obj)["name"]) > MAX_CRONJOB_NAME:
+        shown = f'Invalid value: "{meta(obj)["name"]}": must be no more than {MAX_CRONJOB_NAME} characters'
+        complaints.append(("metadata.name", "FieldValueInvalid", shown))
+    allowed = ("Allow", "Forbid", "Replace")
+    if spec.get("concurrencyPolicy") not in allowed:
+        complaints.append(_unsupported("spec.concurrencyPolicy", spec.get("concurrencyPolicy"), allowed))
+    counted = ("startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit")
+    complaints += _not_negative(spec, "spec", counted)
+    template = spec["jobTemplate"].get("spec") or {}
+    path = "spec.jobTemplate.spec"
+    complaints += _check_template(template.get("template") or {}, f"{path}.template", ("OnFailure", "Never"))
+    complaints += _not_negative(template, path, ("parallelism", "completions", "backoffLimit"))
+    _refuse(_BATCH, "CronJob", obj, complaints)
+
+
+def deployment(obj: Obj, old: Obj | None, _number: int, _now: str) -> None:
+    """Replaced Pod by Pod, a quarter at a time, unless it says otherwise."""
+    strategy = _spec(_APPS, "Deployment", obj).setdefault("strategy", {})
+    if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
+        rolling = strategy.get("rollingUpdate") or {}
+        strategy["rollingUpdate"] = {"maxSurge": "25%", "maxUnavailable": "25%", **rolling}
+    complaints: list[Complaint] = []
+    if strategy["type"] not in ("Recreate", "RollingUpdate"):
+        complaints.append(_unsupported("spec.strategy.type", strategy["type"], ("Recreate", "RollingUpdate")))
+    elif strategy["type"] == "Recreate" and strategy.get("rollingUpdate"):
+        sentence = "Forbidden: may not be specified when strategy `type` is 'Recreate'"
+        complaints.append(("spec.strategy.rollingUpdate", "FieldValueForbidden", sentence))
+    _replicated("Deployment", obj, old, complaints)
+
+
+def replicaset(obj: Obj, old: Obj | None, _number: int, _now: str) -> None:
+    """Labels of its template are its own if it has none."""
+    _replicated("ReplicaSet", obj, old, [])
+
+
+def _replicated(kind: str, obj: Obj, old: Obj | None, complaints: list[Complaint]) -> None:
+    spec = _spec(_APPS, kind, obj)
+    if old is None:
+        _take_labels(obj)
+        obj["status"] = {}
+    template = spec.get("template") or {}
+    complaints += _not_negative(spec, "spec", ("replicas", "minReadySeconds", "revisionHistoryLimit"))
+    complaints += _check_template(template, "spec.template", ("Always",))
+    complaints += _selects_its_template(spec)
+    if old is not None:
+        complaints += _unchanged(spec, old["spec"], ("selector",))
+    _refuse(_APPS, kind, obj, complaints)
+
+
+def _spec(group: str, kind: str, obj: Obj) -> Obj:
+    if not isinstance(obj.get("spec"), dict):
+        _refuse(group, kind, obj, [("spec", "FieldValueRequired", "Required value")])
+    spec: Obj = obj["spec"]
+    return spec
+
+
+def _take_labels(obj: Obj) -> None:
+    """An object without labels of its own has those of its Pods."""
+    labels = meta(obj["spec"].get("template") or {}).get("labels") or {}
+    if not meta(obj).get("labels") and labels:
+        meta(obj)["labels"] = dict(labels)
+
+
+def _selects_its_template(spec: Obj) -> list[Complaint]:
+    selector = spec.get("selector")
+    if selector is None:
+        return [("spec.selector", "FieldValueRequired", "Required value")]
+    if not selector.get("matchLabels") and not selector.get("matchExpressions"):
+        return [("spec.selector", "FieldValueInvalid", "Invalid value: {}: empty selector is invalid for deployment")]
+    labels = meta(spec.get("template") or {}).get("labels") or {}
+    if selects(selector, labels):
+        return []
+    sentence = f"Invalid value: {_shown(labels)}: `selector` does not match template `labels`"
+    return [("spec.template.metadata.labels", "FieldValueInvalid", sentence)]
+
+
+def selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    """Whether a LabelSelector holds for labels."""
+    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
+        return False
+    return all(_holds(term, labels) for term in selector.get("matchExpressions") or ())
+
+
+def _holds(term: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    present, operator = term.get("key") in labels, str(term.get("operator"))
+    if operator in ("Exists", "DoesNotExist"):
+        return present == (operator == "Exists")
+    listed = present and labels[term["key"]] in (term.get("values") or ())
+    return bool(listed) == (operator == "In")
+
+
+def _check_template(template: Obj, path: str, allowed: tuple[str, ...]) -> list[Complaint]:
+    where, spec = f"{path}.spec.restartPolicy", template.get("spec") or {}
+    if not spec.get("containers"):
+        return [(f"{path}.spec.containers", "FieldValueRequired", "Required value")]
+    policy = spec.get("restartPolicy")
+    if policy in allowed:
+        return []
+    if policy == "Always":
+        listed = ", ".join(f'"{one}"' for one in allowed)
+        return [(where, "FieldValueRequired", f"Required value: valid values: {listed}")]
+    return [_unsupported(where, policy, allowed)]
+
+
+def _not_negative(spec: Obj, path: str, fields: tuple[str, ...]) -> list[Complaint]:
+    return [
+        (f"{path}.{field}", "FieldValueInvalid", f"Invalid value: {spec[field]}: must be greater than or equal to 0")
+        for field in fields
+        if isinstance(spec.get(field), int) and spec[field] < 0
+    ]
+
+
+def _unchanged(spec: Obj, before: Obj, fields: tuple[str, ...]) -> list[Complaint]:
+    return [
+        (f"spec.{field}", "FieldValueInvalid", f"Invalid value: {_shown(spec.get(field))}: field is immutable")
+        for field in fields
+        if spec.get(field) != before.get(field)
+    ]
+
+
+def _unsupported(path: str, value: Any, allowed: tuple[str, ...]) -> Complaint:
+    listed = ", ".join(f'"{one}"' for one in allowed)
+    return path, "FieldValueNotSupported", f"Unsupported value: {_shown(value)}: supported values: {listed}"
+
+
+def _shown(value: Any) -> str:
+    text = encode(value).decode()
+    return text if len(text) <= 400 else text[:400] + "…"
+
+
+def _refuse(group: str, kind: str, obj: Obj, complaints: list[Complaint]) -> None:
+    if complaints:
+        raise errors.invalid(group, kind, meta(obj)["name"], complaints)
+
+
+RULES = {
+    "jobs.batch": job,
+    "cronjobs.batch": cronjob,
+    "deployments.apps": deployment,
+    "replicasets.apps": replicaset,
+}
