@@ -28,7 +28,16 @@ from penstock.timestamps import rfc3339
 
 log = structlog.get_logger()
 
-ON_THE_WAY = frozenset({"EndpointSlicesUnavailable", "BrokerNotConfigured", "BrokerNotReady"})
+ON_THE_WAY = frozenset(
+    {
+        "EndpointSlicesUnavailable",
+        "BrokerNotConfigured",
+        "BrokerNotReady",
+        "ChannelsNotReady",
+        "SubscriptionsNotReady",
+        "emptyAddress",
+    }
+)
 """Reasons for Ready=False that only say that something is not finished yet; no Event tells of them."""
 
 

@@ -10,6 +10,8 @@ from penstock.controllers.api import BROKER, IN_MEMORY_CHANNEL, SUBSCRIPTION, Ap
 from penstock.controllers.reconciler import Reconciler, ReconcilerContext, Workers
 from penstock.controllers.reconcilers.broker import BrokerReconciler
 from penstock.controllers.reconcilers.channel import ChannelReconciler
+from penstock.controllers.reconcilers.flows.parallel import ParallelReconciler
+from penstock.controllers.reconcilers.flows.sequence import SequenceReconciler
 from penstock.controllers.reconcilers.inmemorychannel import InMemoryChannelReconciler
 from penstock.controllers.reconcilers.services import ServiceReconciler
 from penstock.controllers.reconcilers.subscribers import Subscribers
@@ -112,6 +114,8 @@ def _employ(world: ReconcilerContext, workers: Workers) -> list[Reconciler]:
         ChannelReconciler(world, subscribers),
         InMemoryChannelReconciler(world, subscribers),
         SubscriptionReconciler(world, subscribers),
+        SequenceReconciler(world),
+        ParallelReconciler(world),
     ]
     if world.embedded:
         services = ServiceReconciler(world)

@@ -25,3 +25,22 @@ class Identity:
             str(metadata.get("uid") or ""),
             int(metadata.get("generation") or 0),
         )
+
+
+def controller_reference(obj: dict[str, Any]) -> dict[str, Any]:
+    """The entry of `ownerReferences` that makes the object the owner and controller of another."""
+    metadata = obj["metadata"]
+    return {
+        "apiVersion": obj["apiVersion"],
+        "kind": obj["kind"],
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def controller_of(obj: dict[str, Any]) -> dict[str, Any] | None:
+    """The reference to the object's controller; None: it has none."""
+    owners = (obj.get("metadata") or {}).get("ownerReferences") or []
+    return next((owner for owner in owners if owner.get("controller")), None)

@@ -24,6 +24,7 @@ from penstock.resources.broker import defaults as broker_defaults
 from penstock.resources.broker import validation as broker_validation
 from penstock.resources.channel import defaults as channel_defaults
 from penstock.resources.channel import validation as channel_validation
+from penstock.resources.flows import kinds as flows
 from penstock.resources.inmemorychannel import defaults as inmemorychannel_defaults
 from penstock.resources.inmemorychannel import validation as inmemorychannel_validation
 from penstock.resources.subscription import defaults as subscription_defaults
@@ -55,12 +56,13 @@ ADMISSION: Mapping[tuple[str, str], Admission] = {
         inmemorychannel_validation.WEBHOOK,
     ),
     (MESSAGING, "Subscription"): KindAdmission(MESSAGING, subscription_defaults.fill, subscription_validation.check),
+    **flows.ADMISSION,
 }
 
 
 @cache
 def _parsed_crds() -> tuple[str, ...]:
-    packages = (broker, trigger, channel, inmemorychannel, subscription)
+    packages = (broker, trigger, channel, inmemorychannel, subscription, *flows.PACKAGES)
     return tuple(resources.files(package).joinpath("crd.yaml").read_text("utf-8") for package in packages)
 
 

@@ -33,7 +33,7 @@ def admit() -> Callable[..., Obj]:
     """Defaults and validates an object as the API server would, and returns it."""
 
     def run(kind: str, obj: Obj, old: Obj | None = None, **changes: Any) -> Obj:
-        group = "eventing.knative.dev" if kind in ("Broker", "Trigger") else "messaging.knative.dev"
+        [group] = [group for group, name in ADMISSION if name == kind]
         changes.setdefault("operation", "CREATE" if old is None else "UPDATE")
         ctx = _context(**changes, old=old)
         admission = ADMISSION[group, kind]

@@ -16,6 +16,8 @@ COLUMNS = {
     "Channel": ["URL", "Age", "Ready", "Reason"],
     "InMemoryChannel": ["URL", "Age", "Ready", "Reason"],
     "Subscription": ["Age", "Ready", "Reason"],
+    "Sequence": ["URL", "Age", "Ready", "Reason"],
+    "Parallel": ["URL", "Age", "Ready", "Reason"],
 }
 CATEGORIES = {
     "Broker": ["all", "knative", "eventing"],
@@ -23,6 +25,8 @@ CATEGORIES = {
     "Channel": ["all", "knative", "messaging", "channel"],
     "InMemoryChannel": ["all", "knative", "messaging", "channel"],
     "Subscription": ["all", "knative", "messaging"],
+    "Sequence": ["all", "knative", "flows"],
+    "Parallel": ["all", "knative", "flows"],
 }
 SHORT = {"Channel": ["ch"], "InMemoryChannel": ["imc"], "Subscription": ["sub"]}
 
@@ -52,7 +56,7 @@ def test_columns_categories_and_short_names_are_knatives(kind: str) -> None:
     assert version["subresources"] == {"status": {}}
 
 
-@pytest.mark.parametrize("kind", ["Broker", "Channel", "InMemoryChannel"])
+@pytest.mark.parametrize("kind", ["Broker", "Channel", "InMemoryChannel", "Sequence", "Parallel"])
 def test_both_broker_and_channel_must_conform_to_the_addressable_partial_schema(kind: str) -> None:
     assert CRDS[kind]["metadata"]["labels"]["duck.knative.dev/addressable"] == "true"
     address = _schema(kind)["properties"]["status"]["properties"]["address"]

@@ -20,7 +20,7 @@ def fill(obj: Obj, ctx: AdmissionContext) -> None:
     mark_subscribable(obj)
     spec = obj["spec"]
     if spec.get("channelTemplate") is None:
-        spec["channelTemplate"] = _template(ctx, namespace_of(obj, ctx))
+        spec["channelTemplate"] = default_template(ctx, namespace_of(obj, ctx))
     fill_delivery(spec.get("delivery"), namespace_of(obj, ctx))
 
 
@@ -31,7 +31,8 @@ def mark_subscribable(obj: Obj) -> None:
     obj.setdefault("metadata", {})["annotations"] = annotations
 
 
-def _template(ctx: AdmissionContext, namespace: str) -> dict[str, Any]:
+def default_template(ctx: AdmissionContext, namespace: str) -> dict[str, Any]:
+    """Which kind of channel does the work in this namespace where nobody says."""
     try:
         configured = yaml.safe_load(ctx.configmaps.get(CONFIG_MAP, {}).get(KEY, ""))
     except yaml.YAMLError:

@@ -15,11 +15,7 @@ def check(obj: Obj, old: Obj | None, ctx: AdmissionContext) -> FieldErrors:
     spec = obj.get("spec") or {}
     template = spec.get("channelTemplate")
     errors: FieldErrors = []
-    if template is None:
-        errors.append(missing("channelTemplate"))
-    else:
-        absent = [missing(name) for name in ("kind", "apiVersion") if not template.get(name)]
-        errors += within("channelTemplate", absent)
+    errors += check_template(template)
     subscribers = spec.get("subscribers") or []
     known = ((old or {}).get("spec") or {}).get("subscribers") or []
     if subscribers and subscribers != known and ctx.user != CONTROLLER_USER:
@@ -29,6 +25,14 @@ def check(obj: Obj, old: Obj | None, ctx: AdmissionContext) -> FieldErrors:
     if old is not None:
         errors += changed("Immutable fields changed", "v1.ChannelSpec", _fixed(old), _fixed(obj), "spec")
     return errors
+
+
+def check_template(template: dict[str, Any] | None) -> FieldErrors:
+    """What is wrong with the template that names the kind of channel."""
+    if template is None:
+        return [missing("channelTemplate")]
+    absent = [missing(name) for name in ("kind", "apiVersion") if not template.get(name)]
+    return within("channelTemplate", absent)
 
 
 def _fixed(obj: Obj) -> dict[str, Any]:

@@ -1,0 +1,106 @@
+"""The objects that an object is made of: created where they are missing, changed where they differ, deleted where they
+are no longer wanted. They are owned, so that they go when it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable
+from typing import TypeVar
+
+from penstock.controllers.api import CONFLICT, NOT_FOUND, Kind, Obj, code_of, key_of
+from penstock.controllers.reconciler import ReconcilerContext
+from penstock.controllers.tracker import Observer, Place
+from penstock.resources.metadata import controller_of
+
+T = TypeVar("T")
+
+
+class PartFailed(Exception):  # told in the status, and tried again when something changes
+    """A part cannot be had; the text says why."""
+
+
+class Parts:
+    """The parts of one object, as its reconciler sees them."""
+
+    def __init__(self, world: ReconcilerContext, me: Observer, owner: Obj) -> None:
+        self._world, self._me, self._owner = world, me, owner
+
+    async def exists(self, wanted: Obj) -> Obj:
+        """The part as stored, whatever its spec by now."""
+        found = self._held(place_of(wanted))
+        return await self._create(wanted) if found is None else found
+
+    async def ensure(self, wanted: Obj, *, fixed: str | None = None) -> Obj:
+        """The part as stored, with the wanted spec. `fixed`: a field of the spec that never changes; a part that has
+        another value there is replaced."""
+        kind, key = place_of(wanted)
+        found = self._held((kind, key))
+        if found is None:
+            return await self._create(wanted)
+        spec = found.get("spec") or {}
+        if fixed is not None and spec.get(fixed) != wanted["spec"].get(fixed):
+            await self._delete((kind, key))
+            return await _answered(self._world.api.create(kind, wanted))
+        if spec == wanted["spec"]:
+            return found
+        await _answered(self._world.write_spec(kind, {**found, "spec": wanted["spec"]}))
+        return self._world.tracker.informer(kind).get(key) or found
+
+    async def remove(self, places: Iterable[Place]) -> None:
+        """Deletes those parts that are there and belong to the owner."""
+        for place in places:
+            found = self._held(place)
+            if found is not None and _owner_uid(found) == self._owner["metadata"]["uid"]:
+                await self._delete(place)
+
+    def there(self, place: Place) -> bool:
+        """Whether there is such an object."""
+        return self._held(place) is not None
+
+    def _held(self, place: Place) -> Obj | None:
+        """The part; the owner is enqueued when it changes. What a former owner of the same name left counts not."""
+        kind, key = place
+        found = self._world.tracker.look(self._me, kind, key)
+        return None if found is None or self._is_left_over(found) else found
+
+    def _is_left_over(self, part: Obj) -> bool:
+        owner = controller_of(part)
+        former = owner is not None and owner.get("kind") == self._owner["kind"]
+        return bool(part["metadata"].get("deletionTimestamp")) or (
+            former and _owner_uid(part) != self._owner["metadata"]["uid"]
+        )
+
+    async def _create(self, wanted: Obj) -> Obj:
+        kind, key = place_of(wanted)
+        informer = self._world.tracker.informer(kind)
+        if informer.unserved is not None:
+            raise PartFailed(informer.unserved)
+        if informer.get(key) is not None:
+            # Its predecessor is on the way out, and the watch tells when it is gone.
+            return wanted
+        return await _answered(self._world.api.create(kind, wanted))
+
+    async def _delete(self, place: Place) -> None:
+        try:
+            await self._world.api.delete(*place)
+        except Exception as error:
+            if code_of(error) != NOT_FOUND:
+                raise
+
+
+def place_of(part: Obj) -> Place:
+    """Which object it is."""
+    return Kind(part["apiVersion"], part["kind"]), key_of(part)
+
+
+async def _answered(request: Awaitable[T]) -> T:
+    """The answer; a refusal for good is a PartFailed. No answer, or one that met a newer object, is tried again."""
+    try:
+        return await request
+    except Exception as error:
+        if code_of(error) in (None, CONFLICT):
+            raise
+        raise PartFailed(str(error)) from error
+
+
+def _owner_uid(part: Obj) -> str | None:
+    return (controller_of(part) or {}).get("uid")

@@ -1,0 +1,1 @@
+"""The kinds of flows.knative.dev/v1: chains and branches, built of Channels and Subscriptions."""

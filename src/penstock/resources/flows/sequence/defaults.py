@@ -1,0 +1,17 @@
+"""Defaults of a Sequence: the kind of its Channels, and the namespaces of what it refers to."""
+
+from __future__ import annotations
+
+from penstock.resources.admission import AdmissionContext, Obj, namespace_of
+from penstock.resources.channel.defaults import default_template
+from penstock.resources.destination import fill_destination
+
+
+def fill(obj: Obj, ctx: AdmissionContext) -> None:
+    """Fills in what was left out."""
+    namespace, spec = namespace_of(obj, ctx), obj["spec"]
+    if spec.get("channelTemplate") is None:
+        spec["channelTemplate"] = default_template(ctx, namespace)
+    for step in spec.get("steps") or []:
+        fill_destination(step, namespace)
+    fill_destination(spec.get("reply"), namespace)
