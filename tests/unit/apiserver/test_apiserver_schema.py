@@ -44,6 +44,29 @@ def test_unknown_fields_are_dropped_unless_they_are_to_be_kept() -> None:
     assert obj["spec"] == {"size": 1, "free": {"x": {"y": 1}}, "map": {"k": "v"}, "parts": [{"a": 1}]}
 
 
+def test_nulls_are_dropped_where_the_schema_has_no_place_for_them() -> None:
+    obj: dict[str, Any] = {
+        "spec": {
+            "name": None,
+            "mode": None,
+            "maybe": None,
+            "port": None,
+            "map": {"k": None, "l": "v"},
+            "free": {"x": None},
+            "parts": [None, {"a": None}],
+        }
+    }
+    WALKER.drop_nulls(obj)
+    kept = {"mode": None, "maybe": None, "map": {"l": "v"}, "free": {"x": None}, "parts": [None, {"a": None}]}
+    assert obj["spec"] == kept
+    WALKER.fill(obj)
+    assert obj["spec"]["mode"] == "on"
+    assert obj["spec"]["parts"] == [None, {"a": 1}]
+    whole: dict[str, Any] = {"spec": None}
+    WALKER.drop_nulls(whole)
+    assert whole == {}
+
+
 def test_defaults_are_filled_where_the_parent_exists() -> None:
     obj: dict[str, Any] = {"spec": {"size": 1, "parts": [{}]}}
     WALKER.fill(obj)

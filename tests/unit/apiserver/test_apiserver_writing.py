@@ -98,6 +98,21 @@ def test_events_may_have_any_name_that_a_path_can_hold(tx: Transaction) -> None:
         assert refused.value.code == 422
 
 
+def test_null_means_absent_in_core_kinds(tx: Transaction) -> None:
+    event = {
+        "metadata": {"name": "e", "creationTimestamp": None},
+        "eventTime": None,
+        "firstTimestamp": None,
+        "series": None,
+        "involvedObject": {"kind": "Pod", "name": "p", "uid": None},
+    }
+    made = VERBS.create(tx, target(KINDS["Event"]), event)
+    assert "eventTime" not in made
+    assert made["involvedObject"] == {"kind": "Pod", "name": "p"}
+    applied, _ = VERBS.apply(tx, target(KINDS["ConfigMap"], "c"), {"data": {"a": "1"}, "binaryData": None}, force=False)
+    assert applied["data"] == {"a": "1"}
+
+
 def test_an_update_must_know_the_latest_version(tx: Transaction) -> None:
     made = make(tx, "c")
     VERBS.update(tx, target(KINDS["ConfigMap"], "c"), lambda old: {**old, "data": {"a": "1"}})

@@ -52,6 +52,10 @@ class Walker:
         self._prune(obj, self.schema, "", dropped, root=True)
         return dropped
 
+    def drop_nulls(self, obj: dict[str, Any]) -> None:
+        """Drops, in place, nulls where the schema allows none and has no default to put there: null means absent."""
+        self._drop_nulls(obj, self.schema)
+
     def fill(self, obj: dict[str, Any]) -> None:
         """Fills the schema's defaults, in place."""
         self._fill(obj, self.schema)
@@ -85,6 +89,22 @@ class Walker:
             elif not keeps and key not in known:
                 del value[key]
                 dropped.append(where)
+
+    def _drop_nulls(self, value: Any, schema: Schema) -> None:
+        schema = self.resolve(schema)
+        if isinstance(value, list):
+            for item in value:
+                self._drop_nulls(item, schema.get("items") or {})
+        elif isinstance(value, dict):
+            properties, additional = schema.get("properties") or {}, schema.get("additionalProperties")
+            for key in list(value):
+                part = properties.get(key, additional if isinstance(additional, Mapping) else None)
+                if part is None:
+                    continue
+                if value[key] is None and not part.get("nullable") and part.get("default") is None:
+                    del value[key]
+                else:
+                    self._drop_nulls(value[key], part)
 
     def _fill(self, value: Any, schema: Schema) -> None:
         schema = self.resolve(schema)

@@ -111,6 +111,7 @@ class Verbs:
         if complaints:
             raise errors.invalid(kind.group, kind.kind, target.name, complaints)
         self._report_unknown(target, walker.prune(wanted))
+        _drop_nulls_of(kind, wanted)
         old = tx.get(kind.resource, target.namespace, target.name)
         if old is None and target.subresource:
             raise target.missing()
@@ -210,13 +211,8 @@ class Verbs:
         complaints = metadata.check(meta(obj), kind)
         if complaints:
             raise errors.invalid(kind.group, kind.kind, str(meta(obj).get("name", "")), complaints)
-        if not kind.custom:
-            for key in ("spec", "status", "data"):
-                if obj.get(key) is None:
-                    obj.pop(key, None)
-                else:
-                    _drop_nulls(obj[key])
         self._report_unknown(target, walker.prune(obj))
+        _drop_nulls_of(kind, obj)
         walker.fill(obj)
         occasion = AdmissionRequest(kind, target.namespace, target.user, "UPDATE" if old else "CREATE")
         governed = target.subresource in ("", "scale")
@@ -311,8 +307,15 @@ def _content(obj: Obj) -> Obj:
     return {**obj, "metadata": details, "apiVersion": ""}
 
 
+def _drop_nulls_of(kind: ServedKind, obj: Obj) -> None:
+    """Null means absent: everywhere in core kinds, and in custom ones where their schema has no place for it."""
+    if kind.custom:
+        walker_of(kind).drop_nulls(obj)
+    else:
+        _drop_nulls(obj)
+
+
 def _drop_nulls(value: Any) -> None:
-    """Null means absent, in metadata and in core kinds."""
     if isinstance(value, dict):
         for key in [key for key, item in value.items() if item is None]:
             del value[key]
