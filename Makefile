@@ -11,7 +11,7 @@ MEASURED := --cov --cov-append --cov-report=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test preflight check unit integration coverage conformance format docs wheel tck bench bench-knative profile chaos lock clean
+.PHONY: help dev test preflight check unit integration coverage conformance format docs wheel tck bench bench-knative profile chaos upstream lock clean
 
 help: ## print the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -82,7 +82,10 @@ conformance: $(VENV)/.ready ## the specifications' tests on a fresh stack, and t
 	rm -rf build/conformance
 	CONFORMANCE_RESULTS=build/conformance/specifications.json PYTHONPATH=tests/conformance \
 	  $(BIN)/pytest -p results_plugin tests/conformance $$($(BIN)/penstock conformance tests); \
-	  $(BIN)/penstock conformance report && cp build/conformance/report/conformance.md docs/conformance.md
+	  $(BIN)/penstock conformance report && $(BIN)/python -m upstream.page build/conformance/report/conformance.md
+
+upstream: $(VENV)/.ready ## Knative's own end-to-end tests on a fresh stack (RUN='TestBroker.*'; PUBLISH=1 writes docs/conformance.md; needs Go)
+	$(BIN)/python -m upstream $(if $(RUN),--run '$(RUN)') $(if $(PUBLISH),--publish)
 
 lock: ## pin the newest versions that pyproject.toml allows
 	$(PYTHON) -m venv --clear $(VENV)

@@ -15,6 +15,7 @@ import psutil
 
 from penstock.engine.datadir import read_stack
 from penstock.engine.processes.process import tied_to_parent
+from penstock.settings import SETTINGS_FILE
 
 READY_SECONDS = 300
 STOP_SECONDS = 60
@@ -28,8 +29,10 @@ class NotStarted(RuntimeError):
 class Stack:
     """A data folder and the supervisor that runs on it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, settings: str = "") -> None:
         self.folder = folder.absolute()
+        self._settings_file = settings
+        """Its penstock.toml. It has one of its own, so that the one of the working directory does not count."""
         self.data = self.folder / "data"
         self.terminal = self.folder / "terminal.log"
         """What all its supervisors have printed."""
@@ -45,6 +48,7 @@ class Stack:
         command = [str(Path(sys.executable).with_name("penstock")), "dev", "--port", "0", "--data-dir", str(self.data)]
         tied = tied_to_parent(command, self._life)
         self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / SETTINGS_FILE).write_text(self._settings_file)
         self._printed = self.terminal.stat().st_size if self.terminal.exists() else 0
         env = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
         with self.terminal.open("ab") as output:
@@ -55,6 +59,7 @@ class Stack:
                 stderr=output,
                 env={**env, "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"},
                 pass_fds=(self._life,),
+                cwd=self.folder,
             )
 
     async def ready(self) -> None:

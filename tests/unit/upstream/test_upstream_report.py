@@ -1,0 +1,89 @@
+"""The table of a run, and how the suite is called."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from upstream.__main__ import settings_file
+from upstream.binaries import Binaries
+from upstream.expectations import PASS, Expectation
+from upstream.page import PAGE, publish
+from upstream.report import Row, markdown, rows, summary, write
+from upstream.suite import command_line
+from upstream.testlog import Ended
+
+ROOT = Path(__file__).parents[3]
+EXPECTATIONS = {
+    "TestA": PASS,
+    "TestB": Expectation(fail="An inside is looked for"),
+    "TestTLS": Expectation(needs="Certificates"),
+    "TestZ": Expectation(skip="Upstream leaves it out"),
+}
+RESULTS = [
+    Ended("TestZ", "skipped", 0.2, 0, 0, ""),
+    Ended("TestB", "failed", 3.04, 4, 1, "no channel\n"),
+    Ended("TestA", "failed", 2.0, 1, 0, "it broke\n"),
+]
+listed = rows(EXPECTATIONS, RESULTS, ["TestTLS"])
+
+
+def test_every_test_has_a_row_and_a_reason_only_where_it_stands_as_expected() -> None:
+    assert listed == [
+        Row("TestA", "failed", "", 2.0, 1, 0),
+        Row("TestB", "failed", "An inside is looked for", 3.0, 4, 1),
+        Row("TestTLS", "needs what is not here", "Certificates"),
+        Row("TestZ", "skipped by the suite", "Upstream leaves it out", 0.2, 0, 0),
+    ]
+    assert summary(listed) == "4 tests: 2 failed, 1 skipped by the suite, 1 needs what is not here."
+
+
+def test_the_page_tells_what_does_not_pass_by_reason() -> None:
+    page = markdown(listed, "v0.48.0", 12.3)
+    assert "- An inside is looked for: TestB\n" in page
+    assert "- no reason is known: TestA\n" in page
+    assert "| TestB | failed | 4 | 1 | 3 |" in page
+    assert "| TestTLS | needs what is not here | | | |" in page
+
+
+def test_a_table_takes_the_place_of_the_last_one_and_leaves_the_other_alone(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    upstream = "<!-- upstream: begin -->\n{}\n<!-- upstream: end -->\n"
+    other = "<!-- specifications: begin -->\nother\n<!-- specifications: end -->\n"
+    page.write_text(upstream.format("old") + other)
+    publish(page, "upstream", "# Conformance\n\nnew\n")
+    assert page.read_text() == upstream.format("new") + other
+
+
+def test_the_page_has_a_place_for_both_tables(tmp_path: Path) -> None:
+    copy = tmp_path / "conformance.md"
+    copy.write_text((ROOT / PAGE).read_text())
+    publish(copy, "upstream", "this one")
+    publish(copy, "specifications", "that one")
+    assert {"this one", "that one"} < set(copy.read_text().splitlines())
+    copy.write_text("without marks")
+    with pytest.raises(ValueError, match="no place for the part upstream"):
+        publish(copy, "upstream", "lost")
+
+
+def test_what_failed_tests_printed_is_kept(tmp_path: Path) -> None:
+    write(tmp_path, listed, "page", RESULTS, "panic")
+    kept = {path.name for path in tmp_path.iterdir()}
+    assert kept == {"report.md", "report.json", "stray.log", "TestA.log", "TestB.log"}
+    assert (tmp_path / "TestB.log").read_text() == "no channel\n"
+
+
+def test_tests_are_left_out_by_whole_names() -> None:
+    command = command_line(Path("rekt.test"), Path("images.yaml"), "TestBroker.*", ["TestA", "TestB"])
+    assert "-test.run=TestBroker.*" in command
+    assert "-test.skip=^(TestA|TestB)$" in command
+    assert not any(word.startswith("-test.skip") for word in command_line(Path("x"), Path("y"), ".", []))
+
+
+def test_every_image_that_the_suite_asks_for_has_a_command() -> None:
+    built = Binaries(Path("/bin-folder"))
+    images = tomllib.loads(settings_file(built))["images"]
+    assert set(built.produced().values()) < set(images)
+    assert images["upstream.local/eventshub"] == ["/bin-folder/eventshub"]

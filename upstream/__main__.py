@@ -1,0 +1,96 @@
+"""`python -m upstream [--run REGEX]`: Knative's own end-to-end tests against a fresh stack, judged by expectations."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import uvloop
+
+from chaos.stack import NotStarted, Stack
+from upstream import binaries, expectations, report
+from upstream.page import PAGE, publish
+from upstream.suite import SuiteRun
+from upstream.testlog import TestLog
+
+EXPECTED = binaries.MODULE / "expectations.yaml"
+FEATURES = binaries.MODULE / "config-features.yaml"
+ALL = "."
+
+
+def main() -> int:
+    """1 if a test ended otherwise than expected; the logs are kept then. 2 if there could be no run."""
+    parser = argparse.ArgumentParser(prog="upstream", description=__doc__)
+    parser.add_argument("--run", default=ALL, help="only tests that match this expression, as for go test -run")
+    parser.add_argument("--needy", action="store_true", help="also tests that need what is not here")
+    parser.add_argument("--folder", type=Path, default=Path("build/upstream"), help="for the binaries and the report")
+    parser.add_argument("--publish", action="store_true", help=f"write the table into {PAGE} if all is as expected")
+    parser.add_argument("--build", action="store_true", help="build the suite and run nothing")
+    arguments = parser.parse_args()
+    try:
+        expected = expectations.load(EXPECTED)
+        say("building the suite and the programs of its Pods (the first time takes minutes)")
+        built = binaries.build(arguments.folder / "bin")
+        if arguments.build:
+            return 0
+        silent = [] if arguments.needy else expectations.left_out(expected, arguments.run)
+        folder = arguments.folder.absolute() / "run"
+        began = time.monotonic()
+        log = uvloop.run(run(built, folder, arguments.run, silent))
+    except (binaries.NotBuilt, expectations.BadExpectations, NotStarted) as problem:
+        say(str(problem))
+        return 2
+    results = list(log.ended.values())
+    listed = report.rows(expected, results, silent)
+    page = report.markdown(listed, binaries.version(), (time.monotonic() - began) / 60)
+    report.write(folder, listed, page, results, "".join(log.stray))
+    print(page)
+    if wrong := expectations.differences(expected, results, arguments.run, silent):
+        say("\n".join(["", *wrong, f"NOT AS EXPECTED: what the tests printed and the stack's logs are in {folder}"]))
+        return 1
+    if arguments.publish:
+        publish(PAGE, "upstream", page)
+    return 0
+
+
+async def run(built: binaries.Binaries, folder: Path, selection: str, silent: Sequence[str]) -> TestLog:
+    """The selected tests on a stack of their own, which is ended after them."""
+    shutil.rmtree(folder, ignore_errors=True)
+    stack = Stack(folder, settings=settings_file(built))
+    suite = SuiteRun(built, stack.kubeconfig, folder, say)
+    try:
+        say("starting a stack")
+        await stack.start()
+        await stack.ready()
+        turn_features_on(stack.kubeconfig)
+        await suite.run(selection, silent)
+    finally:
+        await stack.stop()
+    return suite.log
+
+
+def turn_features_on(kubeconfig: Path) -> None:
+    """The suite looks at them and leaves out the tests of those that are off."""
+    apply = ["kubectl", "--kubeconfig", str(kubeconfig), "apply", "--server-side", "--force-conflicts", "-f"]
+    subprocess.run([*apply, str(FEATURES)], check=True, stdout=subprocess.DEVNULL)
+
+
+def settings_file(built: binaries.Binaries) -> str:
+    """The stack's penstock.toml: which commands stand for the images of the tests."""
+    lines = [f"{json.dumps(image)} = {json.dumps(command)}" for image, command in built.images().items()]
+    return "\n".join(["[images]", *lines, ""])
+
+
+def say(text: str) -> None:
+    """Progress, on the terminal."""
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
