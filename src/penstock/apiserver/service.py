@@ -62,7 +62,7 @@ async def _run(settings: Settings, lifecycle: Lifecycle, listener: socket.socket
     _write_kubeconfigs(settings, pki, by_user)
 
     gate = EventingGate(settings)
-    registry = Registry(CORE_KINDS)
+    registry = Registry(CORE_KINDS, project_kinds.CONVERSIONS)
     verbs = Verbs(registry, gate)
     emptying = Emptying(verbs)
     history: History | None = None

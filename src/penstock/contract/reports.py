@@ -4,6 +4,7 @@
 |---|---|
 | `ack/<component>/<instance>` | the newest snapshot version in force there, repeated as a sign of life |
 | `loss/<route uid>/<partition>` | a range of events that was no longer retained when the route came to it |
+| `type/<target uid>/<hash>` | a type of events, with its source, that passes a target which wants to know |
 
 Components: `ingress`, `router`, `dispatcher`. An instance that ends in order deletes its ack; one that has not been
 heard of for `SILENT_SECONDS` no longer counts.
@@ -11,6 +12,7 @@ heard of for `SILENT_SECONDS` no longer counts.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
@@ -48,7 +50,19 @@ class Loss(msgspec.Struct, frozen=True):
     at: float
 
 
-Report = Ack | Loss
+class SeenType(msgspec.Struct, frozen=True):
+    """Events of `type` from `source` come to a target."""
+
+    target: str
+    type: str
+    source: str
+    schema: str
+    """`dataschema` of one of them; empty where it had none."""
+    specversion: str
+    at: float
+
+
+Report = Ack | Loss | SeenType
 
 
 def key_of(report: Report) -> str:
@@ -58,6 +72,9 @@ def key_of(report: Report) -> str:
             return f"ack/{report.component}/{report.instance}"
         case Loss():
             return f"loss/{report.route}/{report.partition}"
+        case SeenType():
+            digest = hashlib.sha256(f"{report.type}\n{report.source}".encode()).hexdigest()
+            return f"type/{report.target}/{digest[:32]}"
 
 
 def encode(report: Report) -> bytes:
@@ -67,7 +84,7 @@ def encode(report: Report) -> bytes:
 
 def decode(key: str, value: bytes) -> Report | None:
     """The report behind a key; None for a kind that this reader does not know. Raises Unreadable."""
-    kinds: dict[str, type[Report]] = {"ack": Ack, "loss": Loss}
+    kinds: dict[str, type[Report]] = {"ack": Ack, "loss": Loss, "type": SeenType}
     kind = kinds.get(key.partition("/")[0])
     return None if kind is None else read_json(value, kind)
 

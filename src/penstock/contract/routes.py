@@ -59,6 +59,8 @@ class Target(msgspec.Struct, frozen=True, omit_defaults=True):
     """Absolute paths it is reached under, such as `/default/orders`."""
     hosts: tuple[str, ...] = ()
     """Host names (without port) under which `/` reaches it."""
+    tells_types: bool = False
+    """Whether the ingress reports which types of events come."""
 
 
 class Route(msgspec.Struct, frozen=True, omit_defaults=True):

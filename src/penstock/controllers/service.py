@@ -10,6 +10,8 @@ from penstock.controllers.api import BROKER, IN_MEMORY_CHANNEL, SUBSCRIPTION, Ap
 from penstock.controllers.reconciler import Reconciler, ReconcilerContext, Workers
 from penstock.controllers.reconcilers.broker import BrokerReconciler
 from penstock.controllers.reconcilers.channel import ChannelReconciler
+from penstock.controllers.reconcilers.event_type_maker import EventTypeMaker
+from penstock.controllers.reconcilers.eventtype import EventTypeReconciler
 from penstock.controllers.reconcilers.flows.parallel import ParallelReconciler
 from penstock.controllers.reconcilers.flows.sequence import SequenceReconciler
 from penstock.controllers.reconcilers.inmemorychannel import InMemoryChannelReconciler
@@ -71,6 +73,8 @@ async def work_on(world: ReconcilerContext, workers: Workers, lifecycle: Lifecyc
         group.create_task(world.tracker.failed(), name="informers")
         group.create_task(workers.failed(), name="workers")
         reconcilers = _employ(world, workers)
+        types = EventTypeMaker(world.api, world.tracker, world.publisher)
+        world.dataplane.type_seen = types.take
         await world.publisher.restore()
         world.dataplane.start()
         for reconciler in reconcilers:
@@ -84,6 +88,7 @@ async def work_on(world: ReconcilerContext, workers: Workers, lifecycle: Lifecyc
         group.create_task(world.publisher.run(), name="publisher")
         group.create_task(world.dataplane.run(), name="data plane")
         group.create_task(world.recorder.run(), name="recorder")
+        group.create_task(types.run(), name="event types")
         group.create_task(_resync(world), name="resync")
         lifecycle.ready(version=world.publisher.version)
         log.info("controllers ready", version=world.publisher.version)
@@ -116,6 +121,7 @@ def _employ(world: ReconcilerContext, workers: Workers) -> list[Reconciler]:
         SubscriptionReconciler(world, subscribers),
         SequenceReconciler(world),
         ParallelReconciler(world),
+        EventTypeReconciler(world),
     ]
     if world.embedded:
         services = ServiceReconciler(world)

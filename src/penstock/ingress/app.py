@@ -16,6 +16,7 @@ from penstock.events.broker_attributes import enter_broker
 from penstock.events.event import CloudEvent, MalformedEvent
 from penstock.ingress import responses
 from penstock.ingress.disk import DiskWatch
+from penstock.ingress.event_types import SeenTypes, Tell
 from penstock.ingress.kafka_watch import KafkaWatch
 from penstock.ingress.request import Request
 from penstock.ingress.responses import Response
@@ -33,7 +34,14 @@ class Ingress:
     """The application."""
 
     def __init__(
-        self, settings: Settings, log: EventWriter, disk: DiskWatch, kafka: KafkaWatch, tracer: trace.Tracer
+        self,
+        settings: Settings,
+        log: EventWriter,
+        disk: DiskWatch,
+        kafka: KafkaWatch,
+        tracer: trace.Tracer,
+        *,
+        tell_type: Tell = lambda _: None,
     ) -> None:
         self._log, self._disk, self._kafka, self._tracer = log, disk, kafka, tracer
         self._ttl = settings.broker_ttl
@@ -43,6 +51,7 @@ class Ingress:
         self.targets: TargetTable | None = None
         """None until the snapshot has been read: until then nobody can tell which targets there are."""
         self.draining = False
+        self.seen_types = SeenTypes(tell_type)
 
     def early_answer(self, request: Request) -> Response | None:
         """The answer to what needs no body; None where the body is wanted."""
@@ -77,6 +86,8 @@ class Ingress:
             return self.refuse(request, responses.unsupported(str(error)))
         except MalformedEvent as error:
             return self.refuse(request, responses.malformed(str(error)))
+        if addressee.tells_types:
+            self.seen_types.note(addressee.target.uid, events)
         parent = request.parent = trace.parse(request.headers.get(trace.TRACEPARENT))
         state = trace.parse_state(request.headers.get(trace.TRACESTATE)) if parent is not None else None
         request.span = self._tracer.accept(parent)

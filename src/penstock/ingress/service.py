@@ -40,9 +40,9 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
         settings, "ingress", owner.fail, timeout_seconds=settings.store_timeout_seconds, gauge=metrics.PENDING.bind()
     )
     kafka = KafkaWatch(events)
-    app = Ingress(settings, events, disk, kafka, tracer)
-    server = Server(app, settings, owner)
     reporter = Reporter(settings, "ingress", instance, owner.fail)
+    app = Ingress(settings, events, disk, kafka, tracer, tell_type=reporter.seen_type)
+    server = Server(app, settings, owner)
     following = _Following(app, reporter, owner)
     follower = SnapshotFollower(settings, following.announce, owner.fail)
     watching = [

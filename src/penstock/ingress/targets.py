@@ -18,13 +18,14 @@ _CLUSTER_SUFFIXES = (".cluster.local", ".svc.cluster.local")
 class Addressee:
     """A target with what the ingress keeps beside it."""
 
-    __slots__ = ("is_broker", "metrics", "place", "target", "uid")
+    __slots__ = ("is_broker", "metrics", "place", "target", "tells_types", "uid")
 
     def __init__(self, target: Target, metrics: TargetMetrics) -> None:
         self.target = target
         self.metrics = metrics
         self.uid = target.uid.encode()
         self.is_broker = target.kind == "Broker"
+        self.tells_types = target.tells_types
         self.place = destination(target.kind, target.namespace, target.name)
 
 

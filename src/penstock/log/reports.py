@@ -13,7 +13,7 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from penstock.contract import reports, topics
-from penstock.contract.reports import Ack, Component, Loss
+from penstock.contract.reports import Ack, Component, Loss, SeenType
 from penstock.log import clients
 from penstock.log.threads import Failed, OwnedThread
 from penstock.log.watchdog import ending_process
@@ -49,6 +49,10 @@ class Reporter:
         """The events from `first` to `last` were gone before the route got them."""
         loss = Loss(route, partition, first, last, time.time())
         self._send(reports.key_of(loss), reports.encode(loss))
+
+    def seen_type(self, seen: SeenType) -> None:
+        """Events of a type pass a target that wants to know."""
+        self._send(reports.key_of(seen), reports.encode(seen))
 
     def close(self) -> None:
         """Ends in order: this instance no longer counts."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from penstock.resources.admission import AdmissionContext
 
 CONFIG_MAP = "config-features"
@@ -24,5 +26,9 @@ for, and that `strict-subscriber` is disabled: a Subscription may have only a re
 
 def enabled(feature: str, ctx: AdmissionContext) -> bool:
     """Whether the feature is on."""
-    value = ctx.configmaps.get(CONFIG_MAP, {}).get(feature, DEFAULTS.get(feature, "disabled"))
-    return value.strip().lower() == "enabled"
+    return enabled_by(feature, ctx.configmaps.get(CONFIG_MAP, {}))
+
+
+def enabled_by(feature: str, data: Mapping[str, str]) -> bool:
+    """Whether the feature is on with this content of the ConfigMap."""
+    return data.get(feature, DEFAULTS.get(feature, "disabled")).strip().lower() == "enabled"

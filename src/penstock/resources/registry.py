@@ -5,25 +5,29 @@ This is all the embedded API server knows of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import resources
 from typing import Any
 
 import yaml
 
-from penstock.resources import broker, channel, features, inmemorychannel, subscription, trigger
+from penstock.resources import broker, channel, eventtype, features, inmemorychannel, subscription, trigger
 from penstock.resources.admission import (
     SYSTEM_NAMESPACE,
     Admission,
     AdmissionContext,
     AdmissionDenied,
     KindAdmission,
+    Obj,
 )
 from penstock.resources.broker import defaults as broker_defaults
 from penstock.resources.broker import validation as broker_validation
 from penstock.resources.channel import defaults as channel_defaults
 from penstock.resources.channel import validation as channel_validation
+from penstock.resources.eventtype import conversion as eventtype_conversion
+from penstock.resources.eventtype import defaults as eventtype_defaults
+from penstock.resources.eventtype import validation as eventtype_validation
 from penstock.resources.flows import kinds as flows
 from penstock.resources.inmemorychannel import defaults as inmemorychannel_defaults
 from penstock.resources.inmemorychannel import validation as inmemorychannel_validation
@@ -35,6 +39,7 @@ from penstock.settings import Settings
 
 __all__ = [
     "ADMISSION",
+    "CONVERSIONS",
     "Admission",
     "AdmissionContext",
     "AdmissionDenied",
@@ -48,6 +53,7 @@ MESSAGING = "messaging.knative.dev"
 ADMISSION: Mapping[tuple[str, str], Admission] = {
     (EVENTING, "Broker"): KindAdmission(EVENTING, broker_defaults.fill, broker_validation.check),
     (EVENTING, "Trigger"): KindAdmission(EVENTING, trigger_defaults.fill, trigger_validation.check),
+    (EVENTING, "EventType"): KindAdmission(EVENTING, eventtype_defaults.fill, eventtype_validation.check),
     (MESSAGING, "Channel"): KindAdmission(MESSAGING, channel_defaults.fill, channel_validation.check),
     (MESSAGING, "InMemoryChannel"): KindAdmission(
         MESSAGING,
@@ -59,10 +65,15 @@ ADMISSION: Mapping[tuple[str, str], Admission] = {
     **flows.ADMISSION,
 }
 
+CONVERSIONS: Mapping[tuple[str, str], Callable[[Obj, str], Obj]] = {
+    (EVENTING, "EventType"): eventtype_conversion.convert,
+}
+"""For kinds whose versions differ in more than their name: the object in another apiVersion."""
+
 
 @cache
 def _parsed_crds() -> tuple[str, ...]:
-    packages = (broker, trigger, channel, inmemorychannel, subscription, *flows.PACKAGES)
+    packages = (broker, trigger, channel, inmemorychannel, subscription, eventtype, *flows.PACKAGES)
     return tuple(resources.files(package).joinpath("crd.yaml").read_text("utf-8") for package in packages)
 
 

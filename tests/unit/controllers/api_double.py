@@ -89,7 +89,8 @@ class ApiDouble:
         held = self._objects.get((kind, key))
         if held is not None and create_only:
             raise refuse(409, "already exists")
-        stored = self._admitted(kind, copy.deepcopy(obj), held, user)
+        named = {**copy.deepcopy(obj), "apiVersion": kind.api_version, "kind": kind.kind}
+        stored = self._admitted(kind, named, held, user)
         metadata = stored["metadata"]
         if held is None:
             metadata["uid"] = f"uid-{next(self._uids)}"

@@ -18,6 +18,7 @@ COLUMNS = {
     "Subscription": ["Age", "Ready", "Reason"],
     "Sequence": ["URL", "Age", "Ready", "Reason"],
     "Parallel": ["URL", "Age", "Ready", "Reason"],
+    "EventType": ["Type", "Source", "Reference Name", "Reference Kind", "Description", "Ready", "Reason"],
 }
 CATEGORIES = {
     "Broker": ["all", "knative", "eventing"],
@@ -27,6 +28,7 @@ CATEGORIES = {
     "Subscription": ["all", "knative", "messaging"],
     "Sequence": ["all", "knative", "flows"],
     "Parallel": ["all", "knative", "flows"],
+    "EventType": ["all", "knative", "eventing"],
 }
 SHORT = {"Channel": ["ch"], "InMemoryChannel": ["imc"], "Subscription": ["sub"]}
 

@@ -55,10 +55,8 @@ class Renderer:
         return [head, *pieces, b"]}\n"]
 
     def _decoded(self, body: bytes) -> Obj:
-        obj: Obj = decode(body)
-        obj["apiVersion"] = self.kind.api_version
-        return obj
+        return self.kind.served(decode(body))
 
     def _versioned(self, body: bytes) -> bytes:
-        """Versions of a kind differ in nothing but `apiVersion`, so a stored object is nearly always the answer."""
-        return body if self.kind.api_version == self.kind.stored_api_version else encode(self._decoded(body))
+        """Nearly always the stored object is the answer as it is."""
+        return body if self.kind.stored_as_served else encode(self._decoded(body))

@@ -5,12 +5,17 @@ The registry is replaced as a whole when a definition comes or goes, so readers 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 STATUS_VERBS = ("get", "patch", "update")
+
+Obj = dict[str, Any]
+Convert = Callable[[Obj, str], Obj]
+"""An object, its apiVersion included, in the apiVersion that is named."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,8 @@ class ServedKind:
     """What a name must look like: `subdomain`, `label` or `path`."""
     field_selectors: tuple[str, ...] = ()
     """Paths that field selectors may name besides metadata.name and metadata.namespace."""
+    convert: Convert | None = field(default=None, repr=False)
+    """The object in another `apiVersion`; None: versions differ in nothing but that name."""
 
     @property
     def api_version(self) -> str:
@@ -70,6 +77,24 @@ class ServedKind:
         return f"{self.group}/{version}" if self.group else version
 
     @property
+    def stored_as_served(self) -> bool:
+        """Whether a stored object is one of this version as it is."""
+        return self.api_version == self.stored_api_version
+
+    def served(self, obj: Obj) -> Obj:
+        """A stored object in this version."""
+        return self._in(obj, self.api_version)
+
+    def stored(self, obj: Obj) -> Obj:
+        """An object of this version as it is stored."""
+        return self._in(obj, self.stored_api_version)
+
+    def _in(self, obj: Obj, api_version: str) -> Obj:
+        if self.convert is None or self.stored_as_served:
+            return {**obj, "apiVersion": api_version}
+        return self.convert(obj, api_version)
+
+    @property
     def has_status(self) -> bool:
         """Whether status is written through its own subresource."""
         return "status" in self.subresources
@@ -78,14 +103,17 @@ class ServedKind:
 class Registry:
     """Which kinds there are."""
 
-    def __init__(self, core: Iterable[ServedKind]) -> None:
-        self._core = tuple(core)
+    def __init__(
+        self, core: Iterable[ServedKind], conversions: Mapping[tuple[str, str], Convert] = MappingProxyType({})
+    ) -> None:
+        self._core, self._conversions = tuple(core), conversions
         self._custom: dict[str, tuple[ServedKind, ...]] = {}
         self._index()
 
     def define(self, definition: str, kinds: Iterable[ServedKind]) -> None:
         """A CustomResourceDefinition, by its name, serves these kinds from now on."""
-        self._custom = {**self._custom, definition: tuple(kinds)}
+        converting = (replace(kind, convert=self._conversions.get((kind.group, kind.kind))) for kind in kinds)
+        self._custom = {**self._custom, definition: tuple(converting)}
         self._index()
 
     def undefine(self, definition: str) -> None:

@@ -127,7 +127,7 @@ class Verbs:
         if old is None:
             fresh = apply.apply(None, wanted, manager, walker, now, force=force)
             return self.create(tx, target, fresh, operation="Apply"), True
-        old["apiVersion"] = kind.api_version
+        old = kind.served(old)
         result = apply.apply(old, wanted, manager, walker, now, force=force)
         return self._replace(tx, target, result, old, operation="Apply"), False
 
@@ -142,8 +142,8 @@ class Verbs:
                 raise errors.conflict(kind.group, kind.plural, target.name, why)
         if kind.resource == "namespaces" and target.name in PROTECTED_NAMESPACES:
             raise errors.forbidden("", "namespaces", target.name, "this namespace may not be deleted")
-        left = self._deletion(tx).delete(kind.resource, copy.deepcopy(obj), options)
-        return (obj, True) if left is None or meta(left)["uid"] != details["uid"] else (left, False)
+        left = self._deletion(tx).delete(kind.resource, copy.deepcopy(kind.stored(obj)), options)
+        return (obj, True) if left is None or meta(left)["uid"] != details["uid"] else (kind.served(left), False)
 
     def empty(self, tx: Transaction, namespace: str, after: tuple[str, str], limit: int) -> tuple[str, str] | None:
         """Deletes the next objects of a namespace that is going; behind which to go on, None if that was the last."""
@@ -154,8 +154,7 @@ class Verbs:
         obj = tx.get(target.kind.resource, target.namespace, target.name)
         if obj is None:
             raise target.missing()
-        obj["apiVersion"] = target.kind.api_version
-        return obj
+        return target.kind.served(obj)
 
     def restore_default_account(self, tx: Transaction, namespace: str) -> None:
         """The ServiceAccount that Pods use unless they name another."""
@@ -232,8 +231,7 @@ class Verbs:
             apply.after_update(old, obj, manager, walker, now)
         if old is not None:
             return self._settle(tx, target, obj, old)
-        obj["apiVersion"] = kind.stored_api_version
-        return {**tx.put(kind.resource, obj), "apiVersion": kind.api_version}
+        return kind.served(tx.put(kind.resource, kind.stored(obj)))
 
     def _settle(self, tx: Transaction, target: WriteTarget, obj: Obj, old: Obj) -> Obj:
         kind = target.kind
@@ -241,10 +239,10 @@ class Verbs:
             meta(obj)["generation"] = meta(old).get("generation", 0) + 1
         if _content(obj) == _content(old):
             return old
-        obj["apiVersion"] = kind.stored_api_version
-        if meta(old).get("deletionTimestamp") and self._deletion(tx).release(kind.resource, copy.deepcopy(obj)):
-            return {**obj, "apiVersion": kind.api_version}
-        return {**tx.put(kind.resource, obj), "apiVersion": kind.api_version}
+        stored = kind.stored(obj)
+        if meta(old).get("deletionTimestamp") and self._deletion(tx).release(kind.resource, copy.deepcopy(stored)):
+            return obj
+        return kind.served(tx.put(kind.resource, stored))
 
     def _check_identity(self, target: WriteTarget, obj: Obj) -> None:
         kind, details = target.kind, obj.get("metadata") or {}

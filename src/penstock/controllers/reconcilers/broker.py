@@ -5,6 +5,7 @@ from __future__ import annotations
 from penstock.contract.routes import key_of
 from penstock.controllers.api import BROKER, Key, Obj
 from penstock.controllers.reconciler import ReconcilerContext
+from penstock.controllers.reconcilers.configuration import tells_types
 from penstock.controllers.reconcilers.destinations import resolve_optional
 from penstock.controllers.routes.route_records import broker_path, broker_target
 from penstock.resources.broker.model import Broker
@@ -27,7 +28,7 @@ class BrokerReconciler:
         if obj is None or broker is None or broker.broker_class not in world.settings.broker_classes:
             world.publisher.claim(me, [])
             return
-        target = broker_target(broker.identity)
+        target = broker_target(broker.identity, tells_types=tells_types(world, me))
         world.publisher.claim(me, [target])
         sink = (broker.delivery or {}).get("deadLetterSink")
         seen = BrokerObservation(

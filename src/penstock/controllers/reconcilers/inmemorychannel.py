@@ -7,6 +7,7 @@ from penstock.controllers.api import CHANNEL, IN_MEMORY_CHANNEL, SUBSCRIPTION, K
 from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.reconcilers.broker import was_true
 from penstock.controllers.reconcilers.channel import write_subscribers
+from penstock.controllers.reconcilers.configuration import tells_types
 from penstock.controllers.reconcilers.destinations import resolve_optional
 from penstock.controllers.reconcilers.subscribers import Subscribers
 from penstock.controllers.routes.route_records import (
@@ -37,7 +38,7 @@ class InMemoryChannelReconciler:
             world.publisher.claim(me, [])
             return
         channel = InMemoryChannel.read(obj)
-        target = channel_target(channel.identity)
+        target = channel_target(channel.identity, tells_types=tells_types(world, me))
         routes = [self._route(me, channel, entry) for entry in channel.subscribers]
         records: list[Record] = [target, *routes]
         if world.embedded:

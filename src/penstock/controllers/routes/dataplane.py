@@ -15,7 +15,7 @@ from collections.abc import Callable
 import structlog
 
 from penstock.contract import reports, topics
-from penstock.contract.reports import Ack, Heard, Loss, Report
+from penstock.contract.reports import Ack, Heard, Loss, Report, SeenType
 from penstock.contract.routes import Route
 from penstock.controllers.api import Key
 from penstock.controllers.routes.publisher import Publisher
@@ -51,6 +51,8 @@ class DataPlane:
         self._losses: dict[str, dict[int, Loss]] = defaultdict(dict)
         self._losses_shown = losses_shown
         self._refused: dict[str, str] = {}
+        self.type_seen: Callable[[SeenType], None] = lambda _: None
+        """Told of types of events that pass."""
         self._heard_ingress = time.monotonic()
         self._following = False
         self._owner = Owner()
@@ -113,6 +115,8 @@ class DataPlane:
                 for uid in before.keys() ^ report.refused.keys():
                     self._look_at(uid)
             self._evaluate(now)
+        elif isinstance(report, SeenType):
+            self.type_seen(report)
         elif time.time() - report.at < self._losses_shown:
             self._losses[report.route][report.partition] = report
             self._look_at(report.route)

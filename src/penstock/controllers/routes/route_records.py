@@ -32,17 +32,19 @@ def channel_host(identity: Identity) -> str:
     return f"{identity.name}-kn-channel.{identity.namespace}.svc.{CLUSTER_DOMAIN}"
 
 
-def broker_target(identity: Identity) -> Target:
+def broker_target(identity: Identity, *, tells_types: bool = False) -> Target:
     """A Broker."""
-    return Target(identity.uid, "Broker", identity.namespace, identity.name, (broker_path(identity),))
+    paths = (broker_path(identity),)
+    return Target(identity.uid, "Broker", identity.namespace, identity.name, paths, tells_types=tells_types)
 
 
-def channel_target(identity: Identity) -> Target:
+def channel_target(identity: Identity, *, tells_types: bool = False) -> Target:
     """A channel, also reached by its host name in full and short."""
     host = channel_host(identity)
     short = host.removesuffix(f".{CLUSTER_DOMAIN}")
     hosts = (host, short, short.removesuffix(".svc"))
-    return Target(identity.uid, "Channel", identity.namespace, identity.name, (channel_path(identity),), hosts)
+    paths = (channel_path(identity),)
+    return Target(identity.uid, "Channel", identity.namespace, identity.name, paths, hosts, tells_types)
 
 
 def ingress_name(host: str, ingress_url: str) -> ServiceName:
