@@ -70,6 +70,13 @@ CONVERSIONS: Mapping[tuple[str, str], Callable[[Obj, str], Obj]] = {
 }
 """For kinds whose versions differ in more than their name: the object in another apiVersion."""
 
+READ_BY_KNATIVES_PROGRAMS = ("config-logging", "config-observability", "config-tracing")
+"""Programs made with Knative's libraries, adapters and tests among them, end at once where these are missing."""
+FOR_KNATIVES_PROGRAMS = (
+    "# Read by programs made with Knative's libraries, which may run here as Pods. penstock itself logs, measures and\n"
+    "# traces as its settings say.\n"
+)
+
 
 @cache
 def _parsed_crds() -> tuple[str, ...]:
@@ -98,6 +105,7 @@ def bootstrap_configmaps(settings: Settings) -> list[dict[str, Any]]:
         ),
         _configmap(features.CONFIG_MAP, dict(features.DEFAULTS)),
         _configmap("config-br-default-channel", {"channel-template-spec": _yaml(channel_defaults.TEMPLATE)}),
+        *(_configmap(name, {"_example": FOR_KNATIVES_PROGRAMS}) for name in READ_BY_KNATIVES_PROGRAMS),
     ]
 
 
