@@ -12,15 +12,20 @@ import resource
 import socket
 import ssl
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from pathlib import Path
 
 import uvicorn
 from starlette.types import ASGIApp
 
-from penstock.apiserver.access import certificates, identity, kubeconfig
+from penstock.apiserver.access import certificates, identity, kubeconfig, policy
+from penstock.apiserver.access.authentication import Authenticator
+from penstock.apiserver.access.policy import Authorizer
+from penstock.apiserver.access.signing import load_signer
 from penstock.apiserver.cluster import bootstrap, node
+from penstock.apiserver.cluster.aggregation import Aggregation
 from penstock.apiserver.cluster.eventing_gate import EventingGate
+from penstock.apiserver.cluster.rbac_gate import RbacGate
 from penstock.apiserver.documents import Obj, decode
 from penstock.apiserver.http.app import VERSION, Api
 from penstock.apiserver.http.changing import Changer
@@ -32,6 +37,7 @@ from penstock.apiserver.kinds.core_kinds import CORE_KINDS
 from penstock.apiserver.kinds.registry import Registry
 from penstock.apiserver.store.expiry import expire_forever
 from penstock.apiserver.store.storage import Change, Store
+from penstock.apiserver.verbs.admission import Gates
 from penstock.apiserver.verbs.history import History
 from penstock.apiserver.verbs.namespace_finalizer import Emptying
 from penstock.apiserver.verbs.writing import Verbs
@@ -54,31 +60,38 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
 async def _run(settings: Settings, lifecycle: Lifecycle, listener: socket.socket) -> None:
     _allow_many_connections()
     sys.setswitchinterval(SWITCH_SECONDS)
-    data_dir = settings.data_dir
-    data_dir.mkdir(parents=True, exist_ok=True)
-    pki = data_dir / "pki"
+    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    pki = settings.data_dir / "pki"
     certificates.ensure(pki, settings.host)
-    tokens, by_user = identity.load_tokens(pki / "tokens.json")
-    _write_kubeconfigs(settings, pki, by_user)
+    _write_kubeconfigs(settings, pki, identity.load_tokens(pki / "tokens.json")[1])
+    owner, housekeeping, watches = Owner(), Tasks(), Watches()
+    async with assembled(settings, owner, housekeeping, watches) as app:
+        serving = _serve(_configured(app, settings, pki), listener, lifecycle, watches)
+        await first(serving, owner.failed(), housekeeping.failed())
 
-    gate = EventingGate(settings)
+
+@contextlib.asynccontextmanager
+async def assembled(settings: Settings, owner: Owner, housekeeping: Tasks, watches: Watches) -> AsyncIterator[ASGIApp]:
+    """The application over the data folder, with everything that goes on behind it."""
+    pki = settings.data_dir / "pki"
+    gate, authorizer = EventingGate(settings), Authorizer()
     registry = Registry(CORE_KINDS, project_kinds.CONVERSIONS)
-    verbs = Verbs(registry, gate)
+    verbs = Verbs(registry, Gates(gate, RbacGate(authorizer)))
     emptying = Emptying(verbs)
+    aggregation = Aggregation(verbs, bootstrap.kind_of(registry, policy.GROUP, "ClusterRole"))
     history: History | None = None
 
     def committed(changes: list[Change]) -> None:
         _follow_definitions(registry, changes)
-        gate.follow(changes)
-        emptying.follow(changes)
+        for follower in (gate, authorizer, aggregation, emptying):
+            follower.follow(changes)
         if history is not None:
             history.publish(changes)
 
-    owner, housekeeping = Owner(), Tasks()
-    store = Store(data_dir / "api.db", committed, owner)
-    watches = Watches()
+    store = Store(settings.data_dir / "api.db", committed, owner)
     try:
         await _load(store, registry, gate)
+        await authorizer.load(store)
         await bootstrap.prepare(
             store,
             verbs,
@@ -88,18 +101,21 @@ async def _run(settings: Settings, lifecycle: Lifecycle, listener: socket.socket
             objects=project_kinds.bootstrap_configmaps(settings),
         )
         history = History(store.version())
+        tokens, _ = identity.load_tokens(pki / "tokens.json")
         api = Api(
             registry,
             store,
             Reader(store, history, watches),
-            Changer(store, verbs),
+            Changer(store, verbs, authorizer),
+            authenticator=Authenticator(tokens, load_signer(pki), _lookup(store)),
+            authorizer=authorizer,
             address=f"{settings.host}:{settings.api_port}",
-            logs=data_dir / "logs" / "pods",
+            logs=settings.data_dir / "logs" / "pods",
         )
         housekeeping.start(expire_forever(store), "expiry of events")
         housekeeping.start(emptying.run(store), "emptying of namespaces")
-        serving = _serve(_configured(api.application(tokens), settings, pki), listener, lifecycle, watches)
-        await first(serving, owner.failed(), housekeeping.failed())
+        housekeeping.start(aggregation.run(store), "aggregation of ClusterRoles")
+        yield api.application()
     finally:
         await housekeeping.close()
         await store.close()
@@ -177,6 +193,14 @@ async def _load(store: Store, registry: Registry, gate: EventingGate) -> None:
     gate.load(await _configmaps(store, gate.namespace))
 
 
+def _lookup(store: Store) -> Callable[[str, str, str], Obj | None]:
+    def lookup(resource: str, namespace: str, name: str) -> Obj | None:
+        body = store.get(resource, namespace, name)
+        return None if body is None else decode(body)
+
+    return lookup
+
+
 async def _configmaps(store: Store, namespace: str) -> Iterable[Obj]:
     return [decode(body) for body in (await store.page("configmaps", namespace)).bodies]
 
@@ -197,7 +221,11 @@ def _define(registry: Registry, definition: Obj) -> None:
 
 def _write_kubeconfigs(settings: Settings, pki: Path, by_user: dict[str, str]) -> None:
     authority = (pki / "ca.crt").read_bytes()
-    for name, user in (("kubeconfig", identity.ADMIN), ("kubeconfig-control", identity.CONTROLLER)):
+    for name, user in (
+        ("kubeconfig", identity.ADMIN),
+        ("kubeconfig-control", identity.CONTROLLER),
+        ("kubeconfig-node", identity.NODE),
+    ):
         kubeconfig.write(
             settings.data_dir / name, server=settings.api_url, authority=authority, user=user, token=by_user[user]
         )

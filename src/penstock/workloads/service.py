@@ -30,7 +30,7 @@ RECONNECT_SECONDS = (0.2, 5.0)
 
 async def run(settings: Settings, lifecycle: Lifecycle) -> None:
     """Runs the Pods of the embedded control plane until told to stop."""
-    kubeconfig = settings.data_dir / "kubeconfig-control"
+    kubeconfig = settings.data_dir / "kubeconfig-node"
     if not await lifecycle.appears(kubeconfig):
         return
     owner = Owner()

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.apiserver.access.identity import CONTROLLER, acting_as, load_tokens
+from penstock.apiserver.access.identity import ADMIN, CONTROLLER, NODE, load_tokens
+from penstock.apiserver.documents import encode
 from penstock.apiserver.errors import ApiError
 from penstock.apiserver.http import protobuf
 from penstock.apiserver.http.requests import Form, accepted_form, delete_options, locate, parse_document, parse_object
@@ -153,14 +154,24 @@ def test_tokens_survive_and_only_valid_ones_pass(tmp_path: Path) -> None:
     tokens, by_user = load_tokens(tmp_path / "tokens.json")
     again, same = load_tokens(tmp_path / "tokens.json")
     assert same == by_user
-    controller = again.user(f"Bearer {by_user[CONTROLLER]}")
+    for user, is_master in ((ADMIN, True), (CONTROLLER, False), (NODE, False)):
+        known = again.user(by_user[user])
+        assert known is not None
+        assert known.is_master == is_master
+    assert tokens.user("") is None
+    assert tokens.user("x") is None
+
+
+def test_the_tokens_of_an_earlier_version_stay_and_those_of_the_controllers_lose_power(tmp_path: Path) -> None:
+    path = tmp_path / "tokens.json"
+    kept = [
+        {"token": "a", "user": ADMIN, "groups": ["system:masters", "system:authenticated"]},
+        {"token": "c", "user": CONTROLLER, "groups": ["system:masters", "system:authenticated"]},
+    ]
+    path.write_bytes(encode(kept))
+    tokens, by_user = load_tokens(path)
+    assert (by_user[ADMIN], by_user[CONTROLLER]) == ("a", "c")
+    assert NODE in by_user
+    controller = tokens.user("c")
     assert controller is not None
-    assert controller.is_master
-    for header in (None, "", "Bearer ", "Bearer x", f"Basic {by_user[CONTROLLER]}"):
-        assert tokens.user(header) is None
-
-
-def test_an_impersonated_account_has_the_groups_of_accounts() -> None:
-    user = acting_as("system:serviceaccount:ns:sa", ["extra"])
-    assert user.groups == ("extra", "system:authenticated", "system:serviceaccounts", "system:serviceaccounts:ns")
-    assert not user.is_master
+    assert not controller.is_master

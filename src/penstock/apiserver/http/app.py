@@ -8,19 +8,21 @@ from pathlib import Path
 
 import structlog
 from starlette.applications import Starlette
-from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from penstock.apiserver import errors
-from penstock.apiserver.access import rbac, reviews
-from penstock.apiserver.access.identity import Tokens, User, acting_as
+from penstock.apiserver.access import account_tokens
+from penstock.apiserver.access.authentication import Authenticator
+from penstock.apiserver.access.policy import Authorizer
+from penstock.apiserver.access.reviews import Reviews
 from penstock.apiserver.documents import decode, encode
 from penstock.apiserver.errors import ApiError
 from penstock.apiserver.http import pod_logs, requests
 from penstock.apiserver.http.changing import Changer
+from penstock.apiserver.http.guard import Guard
 from penstock.apiserver.http.reading import Reader
 from penstock.apiserver.http.requests import Place
 from penstock.apiserver.http.responses import json_response, object_response, refusal
@@ -43,46 +45,31 @@ VERSION = {
     "compiler": "",
     "platform": "linux/amd64",
 }
-OPEN_PATHS = ("/livez", "/readyz", "/healthz")
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
-
-
-class Authentication:
-    """Lets requests in that carry a valid token; all others get 401."""
-
-    def __init__(self, app: ASGIApp, tokens: Tokens) -> None:
-        self._app, self._tokens = app, tokens
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Puts the user into the request's state."""
-        if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
-            headers = Headers(scope=scope)
-            user = self._tokens.user(headers.get("authorization"))
-            if user is None:
-                await refusal(errors.unauthorized())(scope, receive, send)
-                return
-            wanted = headers.get("impersonate-user")
-            if wanted:
-                if not user.is_master:
-                    error = errors.forbidden("", "users", wanted, f'User "{user.name}" cannot impersonate')
-                    await refusal(error)(scope, receive, send)
-                    return
-                user = acting_as(wanted, headers.getlist("impersonate-group"))
-            scope.setdefault("state", {})["user"] = user
-        await self._app(scope, receive, send)
 
 
 class Api:
     """Everything that is served."""
 
     def __init__(
-        self, registry: Registry, store: Store, reader: Reader, changer: Changer, *, address: str, logs: Path
+        self,
+        registry: Registry,
+        store: Store,
+        reader: Reader,
+        changer: Changer,
+        *,
+        authenticator: Authenticator,
+        authorizer: Authorizer,
+        address: str,
+        logs: Path,
     ) -> None:
         self._registry, self._store, self._reader, self._changer = registry, store, reader, changer
+        self._authenticator, self._authorizer = authenticator, authorizer
+        self._reviews = Reviews(authenticator, authorizer)
         self._address, self._logs = address, logs
         self._document = lru_cache(64)(self._make_document)
 
-    def application(self, tokens: Tokens) -> ASGIApp:
+    def application(self) -> ASGIApp:
         """The ASGI application."""
         routes = [
             Route("/livez", _healthy),
@@ -102,7 +89,7 @@ class Api:
         app = Starlette(routes=routes, exception_handlers={ApiError: _refused, Exception: _failed})
         # Kubernetes has no redirects from paths with a slash at the end to those without.
         app.router.redirect_slashes = False
-        return Authentication(app, tokens)
+        return Guard(app, self._authenticator, self._authorizer)
 
     def _groups(self, request: Request) -> Response:
         form = requests.accepted_form(request.headers.get("accept"))
@@ -150,9 +137,10 @@ class Api:
         return encode(document)
 
     async def _resource(self, request: Request) -> Response | WatchResponse:
-        place = requests.locate(request.url.path, self._registry)
+        place = requests.locate(request.scope["path"], self._registry)
+        if place.subresource == "token":
+            return await self._token(request, place)
         verb = _verb(request, place)
-        await self._authorize(request.state.user, verb, place)
         if place.subresource == "log":
             return self._pod_log(request, place)
         if verb not in (subresource_verbs(place.subresource) if place.subresource else place.kind.verbs):
@@ -170,20 +158,27 @@ class Api:
         }
         return self._reader.get(request, place) if verb == "get" else await actions[verb](request, place)
 
-    async def _authorize(self, user: User, verb: str, place: Place) -> None:
-        if user.is_master or place.kind.plural.startswith("selfsubject"):
-            return
-        kind = place.kind
-        wanted = rbac.AccessRequest(verb, kind.group, kind.plural, place.subresource, place.namespace or "", place.name)
-        granted, _ = rbac.allowed(user, wanted, await reviews.load_rules(self._store))
-        if not granted:
-            raise errors.forbidden(kind.group, kind.plural, place.name, rbac.refusal(user, wanted))
-
     async def _review(self, request: Request, place: Place) -> Response:
         body = await requests.read_body(request)
         review = requests.parse_object(body, requests.media_type(request))
-        answered = await reviews.answer(place.kind, review, request.state.user, self._store)
+        answered = self._reviews.answer(place.kind, review, request.state.user, place.namespace)
         return object_response(answered, status=201)
+
+    async def _token(self, request: Request, place: Place) -> Response:
+        """A token of a ServiceAccount."""
+        if request.method != "POST":
+            raise errors.method_not_allowed()
+        asked = requests.parse_object(await requests.read_body(request), requests.media_type(request))
+        authenticator = self._authenticator
+        issued = account_tokens.issue(
+            asked,
+            place.namespace or "",
+            place.name,
+            lookup=authenticator.lookup,
+            signer=authenticator.signer,
+            now=authenticator.clock(),
+        )
+        return object_response(issued, status=201)
 
     def _pod_log(self, request: Request, place: Place) -> Response:
         def phase() -> str | None:

@@ -8,6 +8,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from penstock.apiserver import errors
+from penstock.apiserver.access.identity import User
+from penstock.apiserver.access.policy import Authorizer
+from penstock.apiserver.access.rules import AccessRequest
 from penstock.apiserver.documents import Obj, encode, meta
 from penstock.apiserver.http import requests
 from penstock.apiserver.http.reading import selection
@@ -25,8 +28,8 @@ from penstock.apiserver.verbs.writing import Verbs, WriteTarget
 class Changer:
     """Create, update, patch and delete."""
 
-    def __init__(self, store: Store, verbs: Verbs) -> None:
-        self._store, self._verbs = store, verbs
+    def __init__(self, store: Store, verbs: Verbs, authorizer: Authorizer) -> None:
+        self._store, self._verbs, self._authorizer = store, verbs, authorizer
 
     async def create(self, request: Request, place: Place) -> Response:
         """POST to a collection."""
@@ -58,7 +61,7 @@ class Changer:
                 raise errors.bad_request("fieldManager is required for apply patch")
             wanted, force = requests.parse_object(body, media), query.get("force") in ("true", "1")
             stored, created = await self._store.write(
-                lambda tx: self._verbs.apply(tx, target, wanted, force=force), dry_run=dry
+                lambda tx: self._apply(tx, request.state.user, target, wanted, force=force), dry_run=dry
             )
             return _answer(request, target, stored, 201 if created else 200)
         if media not in (patches.MERGE, patches.JSON) and (media != patches.STRATEGIC or place.kind.custom):
@@ -68,6 +71,15 @@ class Changer:
             lambda tx: self._verbs.update(tx, target, lambda old: _patched(old, patch, media, target)), dry_run=dry
         )
         return _answer(request, target, stored)
+
+    def _apply(self, tx: Transaction, user: User, target: WriteTarget, wanted: Obj, *, force: bool) -> tuple[Obj, bool]:
+        """Who may patch may not therefore create."""
+        stored, created = self._verbs.apply(tx, target, wanted, force=force)
+        if created:
+            kind = target.kind
+            create = AccessRequest("create", kind.group, kind.plural, namespace=target.namespace, name=target.name)
+            self._authorizer.demand(user, create)
+        return stored, created
 
     async def delete(self, request: Request, place: Place) -> Response:
         """DELETE of an object."""
@@ -141,6 +153,7 @@ def _target(request: Request, place: Place) -> WriteTarget:
         (query.get("fieldManager") or agent)[:128],
         place.subresource,
         requests.field_validation(query),
+        request.state.user.groups,
     )
 
 

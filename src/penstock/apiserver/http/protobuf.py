@@ -131,6 +131,17 @@ _MESSAGES: dict[str, dict[int, Field]] = {
     "SelfSubjectAccessReview": {1: _METADATA, 2: Field("spec", "AccessReviewSpec")},
     "SubjectAccessReview": {1: _METADATA, 2: Field("spec", "AccessReviewSpec")},
     "LocalSubjectAccessReview": {1: _METADATA, 2: Field("spec", "AccessReviewSpec")},
+    "SelfSubjectRulesReview": {1: _METADATA, 2: Field("spec", "SelfSubjectRulesReviewSpec")},
+    "SelfSubjectRulesReviewSpec": _texts("namespace"),
+    "TokenReview": {1: _METADATA, 2: Field("spec", "TokenReviewSpec")},
+    "TokenReviewSpec": {1: Field("token"), 2: Field("audiences", many=True)},
+    "TokenRequest": {1: _METADATA, 2: Field("spec", "TokenRequestSpec")},
+    "TokenRequestSpec": {
+        1: Field("audiences", many=True),
+        3: Field("boundObjectRef", "BoundObjectReference"),
+        4: Field("expirationSeconds", "number", zero=True),
+    },
+    "BoundObjectReference": _texts("kind", "apiVersion", "name", "uid"),
     "AccessReviewSpec": {
         1: Field("resourceAttributes", "ResourceAttributes"),
         2: Field("nonResourceAttributes", "NonResourceAttributes"),

@@ -33,9 +33,14 @@ class Place:
     subresource: str = ""
 
 
+def path_parts(path: str) -> list[str]:
+    """What stands between the slashes of a path."""
+    return [part for part in path.split("/") if part]
+
+
 def locate(path: str, registry: Registry) -> Place:
     """Parses `/api/v1/…` and `/apis/<group>/<version>/…`; raises 404."""
-    parts = [part for part in path.split("/") if part]
+    parts = path_parts(path)
     if parts[:1] == ["api"] and len(parts) >= 3:
         group, version, rest = "", parts[1], parts[2:]
     elif parts[:1] == ["apis"] and len(parts) >= 4:

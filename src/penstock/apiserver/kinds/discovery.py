@@ -143,4 +143,4 @@ def _entry(kind: ServedKind) -> Obj:
 
 def subresource_verbs(subresource: str) -> list[str]:
     """What can be done with a subresource."""
-    return {"log": ["get"], "finalize": ["update"]}.get(subresource, list(STATUS_VERBS))
+    return {"log": ["get"], "finalize": ["update"], "token": ["create"]}.get(subresource, list(STATUS_VERBS))

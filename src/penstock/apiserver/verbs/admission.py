@@ -22,6 +22,8 @@ class AdmissionRequest:
     user: str
     operation: str
     """`CREATE`, `UPDATE` or `DELETE`."""
+    groups: tuple[str, ...] = ()
+    """Those of the user."""
 
 
 class Denied(Exception):  # named after what the client is told
@@ -36,6 +38,24 @@ class Gate(Protocol):
 
     def validate(self, obj: Obj, old: Obj | None, occasion: AdmissionRequest) -> None:
         """Raises Denied if the object may not be stored."""
+
+
+class Gates:
+    """Several gates, one behind the other."""
+
+    def __init__(self, *gates: Gate) -> None:
+        self._gates = gates
+
+    def default(self, obj: Obj, old: Obj | None, occasion: AdmissionRequest) -> Obj:
+        """The object with what every gate fills in."""
+        for gate in self._gates:
+            obj = gate.default(obj, old, occasion)
+        return obj
+
+    def validate(self, obj: Obj, old: Obj | None, occasion: AdmissionRequest) -> None:
+        """Raises what the first gate that refuses raises."""
+        for gate in self._gates:
+            gate.validate(obj, old, occasion)
 
 
 class OpenGate:

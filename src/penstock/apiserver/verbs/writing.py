@@ -40,6 +40,8 @@ class WriteTarget:
     manager: str
     subresource: str = ""
     field_validation: str = "Warn"
+    groups: tuple[str, ...] = ()
+    """Those of the user."""
     warnings: list[str] = field(default_factory=list)
     """Collects what the client should be warned of."""
 
@@ -213,7 +215,7 @@ class Verbs:
         self._report_unknown(target, walker.prune(obj))
         _drop_nulls_of(kind, obj)
         walker.fill(obj)
-        occasion = AdmissionRequest(kind, target.namespace, target.user, "UPDATE" if old else "CREATE")
+        occasion = AdmissionRequest(kind, target.namespace, target.user, "UPDATE" if old else "CREATE", target.groups)
         governed = target.subresource in ("", "scale")
         if governed:
             obj = self._gate.default(obj, old, occasion)

@@ -1,0 +1,113 @@
+"""ClusterRoles that are made of others: kept up to date whenever a ClusterRole comes, changes or goes."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Iterable, Mapping
+from functools import partial
+
+import structlog
+
+from penstock.apiserver.access.identity import MASTERS
+from penstock.apiserver.access.policy import CLUSTER_ROLES
+from penstock.apiserver.documents import Obj, meta
+from penstock.apiserver.errors import ApiError
+from penstock.apiserver.kinds.registry import ServedKind
+from penstock.apiserver.store.storage import Change, Store, Transaction
+from penstock.apiserver.verbs.writing import Verbs, WriteTarget
+from penstock.observability.logs import describe
+
+log = structlog.get_logger(__name__)
+
+PAUSE_SECONDS = 2.0
+"""Before what could not be written is tried again."""
+
+_USER = "system:serviceaccount:kube-system:clusterrole-aggregation-controller"
+_MANAGER = "clusterrole-aggregation-controller"
+
+
+class Aggregation:
+    """Writes the rules of ClusterRoles with an `aggregationRule`."""
+
+    def __init__(self, verbs: Verbs, cluster_roles: ServedKind) -> None:
+        self._verbs, self._kind = verbs, cluster_roles
+        self._changed = asyncio.Event()
+
+    def follow(self, changes: Iterable[Change]) -> None:
+        """Looks for changed ClusterRoles."""
+        if any(change.resource == CLUSTER_ROLES for change in changes):
+            self._changed.set()
+
+    async def run(self, store: Store) -> None:
+        """Works until cancelled."""
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            try:
+                await store.write(self.bring_up_to_date)
+            except (ApiError, sqlite3.Error) as error:
+                # A full disk, say.
+                log.warning("aggregated ClusterRoles could not be brought up to date", error=describe(error))
+                self._changed.set()
+                await asyncio.sleep(PAUSE_SECONDS)
+
+    def bring_up_to_date(self, tx: Transaction) -> None:
+        """Writes what is not as it should be."""
+        stored = [tx.get(*key) for key in tx.keys_of_resource(CLUSTER_ROLES)]
+        roles = [role for role in stored if role is not None]
+        for name, rules in outdated(roles).items():
+            target = WriteTarget(self._kind, "", name, _USER, _MANAGER, field_validation="Ignore", groups=(MASTERS,))
+            self._verbs.update(tx, target, partial(_with_rules, rules))
+
+
+def outdated(roles: Iterable[Obj]) -> dict[str, list[Obj]]:
+    """The rules, by name, of aggregated roles that have others than their selectors give; until nothing changes."""
+    current = {meta(role)["name"]: role for role in sorted(roles, key=lambda role: str(meta(role)["name"]))}
+    changed: dict[str, list[Obj]] = {}
+    # Every round settles at least one more level of roles made of roles.
+    for _ in current:
+        found = {
+            name: rules
+            for name, role in current.items()
+            if _selectors(role) and (rules := _gathered(role, current.values())) != list(role.get("rules") or ())
+        }
+        if not found:
+            break
+        changed |= found
+        current |= {name: {**current[name], "rules": rules} for name, rules in found.items()}
+    return changed
+
+
+def _with_rules(rules: list[Obj], role: Obj) -> Obj:
+    return {**role, "rules": rules}
+
+
+def _gathered(role: Obj, roles: Iterable[Obj]) -> list[Obj]:
+    rules: list[Obj] = []
+    for other in roles:
+        labels = meta(other).get("labels") or {}
+        if meta(other)["name"] != meta(role)["name"] and any(selects(one, labels) for one in _selectors(role)):
+            rules += [rule for rule in other.get("rules") or () if rule not in rules]
+    return rules
+
+
+def _selectors(role: Obj) -> list[Obj]:
+    return (role.get("aggregationRule") or {}).get("clusterRoleSelectors") or []
+
+
+def selects(selector: Obj, labels: Mapping[str, str]) -> bool:
+    """A label selector object: matchLabels and matchExpressions."""
+    return all(labels.get(key) == value for key, value in (selector.get("matchLabels") or {}).items()) and all(
+        _expression_holds(one, labels.get(one["key"])) for one in selector.get("matchExpressions") or ()
+    )
+
+
+def _expression_holds(expression: Obj, value: str | None) -> bool:
+    values = expression.get("values") or ()
+    return {
+        "In": value in values,
+        "NotIn": value not in values,
+        "Exists": value is not None,
+        "DoesNotExist": value is None,
+    }.get(expression["operator"], False)

@@ -1,0 +1,125 @@
+"""The door: who asks, as whom, and whether they may. Behind it only what a body gives away is judged once more."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qs, unquote
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from penstock.apiserver import errors
+from penstock.apiserver.access.authentication import Authenticator
+from penstock.apiserver.access.identity import User, account_of, acting_as
+from penstock.apiserver.access.policy import Authorizer
+from penstock.apiserver.access.rules import AccessRequest
+from penstock.apiserver.errors import ApiError
+from penstock.apiserver.http.requests import path_parts
+from penstock.apiserver.http.responses import refusal
+
+OPEN_PATHS = ("/livez", "/readyz", "/healthz")
+_VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_NAMESPACE_SUBRESOURCES = ("status", "finalize")
+_EXTRA = "impersonate-extra-"
+_AUTHENTICATION = "authentication.k8s.io"
+
+
+class Guard:
+    """Lets requests in that carry a valid token and are allowed; all others get 401 or 403."""
+
+    def __init__(self, app: ASGIApp, authenticator: Authenticator, authorizer: Authorizer) -> None:
+        self._app, self._authenticator, self._authorizer = app, authenticator, authorizer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Puts the user into the request's state."""
+        if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
+            try:
+                user = self._admitted(Headers(scope=scope))
+                if not user.is_master:
+                    query = scope.get("query_string", b"").decode("latin-1")
+                    self._authorizer.demand(user, wanted(scope["method"], scope["path"], query))
+            except ApiError as error:
+                await refusal(error)(scope, receive, send)
+                return
+            scope.setdefault("state", {})["user"] = user
+        await self._app(scope, receive, send)
+
+    def _admitted(self, headers: Headers) -> User:
+        user = self._authenticator.user(headers.get("authorization"))
+        if user is None:
+            raise errors.unauthorized()
+        other = impersonated(headers)
+        if other is None:
+            return user
+        for request in impersonations(other, headers.getlist("impersonate-group")):
+            self._authorizer.demand(user, request)
+        return other
+
+
+def wanted(method: str, path: str, query: str) -> AccessRequest:
+    """What a request wants to do, read from its address alone: that something is served there is asked later."""
+    parts = path_parts(path)
+    if parts[:1] == ["api"] and len(parts) >= 3:
+        group, rest = "", parts[2:]
+    elif parts[:1] == ["apis"] and len(parts) >= 4:
+        group, rest = parts[1], parts[3:]
+    else:
+        return AccessRequest(method.lower(), path=path)
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 1:
+        namespace = rest[1]
+        if len(rest) > 2 and rest[2] not in _NAMESPACE_SUBRESOURCES:
+            rest = rest[2:]
+    name, subresource = (*rest[1:3], "", "")[:2]
+    verb = _VERBS.get(method, method.lower())
+    if query and verb in ("get", "delete"):
+        options = parse_qs(query)
+        if verb == "get" and options.get("watch", [""])[-1] in ("true", "1"):
+            verb = "watch"
+        name = name or _selected_name(options.get("fieldSelector", [""])[-1])
+        listed = len(rest) < 2
+    else:
+        listed = not name
+    if listed:
+        verb = {"get": "list", "delete": "deletecollection"}.get(verb, verb)
+    return AccessRequest(verb, group, rest[0], subresource, namespace, name)
+
+
+def _selected_name(selector: str) -> str:
+    """The one name that a field selector leaves, so that rules with resource names hold for lists and watches."""
+    for term in selector.split(","):
+        key, _, value = term.replace("==", "=").partition("=")
+        if key.strip() == "metadata.name":
+            return value.strip()
+    return ""
+
+
+def impersonated(headers: Headers) -> User | None:
+    """Whom the request wants to act as; raises 400 if it names groups of nobody."""
+    name, groups = headers.get("impersonate-user", ""), headers.getlist("impersonate-group")
+    uid = headers.get("impersonate-uid", "")
+    extra: dict[str, tuple[str, ...]] = {}
+    for header, value in headers.items():
+        if header.startswith(_EXTRA):
+            key = unquote(header.removeprefix(_EXTRA))
+            extra[key] = (*extra.get(key, ()), value)
+    if not name:
+        if groups or uid or extra:
+            raise errors.bad_request("requested impersonation of groups, a uid or extra values without a user")
+        return None
+    return acting_as(name, groups, uid, tuple(extra.items()))
+
+
+def impersonations(user: User, groups: list[str]) -> list[AccessRequest]:
+    """What somebody must be allowed to do to act as this user, of whom these groups were asked for by name."""
+    account = account_of(user.name)
+    asked = [
+        AccessRequest("impersonate", "", "serviceaccounts", namespace=account[0], name=account[1])
+        if account
+        else AccessRequest("impersonate", "", "users", name=user.name)
+    ]
+    asked += [AccessRequest("impersonate", "", "groups", name=group) for group in groups]
+    for key, values in user.extra:
+        asked += [AccessRequest("impersonate", _AUTHENTICATION, "userextras", key, name=value) for value in values]
+    if user.uid:
+        asked.append(AccessRequest("impersonate", _AUTHENTICATION, "uids", name=user.uid))
+    return asked
