@@ -50,6 +50,11 @@ class Tasks:
         await self._has_failed.wait()
         raise self._failure or RuntimeError("it failed")
 
+    async def ended(self, seconds: float) -> None:
+        """Waits until nothing runs, or so long."""
+        if self._tasks:
+            await asyncio.wait(tuple(self._tasks), timeout=seconds)
+
     async def close(self) -> None:
         """Cancels whatever still runs, and waits for its end."""
         tasks = tuple(self._tasks)

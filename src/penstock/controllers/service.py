@@ -16,6 +16,7 @@ from penstock.controllers.reconcilers.flows.parallel import ParallelReconciler
 from penstock.controllers.reconcilers.flows.sequence import SequenceReconciler
 from penstock.controllers.reconcilers.inmemorychannel import InMemoryChannelReconciler
 from penstock.controllers.reconcilers.services import ServiceReconciler
+from penstock.controllers.reconcilers.sources.running import Sources
 from penstock.controllers.reconcilers.subscribers import Subscribers
 from penstock.controllers.reconcilers.subscription import SubscriptionReconciler
 from penstock.controllers.reconcilers.trigger import TriggerReconciler
@@ -72,9 +73,10 @@ async def work_on(world: ReconcilerContext, workers: Workers, lifecycle: Lifecyc
     async with asyncio.TaskGroup() as group:
         group.create_task(world.tracker.failed(), name="informers")
         group.create_task(workers.failed(), name="workers")
-        reconcilers = _employ(world, workers)
         types = EventTypeMaker(world.api, world.tracker, world.publisher)
         world.dataplane.type_seen = types.take
+        sources = Sources(world, workers.enqueue)
+        reconcilers = _employ(world, workers, sources)
         await world.publisher.restore()
         world.dataplane.start()
         for reconciler in reconcilers:
@@ -89,6 +91,7 @@ async def work_on(world: ReconcilerContext, workers: Workers, lifecycle: Lifecyc
         group.create_task(world.dataplane.run(), name="data plane")
         group.create_task(world.recorder.run(), name="recorder")
         group.create_task(types.run(), name="event types")
+        group.create_task(sources.run(), name="sources")
         group.create_task(_resync(world), name="resync")
         lifecycle.ready(version=world.publisher.version)
         log.info("controllers ready", version=world.publisher.version)
@@ -109,7 +112,7 @@ async def _first_pass(world: ReconcilerContext, workers: Workers) -> None:
         await workers.drained()
 
 
-def _employ(world: ReconcilerContext, workers: Workers) -> list[Reconciler]:
+def _employ(world: ReconcilerContext, workers: Workers, sources: Sources) -> list[Reconciler]:
     subscribers = Subscribers(workers.enqueue)
     # The list of a channel's Subscriptions must be up to date when a reconciler hears of the change.
     world.tracker.informer(SUBSCRIPTION).listen(subscribers.announce)
@@ -122,6 +125,7 @@ def _employ(world: ReconcilerContext, workers: Workers) -> list[Reconciler]:
         SequenceReconciler(world),
         ParallelReconciler(world),
         EventTypeReconciler(world),
+        *sources.reconcilers,
     ]
     if world.embedded:
         services = ServiceReconciler(world)

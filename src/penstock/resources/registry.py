@@ -31,6 +31,7 @@ from penstock.resources.eventtype import validation as eventtype_validation
 from penstock.resources.flows import kinds as flows
 from penstock.resources.inmemorychannel import defaults as inmemorychannel_defaults
 from penstock.resources.inmemorychannel import validation as inmemorychannel_validation
+from penstock.resources.sources import kinds as sources
 from penstock.resources.subscription import defaults as subscription_defaults
 from penstock.resources.subscription import validation as subscription_validation
 from penstock.resources.trigger import defaults as trigger_defaults
@@ -63,6 +64,7 @@ ADMISSION: Mapping[tuple[str, str], Admission] = {
     ),
     (MESSAGING, "Subscription"): KindAdmission(MESSAGING, subscription_defaults.fill, subscription_validation.check),
     **flows.ADMISSION,
+    **sources.ADMISSION,
 }
 
 CONVERSIONS: Mapping[tuple[str, str], Callable[[Obj, str], Obj]] = {
@@ -80,7 +82,8 @@ FOR_KNATIVES_PROGRAMS = (
 
 @cache
 def _parsed_crds() -> tuple[str, ...]:
-    packages = (broker, trigger, channel, inmemorychannel, subscription, eventtype, *flows.PACKAGES)
+    core = (broker, trigger, channel, inmemorychannel, subscription, eventtype)
+    packages = (*core, *flows.PACKAGES, *sources.PACKAGES)
     return tuple(resources.files(package).joinpath("crd.yaml").read_text("utf-8") for package in packages)
 
 
@@ -104,6 +107,7 @@ def bootstrap_configmaps(settings: Settings) -> list[dict[str, Any]]:
             channel_defaults.CONFIG_MAP, {channel_defaults.KEY: _yaml({"clusterDefault": channel_defaults.TEMPLATE})}
         ),
         _configmap(features.CONFIG_MAP, dict(features.DEFAULTS)),
+        _configmap(sources.PING_CONFIG_MAP, {sources.PING_SIZE_KEY: str(sources.PING_UNLIMITED)}),
         _configmap("config-br-default-channel", {"channel-template-spec": _yaml(channel_defaults.TEMPLATE)}),
         *(_configmap(name, {"_example": FOR_KNATIVES_PROGRAMS}) for name in READ_BY_KNATIVES_PROGRAMS),
     ]

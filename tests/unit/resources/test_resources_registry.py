@@ -19,6 +19,7 @@ COLUMNS = {
     "Sequence": ["URL", "Age", "Ready", "Reason"],
     "Parallel": ["URL", "Age", "Ready", "Reason"],
     "EventType": ["Type", "Source", "Reference Name", "Reference Kind", "Description", "Ready", "Reason"],
+    "PingSource": ["Sink", "Schedule", "Age", "Ready", "Reason"],
 }
 CATEGORIES = {
     "Broker": ["all", "knative", "eventing"],
@@ -29,6 +30,7 @@ CATEGORIES = {
     "Sequence": ["all", "knative", "flows"],
     "Parallel": ["all", "knative", "flows"],
     "EventType": ["all", "knative", "eventing"],
+    "PingSource": ["all", "knative", "sources"],
 }
 SHORT = {"Channel": ["ch"], "InMemoryChannel": ["imc"], "Subscription": ["sub"]}
 
@@ -118,7 +120,7 @@ def test_the_caller_may_change_what_crds_returns() -> None:
 def test_the_configmaps_follow_the_settings() -> None:
     found = {cm["metadata"]["name"]: cm for cm in bootstrap_configmaps(Settings(default_broker_class="Kafka"))}
     ours = {"config-br-defaults", "default-ch-webhook", "config-features", "config-br-default-channel"}
-    assert set(found) == ours | set(READ_BY_KNATIVES_PROGRAMS)
+    assert set(found) == ours | {"config-ping-defaults"} | set(READ_BY_KNATIVES_PROGRAMS)
     assert all(cm["metadata"]["namespace"] == "knative-eventing" for cm in found.values())
     default = yaml.safe_load(found["config-br-defaults"]["data"]["default-br-config"])["clusterDefault"]
     assert default["brokerClass"] == "Kafka"

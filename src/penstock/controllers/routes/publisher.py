@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 import structlog
 
+from penstock.contract.names import Location, NameTable
 from penstock.contract.routes import Record, Route, ServiceName, Target, Version, encode, key_of
 from penstock.controllers.tracker import Observer
 from penstock.log.routes import RoutesTopic, Superseded
@@ -49,6 +50,7 @@ class Publisher:
         self._unconfirmed: set[str] = set()
         """Keys that a failed attempt may have changed in the topic."""
         self._incomplete = True
+        self._names: NameTable | None = None
         self._work = asyncio.Event()
 
     async def restore(self) -> None:
@@ -71,11 +73,13 @@ class Publisher:
         for key in self._keys[owner] - claimed.keys():
             if self._owner.get(key) == owner:
                 del self._owner[key], self._desired[key]
+                self._names = None
                 self._mark(key)
         for key, record in claimed.items():
             self._owner[key] = owner
             if self._desired.get(key) != record:
                 self._desired[key] = record
+                self._names = None
                 if self._published.get(key) != record or key in self._dirty:
                     self._mark(key)
         if claimed:
@@ -86,6 +90,12 @@ class Publisher:
     def held(self, key: str) -> Record | None:
         """The record as last claimed, or else as restored."""
         return self._desired.get(key) or self._published.get(key)
+
+    def locate(self, url: str) -> Location:
+        """Where the URL leads, by the names as last claimed. Raises NothingThere."""
+        if self._names is None:
+            self._names = NameTable(record for record in self._desired.values() if isinstance(record, ServiceName))
+        return self._names.locate(url)
 
     def version_of(self, key: str) -> int | None:
         """The version in which the record last changed; None while a change waits to be published."""

@@ -1,0 +1,1 @@
+"""Controllers of the kinds of sources.knative.dev, and the sources that they keep running."""

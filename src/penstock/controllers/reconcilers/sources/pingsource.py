@@ -1,0 +1,75 @@
+"""The PingSource controller: finds the sink, hands the source to what fires it, and tells what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from penstock.controllers.api import PING_SOURCE, Key, Obj
+from penstock.controllers.reconciler import ReconcilerContext
+from penstock.controllers.reconcilers.destinations import resolve
+from penstock.controllers.tracker import Observer
+from penstock.resources.resolution import Address
+from penstock.resources.sources.pingsource.model import PingSource
+from penstock.resources.sources.pingsource.schedule import BadSchedule, Schedule, parse
+from penstock.resources.sources.pingsource.status import PingObservation, status_of
+from penstock.sources.pings.ping import Ping
+from penstock.sources.pings.runner import PingRunner
+from penstock.sources.pings.tick_notes import TickNotes
+from penstock.sources.pings.ticks import Missed
+from penstock.sources.sinks import Sinks
+
+NOTES = "sources.db"
+
+
+class PingSourceReconciler:
+    """PingSources, and what fires them."""
+
+    kind = PING_SOURCE
+
+    def __init__(self, world: ReconcilerContext, enqueue: Callable[[Observer], None], sinks: Sinks) -> None:
+        self._world, self._enqueue = world, enqueue
+        self._keys: dict[str, Key] = {}
+        self._uids: dict[Key, str] = {}
+        self.runner = PingRunner(lambda: TickNotes(world.settings.data_dir / NOTES), sinks.send, self)
+
+    async def reconcile(self, key: Key, obj: Obj | None) -> None:
+        """See `Reconciler`."""
+        self._follow(key, None if obj is None else str(obj["metadata"]["uid"]))
+        if obj is None:
+            return
+        world, source = self._world, PingSource.read(obj)
+        sink = resolve(source.sink, key.namespace, world.tracker.lookup((PING_SOURCE.kind, key)))
+        schedule, problem = _schedule(source)
+        if schedule is not None and isinstance(sink, Address):
+            self.runner.put(Ping(source, schedule, sink))
+        else:
+            self.runner.pause(source.identity.uid)
+        seen = PingObservation(sink, problem, self.runner.trouble(source.identity.uid))
+        await world.write_status(PING_SOURCE, obj, status_of(obj, seen, world.now()))
+
+    def trouble_changed(self, uid: str) -> None:
+        """Has the status say so."""
+        if uid in self._keys:
+            self._enqueue((PING_SOURCE.kind, self._keys[uid]))
+
+    def ticks_missed(self, uid: str, missed: Missed) -> None:
+        """Tells it in an Event."""
+        obj = self._world.tracker.informer(PING_SOURCE).get(self._keys[uid]) if uid in self._keys else None
+        if obj is not None:
+            self._world.recorder.warning(obj, "TicksMissed", str(missed))
+
+    def _follow(self, key: Key, uid: str | None) -> None:
+        """An object that was made anew under the same name is another source."""
+        former = self._uids.get(key)
+        if former is not None and former != uid:
+            self.runner.remove(former)
+            del self._uids[key], self._keys[former]
+        if uid is not None:
+            self._uids[key], self._keys[uid] = uid, key
+
+
+def _schedule(source: PingSource) -> tuple[Schedule | None, str | None]:
+    try:
+        return parse(source.schedule, source.timezone), None
+    except BadSchedule as error:
+        return None, str(error)

@@ -1,0 +1,1 @@
+"""PingSource: a fixed event by a schedule."""

@@ -1,0 +1,48 @@
+"""The status of a PingSource."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.resources.admission import Obj
+from penstock.resources.conditions import conclude, false, true, unknown
+from penstock.resources.resolution import Address, Unresolved, identity_finding
+from penstock.resources.sources.pingsource.model import EVENT_TYPE, PingSource
+from penstock.resources.sources.source_status import (
+    DEPLOYED,
+    acceptance_finding,
+    event_attributes,
+    sink_fields,
+    sink_finding,
+)
+
+
+@dataclass(frozen=True)
+class PingObservation:
+    """What the controller has found out."""
+
+    sink: Address | Unresolved
+    bad_schedule: str | None = None
+    """Why the schedule cannot be kept; only of objects that no admission has seen."""
+    trouble: str | None = None
+    """Why events wait for the sink; None where none does."""
+
+
+def status_of(obj: Obj, seen: PingObservation, now: str) -> dict[str, Any]:
+    """The PingSource's status."""
+    source = PingSource.read(obj)
+    previous = (obj.get("status") or {}).get("conditions") or []
+    if seen.bad_schedule is not None:
+        deployed = false(DEPLOYED, "InvalidSchedule", seen.bad_schedule)
+    else:
+        deployed = true(DEPLOYED) if isinstance(seen.sink, Address) else unknown(DEPLOYED)
+    findings = [sink_finding(seen.sink), deployed, identity_finding(), *acceptance_finding(seen.trouble)]
+    status: dict[str, Any] = {
+        "observedGeneration": source.identity.generation,
+        "conditions": conclude(previous, findings, now),
+        **sink_fields(seen.sink),
+    }
+    if isinstance(seen.sink, Address):
+        status |= event_attributes(source.event_source, EVENT_TYPE)
+    return status

@@ -1,0 +1,1 @@
+"""Sources that run: what fires, what watches, and how their events reach the sink."""

@@ -1,0 +1,64 @@
+"""An event is tried until its sink accepts it; what holds it up is there to be told."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+
+from penstock.events.event import CloudEvent
+from penstock.resources.resolution import Address
+from penstock.retry import pause_after
+from penstock.sources.sinks import NotAccepted
+from penstock.timestamps import rfc3339
+
+FIRST_PAUSE_SECONDS = 0.2
+LONGEST_PAUSE_SECONDS = 30.0
+TOLD_AFTER = 3
+"""Failures in a row before they are told: a sink that restarts is no trouble."""
+
+Send = Callable[[Address, CloudEvent], Awaitable[None]]
+Letter = tuple[Address, CloudEvent]
+
+
+class Deliveries:
+    """The deliveries of one source, one after the other."""
+
+    def __init__(self, send: Send, told: Callable[[], None]) -> None:
+        self.trouble: str | None = None
+        """Why the source waits for its sink; None where it does not."""
+        self._send, self._told = send, told
+        self._changed = asyncio.Event()
+
+    def hurry(self) -> None:
+        """What is sent, or where to, has changed: a pause before the next try is cut short."""
+        self._changed.set()
+
+    async def deliver(self, letter: Callable[[], Letter | None]) -> bool:
+        """Tries until accepted; False as soon as there is nothing to send any more. Each try asks for it anew."""
+        failures, since = 0, rfc3339()
+        while True:
+            self._changed.clear()
+            current = letter()
+            if current is None:
+                return False
+            try:
+                await self._send(*current)
+            except NotAccepted as refusal:
+                failures += 1
+                if failures >= TOLD_AFTER:
+                    self._tell(f"events wait since {since}: {refusal}")
+                await self._pause(pause_after(failures, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS))
+            else:
+                self._tell(None)
+                return True
+
+    async def _pause(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+
+    def _tell(self, trouble: str | None) -> None:
+        if self.trouble != trouble:
+            self.trouble = trouble
+            self._told()

@@ -1,0 +1,233 @@
+"""Fires the PingSources: one loop over one agenda, a note before each event, and a sender only while something waits.
+
+Every tick goes through the same steps: it is due, it is written down, it is sent until the sink accepts it, it is
+struck out. What a stop or a crash interrupts is taken up at the next start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+import structlog
+
+from penstock.lifecycle import Tasks, first
+from penstock.observability.logs import describe
+from penstock.sources.deliveries import Deliveries, Letter, Send
+from penstock.sources.pings.agenda import Agenda
+from penstock.sources.pings.ping import Ping, event_at
+from penstock.sources.pings.tick_notes import Changes, Noted, TickNotes
+from penstock.sources.pings.ticks import Due, Missed, due_between
+
+log = structlog.get_logger()
+
+GATHER_SECONDS = 0.05
+"""What is accepted at about the same time is written down together."""
+LONGEST_REST_SECONDS = 10.0
+"""A clock that was set is noticed after this long."""
+RETRY_SECONDS = 1.0
+DRAIN_SECONDS = 3.0
+MOST_WAITING = 10_000
+
+
+class Listener(Protocol):
+    """Who is told what becomes of a source."""
+
+    def trouble_changed(self, uid: str) -> None:
+        """The source waits for its sink, or waits no more; see `PingRunner.trouble`."""
+
+    def ticks_missed(self, uid: str, missed: Missed) -> None:
+        """Ticks of the source were not fired."""
+
+
+@dataclass
+class _Source:
+    """A source that is known, and fires as long as it has a ping."""
+
+    uid: str
+    deliveries: Deliveries
+    waiting: deque[int]
+    last: int
+    schedule: str
+    """What `last` belongs to; where the schedule is another, ticks count from then on."""
+    ping: Ping | None = None
+    sending: bool = False
+
+
+class PingRunner:
+    """All PingSources of a process."""
+
+    def __init__(
+        self,
+        open_notes: Callable[[], TickNotes],
+        send: Send,
+        listener: Listener,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._open_notes, self._send, self._listener, self._clock = open_notes, send, listener, clock
+        self._notes: TickNotes | None = None
+        self._noted: dict[str, Noted] = {}
+        self._sources: dict[str, _Source] = {}
+        self._agenda = Agenda()
+        self._unwritten = Changes()
+        self._writing: asyncio.Task[None] | None = None
+        self._ending = False
+        self._wake = asyncio.Event()
+        self._tasks = Tasks()
+
+    def put(self, ping: Ping) -> None:
+        """Has the source fire, as it now is."""
+        source = self._source(ping.uid)
+        if source.ping == ping:
+            return
+        schedule = f"{ping.schedule.line} {ping.schedule.zone}"
+        if source.schedule != schedule:
+            source.schedule, source.last = schedule, int(self._clock())
+        source.ping = ping
+        self._agenda.put(ping.uid, ping.schedule.next_after(source.last))
+        self._unwritten.settled[ping.uid] = Noted(schedule, source.last)
+        source.deliveries.hurry()
+        self._send_what_waits(source)
+        self._wake.set()
+
+    def pause(self, uid: str) -> None:
+        """The source has nowhere to send to: it does not fire, and what waits goes on waiting."""
+        source = self._source(uid)
+        if source.ping is not None:
+            source.ping, source.schedule = None, ""
+            self._agenda.put(uid, None)
+            source.deliveries.hurry()
+
+    def remove(self, uid: str) -> None:
+        """There is no such source any more."""
+        source = self._sources.pop(uid, None)
+        if source is not None:
+            source.ping = None
+            source.deliveries.hurry()
+            self._agenda.put(uid, None)
+            self._unwritten.settled.pop(uid, None)
+            self._unwritten.forgotten.append(uid)
+            self._wake.set()
+
+    def trouble(self, uid: str) -> str | None:
+        """Why the source waits for its sink; None where it does not."""
+        source = self._sources.get(uid)
+        return None if source is None else source.deliveries.trouble
+
+    async def run(self) -> None:
+        """Fires until cancelled. To be started when every source has been looked at once: others are gone."""
+        try:
+            await first(self._loop(), self._tasks.failed())
+        finally:
+            await self._end()
+
+    async def _loop(self) -> None:
+        self._unwritten.forgotten.extend(self._noted)
+        self._noted.clear()
+        while True:
+            self._wake.clear()
+            fired = self._take_due(int(self._clock()))
+            await self._write_down()
+            for source, ticks in fired:
+                source.waiting.extend(ticks)
+                self._send_what_waits(source)
+            await self._rest()
+
+    def _take_due(self, now: int) -> list[tuple[_Source, tuple[int, ...]]]:
+        fired = []
+        for uid in self._agenda.take(now):
+            source = self._sources[uid]
+            if source.ping is None:
+                continue
+            due = _within_bounds(due_between(source.ping.schedule, source.last, now), len(source.waiting))
+            source.last = max(source.last, now)
+            self._unwritten.settled[uid] = Noted(source.schedule, source.last, due.fire)
+            self._agenda.put(uid, source.ping.schedule.next_after(source.last))
+            if due.missed is not None:
+                log.warning("ticks were missed", source=source.ping.source.event_source, missed=str(due.missed))
+                self._listener.ticks_missed(uid, due.missed)
+            fired.append((source, due.fire))
+        return fired
+
+    async def _write_down(self) -> None:
+        changes, self._unwritten = self._unwritten, Changes()
+        if changes and self._notes is not None:
+            # A stop must not cut a write off, nor close the file under it.
+            self._writing = asyncio.create_task(self._write(self._notes, changes), name="ticks are noted")
+            await asyncio.shield(self._writing)
+
+    async def _write(self, notes: TickNotes, changes: Changes) -> None:
+        while True:
+            try:
+                return await asyncio.to_thread(notes.write, changes)
+            except sqlite3.Error as error:
+                log.error("ticks cannot be noted and wait until they can", error=describe(error))
+                if self._ending:
+                    return
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def _rest(self) -> None:
+        """Until the next moment, or until there is something to write down."""
+        moment = self._agenda.first()
+        seconds = LONGEST_REST_SECONDS if moment is None else min(moment - self._clock(), LONGEST_REST_SECONDS)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(seconds, 0)):
+                await self._wake.wait()
+            await asyncio.sleep(GATHER_SECONDS)
+
+    def _send_what_waits(self, source: _Source) -> None:
+        if source.waiting and source.ping is not None and not source.sending:
+            source.sending = True
+            self._tasks.start(self._send_all(source), f"ticks of {source.uid}")
+
+    async def _send_all(self, source: _Source) -> None:
+        try:
+            while await source.deliveries.deliver(partial(_letter, source)):
+                self._unwritten.accepted.append((source.uid, source.waiting.popleft()))
+                self._wake.set()
+        finally:
+            source.sending = False
+
+    def _source(self, uid: str) -> _Source:
+        if uid not in self._sources:
+            if self._notes is None:
+                self._notes = self._open_notes()
+                self._noted = self._notes.load()
+            noted = self._noted.pop(uid, Noted("", 0))
+            deliveries = Deliveries(self._send, partial(self._listener.trouble_changed, uid))
+            self._sources[uid] = _Source(uid, deliveries, deque(noted.waiting), noted.last, noted.schedule)
+        return self._sources[uid]
+
+    async def _end(self) -> None:
+        """Requests under way are waited for, so that what they achieve is known at the next start."""
+        self._ending = True
+        for source in self._sources.values():
+            source.ping = None
+            source.deliveries.hurry()
+        await self._tasks.ended(DRAIN_SECONDS)
+        await self._tasks.close()
+        if self._writing is not None:
+            await self._writing
+        if self._notes is not None:
+            await self._write(self._notes, self._unwritten)
+            self._notes.close()
+
+
+def _letter(source: _Source) -> Letter | None:
+    if source.ping is None or not source.waiting:
+        return None
+    return source.ping.sink, event_at(source.ping, source.waiting[0])
+
+
+def _within_bounds(due: Due, waiting: int) -> Due:
+    """A sink that takes nothing for days must not fill the memory."""
+    if waiting + len(due.fire) <= MOST_WAITING:
+        return due
+    return Due((), Missed(len(due.fire), due.fire[0], due.fire[-1], f"{waiting} wait for the sink already"))
