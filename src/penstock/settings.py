@@ -8,6 +8,7 @@ documentation; it states the unit and what the default means.
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -24,6 +25,14 @@ def _listed(value: Any) -> Any:
 
 
 Names = Annotated[list[str], BeforeValidator(_listed)]
+
+
+def _words(value: Any) -> Any:
+    """A command as it is written in a shell, or word by word."""
+    return shlex.split(value) if isinstance(value, str) else value
+
+
+Command = Annotated[list[str], BeforeValidator(_words)]
 
 
 class Settings(BaseModel):
@@ -151,6 +160,10 @@ class Settings(BaseModel):
     default_broker_class: str = "Penstock"
     """Class given to a Broker that names none."""
 
+    images: dict[str, Command] = {}
+    """Programs that Pods run as, by image: `[images]` with `"*/mine*" = ["python", "-m", "mine"]`. The first pattern
+    that fits counts, before the built-in images. `[]` runs the Pod's own command. See `docs/pods.md`."""
+
     kubeconfig: Path | None = None
     """Kubeconfig of an existing cluster whose API the controllers use. Empty: the embedded API server is started."""
 
@@ -166,7 +179,7 @@ class Settings(BaseModel):
     verbose: bool = False
     """Show every component's log on the terminal and log at debug level."""
 
-    @field_validator("kafka_conf", mode="before")
+    @field_validator("kafka_conf", "images", mode="before")
     @classmethod
     def _read_json(cls, value: object) -> object:
         """Flags and variables give a table as text."""

@@ -12,16 +12,21 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from lightkube import ApiError, AsyncClient
+from lightkube.models.authentication_v1 import BoundObjectReference, TokenRequestSpec
 from lightkube.models.core_v1 import EventSource, ObjectReference
 from lightkube.models.meta_v1 import ObjectMeta
-from lightkube.resources.core_v1 import ConfigMap, Event, Pod, Secret
+from lightkube.resources.core_v1 import ConfigMap, Event, Pod, Secret, ServiceAccount, ServiceAccountToken
 from lightkube.types import PatchType
 
 from penstock.timestamps import rfc3339
-from penstock.workloads.podstatus import NODE_NAME
+from penstock.workloads.processes.environment import ConfigError, Kind
 
 Manifest = dict[str, Any]
 
+NODE_NAME = "penstock"
+
+TOKEN_SECONDS = 365 * 24 * 3600
+"""A program's token is not renewed while it runs."""
 RECORD_TRIES = 5
 RECORD_PAUSE_SECONDS = 0.2
 
@@ -76,18 +81,51 @@ class PodApi:
             if error.status.code != 404:
                 raise
 
-    async def value(self, pod: Manifest, kind: str, name: str) -> dict[str, str]:
-        """The entries of a ConfigMap or Secret beside the Pod; none where it does not exist."""
+    async def entries(self, pod: Manifest, kind: Kind, name: str) -> dict[str, str] | None:
+        """The entries of a ConfigMap or Secret beside the Pod, as text; None where it does not exist."""
+        found = await self.files(pod, kind, name)
+        return None if found is None else {key: value.decode(errors="replace") for key, value in found.items()}
+
+    async def files(self, pod: Manifest, kind: Kind, name: str) -> dict[str, bytes] | None:
+        """The entries of a ConfigMap or Secret beside the Pod; None where it does not exist."""
         namespace = pod["metadata"]["namespace"]
         try:
-            if kind == "configMapKeyRef":
-                return dict((await self._client.get(ConfigMap, name, namespace=namespace)).data or {})
-            secret = await self._client.get(Secret, name, namespace=namespace)
+            if kind == "configmap":
+                configmap = await self._client.get(ConfigMap, name, namespace=namespace)
+                texts = {key: value.encode() for key, value in (configmap.data or {}).items()}
+                return texts | _decoded(configmap.binaryData)
+            return _decoded((await self._client.get(Secret, name, namespace=namespace)).data)
         except ApiError as error:
             if error.status.code != 404:
                 raise
-            return {}
-        return {key: base64.b64decode(value).decode(errors="replace") for key, value in (secret.data or {}).items()}
+            return None
+
+    async def token(
+        self, pod: Manifest, account: str, audience: str | None = None, seconds: int | None = None
+    ) -> str | None:
+        """A token of a ServiceAccount beside the Pod; None where the API gives none. Raises ConfigError."""
+        namespace = pod["metadata"]["namespace"]
+        try:
+            await self._client.get(ServiceAccount, account, namespace=namespace)
+        except ApiError as error:
+            if error.status.code != 404:
+                raise
+            raise ConfigError(f'serviceaccounts "{account}" not found') from None
+        reference = BoundObjectReference(
+            apiVersion="v1", kind="Pod", name=pod["metadata"]["name"], uid=pod["metadata"].get("uid")
+        )
+        wanted = TokenRequestSpec(
+            audiences=[audience] if audience else [],
+            boundObjectRef=reference,
+            expirationSeconds=seconds or TOKEN_SECONDS,
+        )
+        try:
+            made = await self._client.create(ServiceAccountToken(spec=wanted), account, namespace=namespace)
+        except ApiError as error:
+            if error.status.code not in (404, 405):
+                raise
+            return None
+        return made.status.token if made.status else None
 
     async def record(
         self,
@@ -150,6 +188,10 @@ class PodApi:
         except ApiError as error:
             if error.status.code != 404:
                 raise
+
+
+def _decoded(entries: dict[str, str] | None) -> dict[str, bytes]:
+    return {key: base64.b64decode(value) for key, value in (entries or {}).items()}
 
 
 def _as_event(manifest: Manifest) -> Event:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import contextlib
 from collections.abc import AsyncIterator
+from urllib.parse import urlsplit
 
 import structlog
 from lightkube import AsyncClient, KubeConfig
-from pyreqwest.client import ClientBuilder
+from pyreqwest.client import Client, ClientBuilder
 
 from penstock.contract.names import Location
 from penstock.lifecycle import Lifecycle, first
@@ -16,14 +19,21 @@ from penstock.log.threads import Owner
 from penstock.observability.logs import describe
 from penstock.retry import pause_after
 from penstock.settings import Settings
-from penstock.workloads.kubernetes import PodApi, PodChange, PodList
-from penstock.workloads.node import Pods
-from penstock.workloads.podlife import Node
-from penstock.workloads.podstatus import NODE_NAME
+from penstock.sockets import bound_socket
+from penstock.workloads.actors.sender import Locate
+from penstock.workloads.images import Images
+from penstock.workloads.kubernetes import NODE_NAME, PodApi, PodChange, PodList
+from penstock.workloads.leftovers import end_leftovers
+from penstock.workloads.pods.node import Pods
+from penstock.workloads.pods.preparation import Node
+from penstock.workloads.processes.surroundings import Surroundings, can_mount
+from penstock.workloads.proxy import NameProxy
+from penstock.workloads.server import Server
 
 log = structlog.get_logger()
 
 USER_AGENT = "penstock-workloads"
+LOOPBACK = "127.0.0.1"
 RECONNECT_SECONDS = (0.2, 5.0)
 """First and longest pause before the API is asked again."""
 
@@ -40,11 +50,15 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
     def locate(url: str) -> Location:
         return names.snapshot.names.locate(url)
 
-    api = AsyncClient(KubeConfig.from_file(kubeconfig), field_manager=NODE_NAME, trust_env=False)
-    client = ClientBuilder().no_proxy().user_agent(USER_AGENT).follow_redirects(False).build()
+    config = KubeConfig.from_file(kubeconfig)
+    api = AsyncClient(config, field_manager=NODE_NAME, trust_env=False)
+    await asyncio.to_thread(end_leftovers, settings.data_dir.resolve())
     try:
-        async with client:
-            pods = Pods(Node(PodApi(api), client, locate, settings.data_dir / "logs" / "pods"))
+        async with _client() as client, _proxy(locate, client) as proxy:
+            around = await _surroundings(settings, config, proxy)
+            logs = settings.data_dir.resolve() / "logs" / "pods"
+            node = Node(PodApi(api), client, locate, logs, Images(settings.images), around)
+            pods = Pods(node)
             try:
                 await first(_follow(PodApi(api), pods, lifecycle), owner.failed(), lifecycle.stopping.wait())
             finally:
@@ -52,6 +66,39 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
     finally:
         await api.close()
         await asyncio.to_thread(names.stop)
+
+
+def _client() -> Client:
+    return ClientBuilder().no_proxy().user_agent(USER_AGENT).follow_redirects(False).build()
+
+
+@contextlib.asynccontextmanager
+async def _proxy(locate: Locate, direct: Client) -> AsyncIterator[str]:
+    """The proxy of names; its URL."""
+    # Beyond the cluster's names the proxy does as this process would, which may be behind a proxy itself.
+    async with ClientBuilder().follow_redirects(False).build() as outside:
+        listener = bound_socket(LOOPBACK, 0)
+        listener.listen(256)
+        server = Server(NameProxy(locate, direct, outside), listener)
+        await server.start()
+        try:
+            yield f"http://{LOOPBACK}:{listener.getsockname()[1]}"
+        finally:
+            await server.stop(0)
+
+
+async def _surroundings(settings: Settings, config: KubeConfig, proxy: str) -> Surroundings:
+    cluster = config.clusters[config.contexts[config.current_context or ""].cluster]
+    server = urlsplit(cluster.server)
+    return Surroundings(
+        data_dir=settings.data_dir.resolve(),
+        proxy=proxy,
+        api_url=cluster.server,
+        api_host=server.hostname or "",
+        api_port=server.port or 443,
+        authority=base64.b64decode(cluster.certificate_auth_data or ""),
+        mounts=await can_mount(settings.data_dir.resolve()),
+    )
 
 
 async def _follow(api: PodApi, pods: Pods, lifecycle: Lifecycle) -> None:

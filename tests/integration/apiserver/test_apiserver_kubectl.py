@@ -340,7 +340,7 @@ def test_a_namespace_that_is_going_says_so_and_takes_nothing_new(server: Server)
 
 def test_logs_of_a_pod(server: Server, kubectl: Kubectl, namespace: str) -> None:
     kubectl("run", "talker", "--image=example/talker")
-    folder = server.data_dir / "logs" / "pods" / namespace
+    folder = server.data_dir / "logs" / "pods" / namespace / "talker"
     folder.mkdir(parents=True)
     (folder / "talker.log").write_text("one\ntwo\nthree\n")
     assert kubectl("logs", "talker") == "one\ntwo\nthree\n"

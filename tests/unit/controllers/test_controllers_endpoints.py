@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from penstock.controllers.reconcilers.endpoints import POD_PORTS, endpoints_of, name_of, selects
-from penstock.workloads.addresses import ANNOTATION
+from penstock.workloads.pods.addresses import ANNOTATION
 
 
 def service(**spec: Any) -> dict[str, Any]:

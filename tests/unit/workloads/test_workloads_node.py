@@ -8,10 +8,12 @@ from typing import Any, cast
 
 import pytest
 
-from penstock.workloads import node as nodes
+from penstock.workloads.images import Images
 from penstock.workloads.kubernetes import Manifest, PodApi, PodChange, PodList
-from penstock.workloads.node import Pods
-from penstock.workloads.podlife import Node
+from penstock.workloads.pods import node as nodes
+from penstock.workloads.pods.node import Pods
+from penstock.workloads.pods.preparation import Node
+from penstock.workloads.processes.surroundings import Surroundings
 
 
 class RememberingApi:
@@ -24,6 +26,9 @@ class RememberingApi:
 
     async def write_status(self, pod: Manifest, status: Manifest) -> None:
         self.statuses.setdefault(pod["metadata"]["name"], []).append(status)
+
+    async def bind(self, pod: Manifest) -> None:
+        return None
 
     async def record(self, pod: Manifest, **_: Any) -> None:
         return None
@@ -42,7 +47,8 @@ def pod(name: str, **more: Any) -> Manifest:
 
 
 def pods_on(api: RememberingApi, tmp_path: Path) -> Pods:
-    return Pods(Node(cast(PodApi, api), cast(Any, None), cast(Any, None), tmp_path))
+    node = Node(cast(PodApi, api), cast(Any, None), cast(Any, None), tmp_path, Images({}), Surroundings(tmp_path))
+    return Pods(node)
 
 
 async def settle() -> None:

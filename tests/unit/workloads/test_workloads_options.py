@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from penstock.workloads.actors.durations import seconds
 from penstock.workloads.actors.options import BrokenEnvironment, read_options
-from penstock.workloads.environment import ConfigError, environment, references
-from penstock.workloads.images import known_image, refusal
+from penstock.workloads.images import Actor, Images, refusal
+from penstock.workloads.processes.environment import ConfigError, environment, references
 
 RECEIVER = {
     "POD_NAME": "sink-1",
@@ -41,6 +41,8 @@ POD: dict[str, Any] = {
         ("localhost:5000/eventshub:v1.2@sha256:00", "eventshub"),
         ("eventshub", "eventshub"),
         ("recordevents:latest", "recordevents"),
+        ("gcr.io/knative-releases/knative.dev/eventing/cmd/event_display", "event_display"),
+        ("ko.local/event_display-9d3b62d1a4a6f1d0c4c1b1a4e9f0a1b2:latest", "event_display"),
         ("docker.io/library/nginx", None),
         ("example.com/recordevents/other", None),
         ("example.com/my-recordevents", None),
@@ -48,12 +50,12 @@ POD: dict[str, Any] = {
     ],
 )
 def test_an_image_is_known_by_its_last_segment(reference: str, image: str | None) -> None:
-    assert known_image(reference) == image
+    known = Images({}).find(reference)
+    assert (known.name if isinstance(known, Actor) else known) == image
 
 
-def test_a_refusal_says_what_can_run() -> None:
-    assert "nginx" in refusal(["nginx"])
-    assert "recordevents or eventshub" in refusal(["nginx"])
+def test_a_refusal_says_which_setting_to_add() -> None:
+    assert '[images] "docker.io/nginx" = ' in refusal("docker.io/nginx:1.27")
 
 
 @pytest.mark.parametrize(
@@ -176,7 +178,7 @@ def test_fields_of_the_pod() -> None:
             field("NOTE", "metadata.annotations['a/b']"),
             field("ACCOUNT", "spec.serviceAccountName"),
         ),
-        lambda *_: None,
+        {},
     )
     assert env == {"NAME": "p", "NS": "ns", "IP": "127.66.1.1", "APP": "x", "NOTE": "c", "ACCOUNT": "default"}
 
@@ -189,7 +191,7 @@ def test_values_refer_to_earlier_ones() -> None:
             {"name": "SINK", "value": "http://$(HOST)/$(UNKNOWN)?cost=$$(HOST)"},
             {"name": "EMPTY"},
         ),
-        lambda *_: None,
+        {},
     )
     assert env["SINK"] == "http://sink/$(UNKNOWN)?cost=$(HOST)"
     assert env["EMPTY"] == ""
@@ -197,20 +199,20 @@ def test_values_refer_to_earlier_ones() -> None:
 
 def test_a_missing_key_stops_the_container_unless_optional() -> None:
     ref = {"name": "A", "valueFrom": {"configMapKeyRef": {"name": "cm", "key": "k"}}}
-    assert references(container(ref)) == [("configMapKeyRef", "cm")]
-    assert environment(POD, container(ref), lambda kind, name, key: f"{kind}/{name}/{key}") == {
-        "A": "configMapKeyRef/cm/k"
-    }
+    assert references(container(ref)) == [("configmap", "cm")]
+    assert environment(POD, container(ref), {("configmap", "cm"): {"k": "v"}}) == {"A": "v"}
     with pytest.raises(ConfigError, match='key k in configmap "cm"'):
-        environment(POD, container(ref), lambda *_: None)
+        environment(POD, container(ref), {("configmap", "cm"): {}})
+    with pytest.raises(ConfigError, match='configmap "cm" not found'):
+        environment(POD, container(ref), {("configmap", "cm"): None})
     ref["valueFrom"]["configMapKeyRef"]["optional"] = True  # type: ignore[index]
-    assert environment(POD, container(ref), lambda *_: None) == {}
+    assert environment(POD, container(ref), {("configmap", "cm"): None}) == {}
 
 
 @pytest.mark.parametrize("path", ["spec.replicas", "metadata.labels", ""])
 def test_a_field_that_does_not_exist(path: str) -> None:
     with pytest.raises(ConfigError, match="no field"):
-        environment(POD, container(field("X", path)), lambda *_: None)
+        environment(POD, container(field("X", path)), {})
 
 
 def test_input_event_is_read_as_json() -> None:

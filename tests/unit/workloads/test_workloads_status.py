@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from penstock.workloads.actors import event_files
 from penstock.workloads.actors.options import BrokenEnvironment, SenderOptions, read_options
 from penstock.workloads.actors.sender import next_message
-from penstock.workloads.addresses import candidates
-from penstock.workloads.podstatus import (
+from penstock.workloads.pods.addresses import candidates
+from penstock.workloads.pods.podstatus import (
     Container,
     Running,
     State,
@@ -22,10 +22,9 @@ from penstock.workloads.podstatus import (
     Waiting,
     lost_status,
     phase_of,
-    refused_status,
     running_status,
 )
-from penstock.workloads.restarts import LONGEST_SECONDS, back_off, restarts, waiting_message
+from penstock.workloads.pods.restarts import LONGEST_SECONDS, back_off, restarts, waiting_message
 
 NOW, THEN = "2026-01-01T00:00:10Z", "2026-01-01T00:00:00Z"
 POD: dict[str, Any] = {"metadata": {"name": "p", "namespace": "ns", "uid": "u1"}}
@@ -91,20 +90,6 @@ def test_a_condition_keeps_its_time_while_its_status_stays() -> None:
     second = running_status({**POD, "status": first}, [one(Running(NOW))], "127.66.1.9", THEN, NOW)
     times = {condition["type"]: condition["lastTransitionTime"] for condition in second["conditions"]}
     assert times == {"Initialized": THEN, "PodScheduled": THEN, "ContainersReady": NOW, "Ready": NOW}
-
-
-def test_a_refused_pod_is_pending_and_says_why() -> None:
-    status = refused_status(POD, "cannot run nginx", NOW)
-    assert status["phase"] == "Pending"
-    assert status["conditions"] == [
-        {
-            "type": "PodScheduled",
-            "status": "False",
-            "reason": "Unschedulable",
-            "message": "cannot run nginx",
-            "lastTransitionTime": NOW,
-        }
-    ]
 
 
 def test_a_pod_that_may_not_start_again_is_failed_after_the_node_was_away() -> None:

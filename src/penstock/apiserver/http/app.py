@@ -18,7 +18,7 @@ from penstock.apiserver.access import account_tokens
 from penstock.apiserver.access.authentication import Authenticator
 from penstock.apiserver.access.policy import Authorizer
 from penstock.apiserver.access.reviews import Reviews
-from penstock.apiserver.documents import decode, encode
+from penstock.apiserver.documents import Obj, decode, encode
 from penstock.apiserver.errors import ApiError
 from penstock.apiserver.http import pod_logs, requests
 from penstock.apiserver.http.changing import Changer
@@ -181,14 +181,15 @@ class Api:
         return object_response(issued, status=201)
 
     def _pod_log(self, request: Request, place: Place) -> Response:
-        def phase() -> str | None:
+        def pod() -> Obj | None:
             body = self._store.get("pods", place.namespace or "", place.name)
-            return None if body is None else (decode(body).get("status") or {}).get("phase", "Pending")
+            return None if body is None else decode(body)
 
-        if phase() is None:
+        found = pod()
+        if found is None:
             raise errors.not_found("", "pods", place.name)
-        path = self._logs / (place.namespace or "") / f"{place.name}.log"
-        return pod_logs.respond(path, request.query_params, lambda: phase() in ("Pending", "Running"))
+        folder = self._logs / (place.namespace or "") / place.name
+        return pod_logs.respond(folder, found, request.query_params, pod)
 
 
 def _verb(request: Request, place: Place) -> str:

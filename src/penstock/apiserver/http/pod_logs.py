@@ -9,21 +9,66 @@ from pathlib import Path
 from starlette.responses import StreamingResponse
 
 from penstock.apiserver import errors
+from penstock.apiserver.documents import Obj
 from penstock.apiserver.http.requests import whole_number
 
 CHUNK = 64 * 1024
 POLL_SECONDS = 0.2
 
 
-def respond(path: Path, query: Mapping[str, str], running: Callable[[], bool]) -> StreamingResponse:
-    """The log as text; with `follow` until the Pod does not run any more."""
+def respond(folder: Path, pod: Obj, query: Mapping[str, str], current: Callable[[], Obj | None]) -> StreamingResponse:
+    """The log of a container as text; with `follow` until the container does not run any more."""
+    container = chosen_container(pod, query.get("container", ""))
+    name = pod["metadata"]["name"]
+    path = folder / f"{container}.log"
     if query.get("previous") == "true":
-        raise errors.bad_request("logs of previous runs of a container are not kept")
+        path = folder / f"{container}.previous.log"
+        if not path.exists():
+            raise errors.bad_request(f'previous terminated container "{container}" in pod "{name}" not found')
+    elif not path.exists() and (reason := waiting_reason(pod, container)):
+        raise errors.bad_request(f'container "{container}" in pod "{name}" is waiting to start: {reason}')
     tail = whole_number(query, "tailLines")
     limit = whole_number(query, "limitBytes")
-    follow = query.get("follow") == "true"
-    lines = _read(path, tail, limit, running if follow else None)
+    follow = query.get("follow") == "true" and query.get("previous") != "true"
+    lines = _read(path, tail, limit, (lambda: may_write(current(), container)) if follow else None)
     return StreamingResponse(lines, media_type="text/plain")
+
+
+def chosen_container(pod: Obj, wanted: str) -> str:
+    """The container that is meant: the one that is named, or the only one."""
+    spec = pod.get("spec") or {}
+    names = [one["name"] for one in spec.get("containers") or ()]
+    inits = [one["name"] for one in spec.get("initContainers") or ()]
+    if wanted:
+        if wanted not in (*names, *inits):
+            raise errors.bad_request(f"container {wanted} is not valid for pod {pod['metadata']['name']}")
+        return wanted
+    if len(names) == 1 and not inits:
+        return str(names[0])
+    others = f" or one of the init containers: [{' '.join(inits)}]" if inits else ""
+    raise errors.bad_request(
+        f"a container name must be specified for pod {pod['metadata']['name']}, "
+        f"choose one of: [{' '.join(names)}]{others}"
+    )
+
+
+def waiting_reason(pod: Obj, container: str) -> str | None:
+    """Why the container has not been started yet; None where it has."""
+    state = (_status(pod, container) or {}).get("state") or {"waiting": {"reason": "ContainerCreating"}}
+    return str(state["waiting"].get("reason") or "ContainerCreating") if "waiting" in state else None
+
+
+def may_write(pod: Obj | None, container: str) -> bool:
+    """Whether more may come into the log of the container."""
+    if pod is None or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+        return False
+    return "terminated" not in ((_status(pod, container) or {}).get("state") or {})
+
+
+def _status(pod: Obj, container: str) -> Obj | None:
+    status = pod.get("status") or {}
+    known = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    return next((one for one in known if one["name"] == container), None)
 
 
 async def _read(
@@ -34,8 +79,10 @@ async def _read(
     while True:
         # Asked before reading: what is written until the Pod ends is read afterwards.
         last = running is None or not running()
-        while chunk := await asyncio.to_thread(_chunk, path, position):
-            position += len(chunk)
+        while True:
+            chunk, position = await asyncio.to_thread(_chunk, path, position)
+            if not chunk:
+                break
             if left is not None:
                 chunk, left = chunk[:left], left - len(chunk)
             yield chunk
@@ -46,13 +93,17 @@ async def _read(
         await asyncio.sleep(POLL_SECONDS)
 
 
-def _chunk(path: Path, position: int) -> bytes:
+def _chunk(path: Path, position: int) -> tuple[bytes, int]:
+    """What follows in the log, and the position behind it. A log that became shorter was begun anew."""
     try:
         with path.open("rb") as file:
+            if file.seek(0, 2) < position:
+                position = 0
             file.seek(position)
-            return file.read(CHUNK)
+            chunk = file.read(CHUNK)
     except FileNotFoundError:
-        return b""
+        return b"", position
+    return chunk, position + len(chunk)
 
 
 def _tail_position(path: Path, lines: int) -> int:

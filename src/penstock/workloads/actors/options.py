@@ -13,7 +13,7 @@ from typing import Literal, TypeVar
 from penstock.workloads.actors import skipping
 from penstock.workloads.actors.durations import seconds
 from penstock.workloads.actors.skipping import Skips
-from penstock.workloads.images import Image
+from penstock.workloads.images import ActorName
 
 T = TypeVar("T")
 Role = Literal["receiver", "sender"]
@@ -86,7 +86,7 @@ class Options:
     sender: SenderOptions | None
 
 
-def read_options(image: Image, env: Mapping[str, str]) -> Options:
+def read_options(image: ActorName, env: Mapping[str, str]) -> Options:
     """What the environment asks for. Raises BrokenEnvironment."""
     roles = _choices(env, "EVENT_GENERATORS", ("receiver", "sender"))
     if not roles:
@@ -131,7 +131,7 @@ def _receiver(env: Mapping[str, str]) -> ReceiverOptions:
     )
 
 
-def _sender(image: Image, env: Mapping[str, str]) -> SenderOptions:
+def _sender(image: ActorName, env: Mapping[str, str]) -> SenderOptions:
     sink = env.get("SINK", "")
     if not sink.startswith(("http://", "https://")):
         raise BrokenEnvironment(f'SINK is "{sink}": give the http:// or https:// URL to send to')

@@ -11,20 +11,14 @@ from pyreqwest.client import Client
 
 from penstock.lifecycle import first
 from penstock.workloads.actors.options import BrokenEnvironment, Options
-from penstock.workloads.actors.receiver import Receiver, Server
+from penstock.workloads.actors.receiver import Receiver
 from penstock.workloads.actors.reporting import Reports
 from penstock.workloads.actors.sender import Locate, Sender
+from penstock.workloads.program import Exit
+from penstock.workloads.server import Server
 
 PORT = 8080
 """Port that receivers listen on, as in the images."""
-
-
-@dataclass(frozen=True)
-class Exit:
-    """How a program ended."""
-
-    code: int
-    message: str = ""
 
 
 @dataclass(frozen=True)
@@ -35,11 +29,11 @@ class ActorEnvironment:
     locate: Locate
     reports: Reports
     take_listener: Callable[[], socket.socket | None]
-    """The Pod's listening socket; None when another container of the Pod has it."""
+    """A socket that listens at the Pod's port; None when somebody else does."""
 
 
-class Program:
-    """A container's process."""
+class EventsHub:
+    """The program behind `recordevents` and `eventshub`."""
 
     def __init__(self, options: Options, surroundings: ActorEnvironment) -> None:
         self._options, self._around = options, surroundings
@@ -58,7 +52,7 @@ class Program:
         if self._options.receiver:
             listener = self._around.take_listener()
             if listener is None:
-                return Exit(1, f"listen tcp :{PORT}: another container of the Pod listens there")
+                return Exit(1, f"listen tcp :{PORT}: somebody else listens there, such as another container of the Pod")
             server = Server(Receiver(name, self._options.receiver, self._around.reports), listener)
             await server.start()
         ready()

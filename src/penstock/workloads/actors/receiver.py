@@ -6,10 +6,8 @@ The observation is reported before the answer is given, so whoever has the answe
 from __future__ import annotations
 
 import asyncio
-import socket
 from itertools import count
 
-import uvicorn
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -104,32 +102,3 @@ def reply_to(event: CloudEvent, wanted: options.ReceiverOptions) -> CloudEvent:
     elif wanted.reply_append:
         data = (data or b"") + wanted.reply_append.encode()
     return CloudEvent({**event.attributes, **changes}, data)
-
-
-class Server:
-    """Serves an application on a socket that already listens, in the loop that is running."""
-
-    def __init__(self, app: Receiver, listener: socket.socket) -> None:
-        config = uvicorn.Config(
-            app,
-            lifespan="off",
-            ws="none",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            date_header=False,
-            timeout_keep_alive=75,
-        )
-        config.load()
-        self._server = uvicorn.Server(config)
-        self._server.lifespan = config.lifespan_class(config)
-        self._listener = listener
-
-    async def start(self) -> None:
-        """Accepts connections from now on."""
-        await self._server.startup(sockets=[self._listener])
-
-    async def stop(self, grace: float) -> None:
-        """Accepts no more, lets requests under way finish for `grace` seconds, then cuts them off."""
-        self._server.config.timeout_graceful_shutdown = max(int(grace), 1)
-        await self._server.shutdown(sockets=[self._listener])

@@ -8,9 +8,9 @@ from typing import Any
 import structlog
 
 from penstock.observability.logs import describe
-from penstock.workloads.kubernetes import Manifest, PodChange, PodList
-from penstock.workloads.podlife import DEFAULT_GRACE_SECONDS, Node, PodLife
-from penstock.workloads.podstatus import NODE_NAME
+from penstock.workloads.kubernetes import NODE_NAME, Manifest, PodChange, PodList
+from penstock.workloads.pods.podlife import DEFAULT_GRACE_SECONDS, PodLife
+from penstock.workloads.pods.preparation import Node
 
 log = structlog.get_logger()
 

@@ -23,3 +23,8 @@ def back_off(failures: int) -> float:
 def waiting_message(seconds: float, container: str, pod: str, namespace: str, uid: str) -> str:
     """What kubectl shows while the container waits."""
     return f"back-off {seconds:.0f}s restarting failed container={container} pod={pod}_{namespace}({uid})"
+
+
+def event_message(container: str, pod: str, namespace: str, uid: str) -> str:
+    """What the Event says that comes with it."""
+    return f"Back-off restarting failed container {container} in pod {pod}_{namespace}({uid})"

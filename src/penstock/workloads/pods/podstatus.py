@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-NODE_NAME = "penstock"
 HOST_IP = "127.0.0.1"
 
 
@@ -27,6 +26,8 @@ class Running:
 
     started: str
     ready: bool = True
+    up: bool = True
+    """Whether its startup probe, if it has one, has succeeded."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +38,11 @@ class Terminated:
     started: str
     finished: str
     message: str = ""
+    why: str = ""
 
     @property
     def reason(self) -> str:
-        return "Completed" if self.exit_code == 0 else "Error"
+        return self.why or ("Completed" if self.exit_code == 0 else "Error")
 
 
 State = Waiting | Running | Terminated
@@ -55,15 +57,26 @@ class Container:
     state: State = field(default_factory=Waiting)
     last: Terminated | None = None
     restarts: int = 0
+    init: bool = False
 
 
 def phase_of(containers: Sequence[Container]) -> str:
     """The Pod's phase in one word."""
-    if all(isinstance(container.state, Terminated) for container in containers):
-        failed = any(isinstance(c.state, Terminated) and c.state.exit_code for c in containers)
+    inits = [container for container in containers if container.init]
+    if any(isinstance(init.state, Terminated) and init.state.exit_code for init in inits):
+        return "Failed"
+    if not _initialized(containers):
+        return "Pending"
+    mains = [container for container in containers if not container.init]
+    if all(isinstance(container.state, Terminated) for container in mains):
+        failed = any(isinstance(c.state, Terminated) and c.state.exit_code for c in mains)
         return "Failed" if failed else "Succeeded"
-    begun = any(not isinstance(c.state, Waiting) or c.last is not None or c.restarts for c in containers)
+    begun = any(not isinstance(c.state, Waiting) or c.last is not None or c.restarts for c in mains)
     return "Running" if begun else "Pending"
+
+
+def _initialized(containers: Sequence[Container]) -> bool:
+    return all(isinstance(c.state, Terminated) and c.state.exit_code == 0 for c in containers if c.init)
 
 
 def running_status(
@@ -71,24 +84,21 @@ def running_status(
 ) -> dict[str, Any]:
     """The status of a Pod that this node has taken."""
     phase = phase_of(containers)
-    unready = [c.name for c in containers if not (isinstance(c.state, Running) and c.state.ready)]
-    return {
+    mains = [container for container in containers if not container.init]
+    inits = [container for container in containers if container.init]
+    unready = [c.name for c in mains if not (isinstance(c.state, Running) and c.state.ready)]
+    status = {
         "phase": phase,
-        "conditions": _conditions(pod, now, _readiness(phase, unready)),
+        "conditions": _conditions(pod, now, [_init_condition(inits), *_readiness(phase, unready)]),
         "hostIP": HOST_IP,
         "hostIPs": [{"ip": HOST_IP}],
         "podIP": ip,
         "podIPs": [{"ip": ip}],
         "startTime": started,
         "qosClass": "BestEffort",
-        "containerStatuses": [_container_status(pod, container) for container in containers],
+        "containerStatuses": [_container_status(pod, container) for container in mains],
     }
-
-
-def refused_status(pod: Mapping[str, Any], message: str, now: str) -> dict[str, Any]:
-    """The status of a Pod that cannot run here: pending, with the reason."""
-    scheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
-    return {"phase": "Pending", "conditions": _conditions(pod, now, [scheduled]), "qosClass": "BestEffort"}
+    return status | ({"initContainerStatuses": [_container_status(pod, init) for init in inits]} if inits else {})
 
 
 def lost_status(pod: Mapping[str, Any], now: str) -> dict[str, Any]:
@@ -112,8 +122,16 @@ def lost_status(pod: Mapping[str, Any], now: str) -> dict[str, Any]:
     }
 
 
+def _init_condition(inits: Sequence[Container]) -> dict[str, str]:
+    if _initialized(inits):
+        return {"type": "Initialized", "status": "True"}
+    waiting = [c.name for c in inits if not (isinstance(c.state, Terminated) and c.state.exit_code == 0)]
+    message = f"containers with incomplete status: [{' '.join(waiting)}]"
+    return {"type": "Initialized", "status": "False", "reason": "ContainersNotInitialized", "message": message}
+
+
 def _readiness(phase: str, unready: list[str]) -> list[dict[str, str]]:
-    always = [{"type": "Initialized", "status": "True"}, {"type": "PodScheduled", "status": "True"}]
+    always = [{"type": "PodScheduled", "status": "True"}]
     if not unready:
         ready = {"status": "True"}
     elif phase == "Succeeded":
@@ -138,13 +156,14 @@ def _conditions(pod: Mapping[str, Any], now: str, wanted: list[dict[str, str]]) 
 
 
 def _container_status(pod: Mapping[str, Any], container: Container) -> dict[str, Any]:
-    running = isinstance(container.state, Running)
+    running = isinstance(container.state, Running) and container.state.up
+    done = container.init and isinstance(container.state, Terminated) and container.state.exit_code == 0
     return {
         "name": container.name,
         "image": container.image,
         "imageID": container.image,
         "containerID": f"penstock://{pod['metadata'].get('uid', '')}/{container.name}/{container.restarts}",
-        "ready": isinstance(container.state, Running) and container.state.ready,
+        "ready": done or (isinstance(container.state, Running) and container.state.ready),
         "started": running,
         "restartCount": container.restarts,
         "state": _state(container.state),

@@ -1,0 +1,94 @@
+"""The actor `event_display`: prints every event that it receives, as Knative's image of that name does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from penstock.events import http, media_type
+from penstock.events.event import CloudEvent, MalformedEvent
+from penstock.workloads.actors.reporting import PodLog
+from penstock.workloads.program import Exit
+from penstock.workloads.server import Server
+
+PORT = 8080
+HEALTH_PATH = "/healthz"
+_SHOWN = ("type", "source", "subject", "id", "time", "dataschema", "datacontenttype")
+
+
+class EventDisplay:
+    """The program."""
+
+    def __init__(self, log: PodLog, take_listener: Callable[[], socket.socket | None]) -> None:
+        self._log, self._take_listener = log, take_listener
+        self._stop = asyncio.Event()
+        self._grace = 0.0
+
+    def stop(self, grace: float) -> None:
+        """See `Program`."""
+        self._grace = grace
+        self._stop.set()
+
+    async def run(self, ready: Callable[[], None]) -> Exit:
+        """See `Program`."""
+        listener = self._take_listener()
+        if listener is None:
+            return Exit(1, f"listen tcp :{PORT}: bind: address already in use")
+        server = Server(self._app, listener)
+        await server.start()
+        ready()
+        try:
+            await self._stop.wait()
+        finally:
+            await server.stop(self._grace)
+        return Exit(0)
+
+    async def _app(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            request = Request(scope, receive)
+            answer = await self._answer(request)
+            await answer(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response:
+        if request.url.path == HEALTH_PATH:
+            return Response(status_code=204)
+        if request.method not in ("POST", "OPTIONS"):
+            return Response(status_code=405)
+        if request.method == "OPTIONS":
+            return Response(status_code=200, headers={"Allow": "POST, OPTIONS"})
+        body = await request.body()
+        try:
+            event = http.from_http(http.fold_headers(request.scope["headers"]), body)
+        except MalformedEvent as malformed:
+            return Response(str(malformed), status_code=400)
+        self._log.write(display(event))
+        return Response(status_code=200)
+
+
+def display(event: CloudEvent) -> str:
+    """The event for people."""
+    lines = ["☁️  cloudevents.Event", "Context Attributes,", f"  specversion: {event.specversion}"]
+    known = {"specversion", *_SHOWN}
+    lines += [f"  {name}: {event.attributes[name]}" for name in _SHOWN if name in event.attributes]
+    extensions = sorted(name for name in event.attributes if name not in known)
+    if extensions:
+        lines += ["Extensions,", *(f"  {name}: {event.attributes[name]}" for name in extensions)]
+    if event.data is not None:
+        lines += _data(event.data, event.attributes.get("datacontenttype", ""))
+    return "\n".join(lines)
+
+
+def _data(data: bytes, content_type: str) -> list[str]:
+    media = media_type.parse(content_type)
+    if media is not None and media.essence == "application/json":
+        with contextlib.suppress(msgspec.MsgspecError):
+            # Spaced anew, not read and written: numbers and escapes stay as the sender wrote them.
+            data = msgspec.json.format(data, indent=2).replace(b"\n", b"\n  ")
+    return ["Data,", f"  {data.decode(errors='replace')}"]

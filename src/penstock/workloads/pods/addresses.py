@@ -1,0 +1,77 @@
+"""Addresses of Pods: each has its own loopback address, so that its containerPort holds as it is written.
+
+Linux answers on the whole of 127.0.0.0/8. Where only 127.0.0.1 can be bound (macOS), Pods share that address and have
+free ports; the annotation `penstock.dev/pod-ports` (`8080=41234`) says so, and the Service's endpoints follow it.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+import zlib
+from dataclasses import dataclass
+
+from penstock.sockets import bound_socket
+
+ANNOTATION = "penstock.dev/pod-ports"
+NETWORK = "127.66"
+SHARED = "127.0.0.1"
+CLAIM_PORT = 47806
+"""UDP port whose holder has the address: a program's TCP ports stay free, and other stacks see that it is taken."""
+
+_HOSTS = 254 * 254
+_TRIES = 64
+
+
+@dataclass(frozen=True)
+class Address:
+    """The address of a Pod, for as long as it is not closed."""
+
+    ip: str
+    claim: socket.socket | None = None
+
+    def close(self) -> None:
+        """Leaves the address to others."""
+        if self.claim is not None:
+            self.claim.close()
+
+    def port(self, wanted: int) -> int:
+        """The port to listen on in place of `wanted`: the same, unless somebody has it already."""
+        try:
+            bound_socket(self.ip, wanted).close()
+        except OSError:
+            free = bound_socket(self.ip, 0)
+            wanted = int(free.getsockname()[1])
+            free.close()
+        return wanted
+
+    def listen(self, port: int) -> socket.socket:
+        """A listening socket at this address. Raises OSError."""
+        listener = bound_socket(self.ip, port)
+        listener.listen(256)
+        return listener
+
+
+def candidates(seed: str, count: int = _TRIES) -> list[str]:
+    """Addresses to try for a Pod, in order. Spread by the seed, so that stacks on one machine rarely meet."""
+    start = zlib.crc32(seed.encode()) % _HOSTS
+    return [_address((start + step) % _HOSTS) for step in range(count)]
+
+
+def claim(seed: str) -> Address:
+    """An address that no other Pod of this machine has; the shared one where there is none."""
+    for ip in candidates(seed):
+        holder = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            holder.bind((ip, CLAIM_PORT))
+        except OSError as error:
+            holder.close()
+            if error.errno == errno.EADDRNOTAVAIL:
+                break
+        else:
+            return Address(ip, holder)
+    return Address(SHARED)
+
+
+def _address(number: int) -> str:
+    return f"{NETWORK}.{number // 254 + 1}.{number % 254 + 1}"

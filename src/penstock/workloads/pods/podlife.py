@@ -1,0 +1,168 @@
+"""The life of one Pod on this node, from the moment it is seen to the moment it is gone.
+
+```
+seen --> address taken --> init containers, one after the other --> containers, all at once --> Succeeded | Failed
+deletionTimestamp --> stop within the grace period --> removed from the API
+```
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import shutil
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from penstock.observability.logs import describe
+from penstock.timestamps import rfc3339
+from penstock.workloads.images import Actor, Program
+from penstock.workloads.kubernetes import NODE_NAME, Manifest
+from penstock.workloads.pods import addresses
+from penstock.workloads.pods.containerlife import ContainerLife
+from penstock.workloads.pods.podstatus import Container, lost_status, running_status
+from penstock.workloads.pods.preparation import Node, Preparation
+from penstock.workloads.processes import probes
+from penstock.workloads.program import Program as Run
+
+log = structlog.get_logger()
+
+WRITE_RETRY_SECONDS = 1.0
+DEFAULT_GRACE_SECONDS = 30.0
+
+
+class PodLife:
+    """One Pod."""
+
+    def __init__(self, pod: Manifest, node: Node) -> None:
+        self.pod = pod
+        self.deleting = False
+        self.stopping = asyncio.Event()
+        self._node = node
+        self._address: addresses.Address | None = None
+        self._lives: list[ContainerLife] = []
+        self._preparation: Preparation | None = None
+        self._started = rfc3339()
+        self._written = asyncio.Lock()
+
+    @property
+    def title(self) -> str:
+        """`namespace/name`, for people."""
+        return f"{self.pod['metadata']['namespace']}/{self.pod['metadata']['name']}"
+
+    def stop(self, grace: float) -> None:
+        """Ends the containers within `grace` seconds; `run` returns then."""
+        self.stopping.set()
+        for life in self._lives:
+            life.stop(grace)
+
+    async def run(self) -> None:
+        """Lives until the containers have ended for good or the Pod is stopped."""
+        if _was_running(self.pod) and self.pod["spec"].get("restartPolicy") == "Never":
+            await self._node.api.write_status(self.pod, lost_status(self.pod, rfc3339()))
+            return
+        try:
+            await self._live()
+        finally:
+            if self._address:
+                self._address.close()
+
+    def forget(self) -> None:
+        """Removes what the Pod leaves behind on this node."""
+        shutil.rmtree(self._logs(), ignore_errors=True)
+        shutil.rmtree(self._node.surroundings.folder_of(self.pod), ignore_errors=True)
+
+    async def _live(self) -> None:
+        if not self.pod["spec"].get("nodeName"):
+            await self._node.api.bind(self.pod)
+            await self.tell("Scheduled", f"Successfully assigned {self.title} to {NODE_NAME}")
+        self._address = addresses.claim(self.pod["metadata"].get("uid") or self.title)
+        self.pod.setdefault("status", {}).update({"podIP": self._address.ip, "hostIP": addresses.SHARED})
+        self._logs().mkdir(parents=True, exist_ok=True)
+        self._preparation = Preparation(self.pod, self._node, self._logs(), self._address)
+        inits, mains = self._employ()
+        for init in inits:
+            if not await init.run():
+                return
+        await asyncio.gather(*(life.run() for life in mains))
+
+    def _employ(self) -> tuple[list[ContainerLife], list[ContainerLife]]:
+        spec, status = self.pod["spec"], self.pod["status"]
+        known = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+        again = 1 if _was_running(self.pod) else 0
+        counts = {one["name"]: int(one.get("restartCount", 0)) + again for one in known}
+
+        def employ(container: Manifest, init: bool) -> ContainerLife:
+            image = self._node.images.find(container.get("image") or "")
+            return ContainerLife(self, container, image, restarts=counts.get(container["name"], 0), init=init)
+
+        inits = [employ(container, True) for container in spec.get("initContainers") or ()]
+        mains = [employ(container, False) for container in spec.get("containers") or ()]
+        self._lives = [*inits, *mains]
+        return inits, mains
+
+    async def prepare(self, spec: Manifest, image: Actor | Program) -> Run:
+        """See `Home`."""
+        assert self._preparation is not None  # noqa: S101  # made before any container lives
+        moved = self._preparation.moved_ports
+        run = await self._preparation.run(spec, image)
+        if self._preparation.moved_ports != moved:
+            pairs = (f"{port}={actual}" for port, actual in self._preparation.moved_ports.items())
+            await self._node.api.annotate(self.pod, addresses.ANNOTATION, ",".join(pairs))
+        return run
+
+    def check(self, spec: Manifest, image: Actor | Program, probe: probes.Probe) -> Callable[[], Awaitable[str | None]]:
+        """See `Home`."""
+        assert self._preparation is not None  # noqa: S101  # made before any container lives
+        return self._preparation.check(spec, image, probe)
+
+    async def change(self, container: Container) -> None:
+        """See `Home`."""
+        async with self._written:
+            ip = self._address.ip if self._address else ""
+            states = [life.state for life in self._lives]
+            status = running_status(self.pod, states, ip, self._started, rfc3339())
+            self.pod["status"] = {**(self.pod.get("status") or {}), **status}
+            await self._write(status)
+
+    async def _write(self, status: Manifest) -> None:
+        """Writes the status, however long the API is away: the containers go on meanwhile."""
+        while True:
+            try:
+                await self._node.api.write_status(self.pod, status)
+            except Exception as error:
+                log.warning("a Pod's status could not be written; trying again", pod=self.title, error=describe(error))
+            else:
+                return
+            await self._sleep(WRITE_RETRY_SECONDS)
+            if self.stopping.is_set():
+                return
+
+    async def tell(self, reason: str, message: str, *, warning: bool = False) -> None:
+        """An Event of the node itself; that it cannot be written changes nothing for the Pod."""
+        name = f"{self.pod['metadata']['name']}.{secrets.token_hex(8)}"
+        try:
+            await self._node.api.record(self.pod, name=name, reason=reason, message=message[:1024], warning=warning)
+        except Exception as error:
+            log.warning("an Event of a Pod could not be written", pod=self.title, reason=reason, error=describe(error))
+
+    async def pause(self, seconds: float) -> bool:
+        """Waits; tells whether the Pod is still to live then."""
+        await self._sleep(seconds)
+        return not self.stopping.is_set()
+
+    async def _sleep(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.stopping.wait(), seconds)
+
+    def _logs(self) -> Path:
+        metadata = self.pod["metadata"]
+        return self._node.log_dir / str(metadata["namespace"]) / str(metadata["name"])
+
+
+def _was_running(pod: Mapping[str, Any]) -> bool:
+    return bool((pod.get("status") or {}).get("phase") == "Running")

@@ -1,0 +1,177 @@
+"""From a container's description to a program that can be run: its environment, command, files and log."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyreqwest.client import Client
+
+from penstock.workloads.actors.event_display import EventDisplay
+from penstock.workloads.actors.options import BrokenEnvironment, read_options
+from penstock.workloads.actors.program import PORT, ActorEnvironment, EventsHub
+from penstock.workloads.actors.reporting import REASON, PodLog, Reports
+from penstock.workloads.actors.sender import Locate
+from penstock.workloads.images import Actor, Images, Program
+from penstock.workloads.kubernetes import Manifest, PodApi
+from penstock.workloads.pods.addresses import Address
+from penstock.workloads.processes import checks, files, probes
+from penstock.workloads.processes.command import base_environment, command_of, first_port
+from penstock.workloads.processes.environment import ConfigError, environment, references
+from penstock.workloads.processes.process import MARK, CannotStart, Launch, LocalProcess
+from penstock.workloads.processes.surroundings import Surroundings
+from penstock.workloads.program import Exit
+from penstock.workloads.program import Program as Run
+
+
+@dataclass(frozen=True)
+class Node:
+    """What all Pods of the node share."""
+
+    api: PodApi
+    client: Client
+    locate: Locate
+    log_dir: Path
+    images: Images
+    surroundings: Surroundings
+
+
+class Preparation:
+    """Prepares the runs of one Pod's containers."""
+
+    def __init__(self, pod: Manifest, node: Node, logs: Path, address: Address) -> None:
+        self._pod, self._node, self._logs, self._address = pod, node, logs, address
+        self._ports: dict[int, int] = {}
+        self._environments: dict[str, dict[str, str]] = {}
+
+    @property
+    def moved_ports(self) -> dict[int, int]:
+        """The ports that containers have in place of others: somebody listens on those already."""
+        return {wanted: port for wanted, port in self._ports.items() if wanted != port}
+
+    async def run(self, spec: Manifest, image: Actor | Program) -> Run:
+        """The next run of a container. Raises ConfigError or CannotStart."""
+        found = {ref: await self._node.api.entries(self._pod, *ref) for ref in references(spec)}
+        path = self._logs / f"{spec['name']}.log"
+        if isinstance(image, Actor):
+            env = environment(self._pod, spec, found)
+            port = await self._port(PORT)
+            await asyncio.to_thread(_begin_log, path)
+            return self._actor(image, env, PodLog(path), port)
+        port = await self._port(first_port(spec, PORT))
+        laid = await files.lay_out(self._pod, spec, self._node.api, self._node.surroundings)
+        base = base_environment(self._pod, os.environ, port=port, proxy=self._node.surroundings.proxy)
+        env = environment(self._pod, spec, found, {**base, **laid.env})
+        command = [laid.replaced(word) for word in command_of(spec, image, env)]
+        env = {name: laid.replaced(value) for name, value in env.items()}
+        env[MARK] = str(self._node.surroundings.data_dir)
+        self._environments[spec["name"]] = env
+        await asyncio.to_thread(_begin_log, path)
+        launch = Launch(command, env, _folder(spec), path, laid.mounts, laid.root)
+        try:
+            return LocalProcess(launch)
+        except CannotStart as error:
+            path.write_text(f"{error}\n", encoding="utf-8")
+            raise CannotStart(f"{error} (named by {image.setting})" if image.command else str(error)) from None
+
+    def check(self, spec: Manifest, image: Actor | Program, probe: probes.Probe) -> Callable[[], Awaitable[str | None]]:
+        """A check of the container, which gives None where it succeeds, and else why not."""
+
+        async def ask() -> str | None:
+            try:
+                return await self._ask(spec, image, probe)
+            except ConfigError as error:
+                return str(error)
+
+        return ask
+
+    async def _ask(self, spec: Manifest, image: Actor | Program, probe: probes.Probe) -> str | None:
+        ((kind, action),) = probe.action.items()
+        if kind == "exec":
+            if isinstance(image, Program) and image.command:
+                return f"{image.setting} names the only command of this image; [] would allow the Pod's own"
+            command, env = list(action.get("command") or ()), self._environments.get(spec["name"], {})
+            return await checks.execute(command, env, _folder(spec), probe.timeout)
+        number = probes.port_number(spec, action["port"])
+        port, host = self._ports.get(number, number), str(action.get("host") or self._address.ip)
+        if kind == "httpGet":
+            return await checks.http_get(self._node.client, action, host, port, probe.timeout)
+        return await checks.connect(host, port, probe.timeout)
+
+    async def _port(self, wanted: int) -> int:
+        """The port that the Pod has in place of `wanted`, for as long as it lives."""
+        if wanted not in self._ports:
+            self._ports[wanted] = await asyncio.to_thread(self._address.port, wanted)
+        return self._ports[wanted]
+
+    def _actor(self, actor: Actor, env: Mapping[str, str], log: PodLog, port: int) -> Run:
+        def listener() -> socket.socket | None:
+            try:
+                return self._address.listen(port)
+            except OSError:
+                return None
+
+        if actor.name == "event_display":
+            return Logged(EventDisplay(log, listener), log)
+        try:
+            wanted = read_options(actor.name, {"POD_NAME": self._pod["metadata"]["name"], **env})
+        except BrokenEnvironment as broken:
+            return Logged(Ended(Exit(1, f"failed to process the environment: {broken}")), log)
+        reports = Reports(wanted.common, log, self._record)
+        return Logged(EventsHub(wanted, ActorEnvironment(self._node.client, self._node.locate, reports, listener)), log)
+
+    async def _record(self, component: str, name: str, message: str) -> None:
+        await self._node.api.record(self._pod, name=name, reason=REASON, message=message, component=component)
+
+
+class Logged:
+    """A run whose last words are written into its log."""
+
+    def __init__(self, run: Run, log: PodLog) -> None:
+        self._run, self._log = run, log
+
+    def stop(self, grace: float) -> None:
+        """See `Program`."""
+        self._run.stop(grace)
+
+    async def run(self, ready: Callable[[], None]) -> Exit:
+        """See `Program`."""
+        try:
+            ended = await self._run.run(ready)
+            if ended.message:
+                self._log.write(ended.message)
+            return ended
+        finally:
+            self._log.close()
+
+
+class Ended:
+    """A run that is over before it began."""
+
+    def __init__(self, ended: Exit) -> None:
+        self._ended = ended
+
+    def stop(self, grace: float) -> None:
+        """See `Program`."""
+
+    async def run(self, ready: Callable[[], None]) -> Exit:
+        """See `Program`."""
+        return self._ended
+
+
+def _folder(spec: Mapping[str, Any]) -> Path:
+    """Where the program runs: the Pod's workingDir where this machine has it, else where penstock was started."""
+    wanted = Path(spec.get("workingDir") or "")
+    return wanted if wanted.is_absolute() and wanted.is_dir() else Path.cwd()
+
+
+def _begin_log(path: Path) -> None:
+    """Keeps the log of the run before."""
+    if path.exists():
+        path.replace(path.with_suffix(".previous.log"))
+    path.touch()

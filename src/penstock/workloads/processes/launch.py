@@ -1,0 +1,140 @@
+"""Becomes the program of a container: gives it its files, ties it to its node, and hands the process over to it.
+
+`launch.py NODE_PID [--root EMPTY_FOLDER] [--mount SOURCE TARGET]… -- FILE NAME [ARGUMENT…]`
+
+Files are given in a mount namespace of the program's own (Linux, by user namespaces without any privilege), so nothing
+is written where the rest of the machine looks. A target that does not exist gets a place: its nearest existing parent
+becomes a folder in memory that shows all that the parent has, and the target beside it. The program keeps its user.
+
+It is run as a script by its path, with nothing but the standard library: it starts with every container.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import stat
+import sys
+
+CLONE_NEWNS, CLONE_NEWUSER = 0x00020000, 0x10000000
+MS_NOSUID, MS_NODEV, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 4096, 16384, 1 << 18
+PR_SET_PDEATHSIG = 1
+CANNOT_START = 125
+"""Exit code for a failure before the program had its turn."""
+
+
+class Namespace:
+    """The mount namespace of this process."""
+
+    def __init__(self, root: str) -> None:
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._root = root
+        self._own: set[int] = set()
+        """The devices of folders in memory: only there are places made."""
+        self._enter()
+
+    def show(self, source: str, target: str) -> None:
+        """Has the program see `source` at `target`."""
+        # Held open, because a new root hides where it lies.
+        fd = os.open(source, os.O_PATH)
+        place = os.path.realpath(target)
+        if not os.path.exists(place):
+            self._make_place(place, os.path.isdir(source))
+        self._mount(f"/proc/self/fd/{fd}", place, None, MS_BIND | MS_REC)
+        os.close(fd)
+
+    def _enter(self) -> None:
+        uid, gid = os.getuid(), os.getgid()
+        if uid != 0 or self._libc.unshare(CLONE_NEWNS) != 0:
+            self._check(self._libc.unshare(CLONE_NEWUSER | CLONE_NEWNS), "unshare")
+            for file, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+                with open(f"/proc/self/{file}", "w", encoding="ascii") as out:
+                    out.write(text)
+        self._mount("none", "/", None, MS_REC | MS_PRIVATE)
+
+    def _make_place(self, place: str, folder: bool) -> None:
+        parent = os.path.dirname(place)
+        while not os.path.isdir(parent):
+            parent = os.path.dirname(parent)
+        if os.stat(parent).st_dev not in self._own:
+            self._replace_root() if parent == "/" else self._mirror(parent, parent)
+            self._own.add(os.stat(parent).st_dev)
+        os.makedirs(place if folder else os.path.dirname(place), exist_ok=True)
+        if not folder:
+            os.close(os.open(place, os.O_CREAT | os.O_WRONLY, 0o644))
+
+    def _replace_root(self) -> None:
+        folder = os.getcwd()
+        self._mirror("/", self._root)
+        os.chroot(self._root)
+        os.chdir(folder)
+
+    def _mirror(self, shown: str, at: str) -> None:
+        """A folder in memory, mounted at `at`, with everything that the folder `shown` has."""
+        fd = os.open(shown, os.O_PATH | os.O_DIRECTORY)
+        names = os.listdir(shown)
+        mode = stat.S_IMODE(os.stat(shown).st_mode)
+        self._mount("tmpfs", at, b"tmpfs", MS_NOSUID | MS_NODEV, f"mode={mode:o}".encode())
+        for name in names:
+            original, copy = f"/proc/self/fd/{fd}/{name}", os.path.join(at, name)
+            try:
+                self._mirror_one(original, copy)
+            except OSError:
+                continue  # gone meanwhile, or not for this user's eyes
+        os.close(fd)
+
+    def _mirror_one(self, original: str, copy: str) -> None:
+        kind = os.lstat(original).st_mode
+        if stat.S_ISLNK(kind):
+            os.symlink(os.readlink(original), copy)
+            return
+        if stat.S_ISDIR(kind):
+            os.mkdir(copy)
+        else:
+            os.close(os.open(copy, os.O_CREAT | os.O_WRONLY, 0o600))
+        self._mount(original, copy, None, MS_BIND | MS_REC)
+
+    def _mount(self, source: str, target: str, kind: bytes | None, flags: int, data: bytes | None = None) -> None:
+        done = self._libc.mount(os.fsencode(source), os.fsencode(target), kind, ctypes.c_ulong(flags), data)
+        self._check(done, f"mount {target}")
+
+    def _check(self, done: int, what: str) -> None:
+        if done != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, f"{what}: {os.strerror(number)}")
+
+
+def tie(parent: int) -> bool:
+    """Has the kernel end this process with the one that started it, where it can; False if that has ended already."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    return os.getppid() == parent
+
+
+def main(argv: list[str]) -> int:
+    """Only returns when the program could not be started."""
+    split = argv.index("--")
+    parent, options, program = int(argv[0]), argv[1:split], argv[split + 1 :]
+    root, mounts = "", []
+    while options:
+        if options[0] == "--root":
+            root, options = options[1], options[2:]
+        else:
+            mounts.append((options[1], options[2]))
+            options = options[3:]
+    try:
+        if mounts:
+            namespace = Namespace(root)
+            for source, target in mounts:
+                namespace.show(source, target)
+        if not tie(parent):
+            return CANNOT_START
+        os.execv(program[0], program[1:])  # noqa: S606  # the command that a setting names
+    except OSError as error:
+        print(f"cannot start {program[1]}: {error.strerror or error}", file=sys.stderr, flush=True)
+    return CANNOT_START
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,113 @@
+"""One run of a program: started, told to end, ended with all it started.
+
+The program is the leader of a process group of its own and writes straight into the container's log. It is told to end
+by SIGTERM, as a container's first process is; when it has ended, so has what it started and left behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.workloads.processes.command import exit_code
+from penstock.workloads.program import Exit
+
+LAUNCHER = Path(__file__).with_name("launch.py")
+MARK = "POD_OF_PENSTOCK"
+"""Variable of every program with the data folder of its stack, by which the next start finds what a crash left."""
+
+
+class CannotStart(Exception):
+    """The program cannot be started; kubectl shows it as RunContainerError."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """All that a program is started with."""
+
+    command: Sequence[str]
+    env: Mapping[str, str]
+    folder: Path
+    log: Path
+    mounts: Sequence[tuple[Path, str]] = ()
+    """(folder or file of the data folder, path at which the program sees it)."""
+    root: Path = Path()
+    """An empty folder that the program's view of the machine is made in, where one is needed."""
+
+
+def executable(name: str, env: Mapping[str, str], folder: Path) -> str:
+    """The file behind the name of a program. Raises CannotStart."""
+    found = str(folder / name) if "/" in name else shutil.which(name, path=env.get("PATH", os.defpath))
+    if found is None:
+        raise CannotStart(f'exec: "{name}": executable file not found in $PATH')
+    if not os.path.isfile(found):
+        raise CannotStart(f'exec: "{name}": stat {found}: no such file or directory')
+    if not os.access(found, os.X_OK):
+        raise CannotStart(f'exec: "{name}": permission denied')
+    return found
+
+
+class LocalProcess:
+    """A container's process."""
+
+    def __init__(self, launch: Launch) -> None:
+        self._launch = launch
+        self._program = executable(launch.command[0], launch.env, launch.folder)
+        self._stop = asyncio.Event()
+        self._grace = 0.0
+
+    def stop(self, grace: float) -> None:
+        """Asks it to end within `grace` seconds; 0 ends it at once."""
+        self._grace = grace
+        self._stop.set()
+
+    async def run(self, ready: Callable[[], None]) -> Exit:
+        """Runs to its end. `ready` is called once it is started."""
+        process = await self._start()
+        ready()
+        ending = asyncio.create_task(process.wait())
+        stopping = asyncio.create_task(self._stop.wait())
+        try:
+            await asyncio.wait({ending, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if not ending.done():
+                await self._end(process, ending)
+            return Exit(exit_code(await ending))
+        finally:
+            stopping.cancel()
+            _signal_group(process.pid, signal.SIGKILL)
+            await asyncio.shield(ending)
+
+    async def _start(self) -> asyncio.subprocess.Process:
+        launch = self._launch
+        mounts = [word for source, target in launch.mounts for word in ("--mount", str(source), target)]
+        options = ["--root", str(launch.root), *mounts] if mounts else []
+        with launch.log.open("ab") as log:
+            return await asyncio.create_subprocess_exec(
+                *(sys.executable, "-I", "-S", str(LAUNCHER), str(os.getpid()), *options, "--", self._program),
+                *launch.command,
+                env=dict(launch.env),
+                cwd=launch.folder,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    async def _end(self, process: asyncio.subprocess.Process, ending: asyncio.Task[int]) -> None:
+        if self._grace > 0:
+            with contextlib.suppress(ProcessLookupError):
+                process.terminate()
+            await asyncio.wait({ending}, timeout=self._grace)
+        _signal_group(process.pid, signal.SIGKILL)
+
+
+def _signal_group(leader: int, signum: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, signum)

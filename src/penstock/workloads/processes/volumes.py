@@ -1,0 +1,95 @@
+"""Volumes as folders below the data folder: of ConfigMaps, Secrets, fields of the Pod, or empty."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from penstock.workloads.kubernetes import Manifest, PodApi
+from penstock.workloads.processes.environment import ConfigError, Kind, field_value, resource_value
+
+KNOWN = ("configMap", "secret", "emptyDir", "projected", "downwardAPI")
+
+
+async def provide(pod: Manifest, spec: Manifest, volume: Manifest, folder: Path, api: PodApi) -> Path:
+    """The volume's folder, filled. Raises ConfigError."""
+    place = folder / str(volume["name"])
+    if "emptyDir" in volume:
+        place.mkdir(parents=True, exist_ok=True)
+        return place
+    kind = next((kind for kind in KNOWN if kind in volume), None)
+    if kind is None:
+        raise ConfigError(f'volume "{volume["name"]}" is of a kind that does not exist here: {", ".join(KNOWN)} do')
+    write_tree(place, await _contents(pod, spec, {kind: volume[kind] or {}}, api))
+    return place
+
+
+async def _contents(pod: Manifest, spec: Manifest, source: Manifest, api: PodApi) -> dict[str, bytes]:
+    if "projected" in source:
+        files: dict[str, bytes] = {}
+        for one in source["projected"].get("sources") or ():
+            files |= await _contents(pod, spec, one, api)
+        return files
+    if "downwardAPI" in source:
+        return {item["path"]: _described(pod, spec, item) for item in source["downwardAPI"].get("items") or ()}
+    if "serviceAccountToken" in source:
+        wanted = source["serviceAccountToken"]
+        account = pod["spec"].get("serviceAccountName") or "default"
+        token = await api.token(pod, account, wanted.get("audience"), wanted.get("expirationSeconds"))
+        return {wanted["path"]: (token or "").encode()}
+    for field, kind in (("configMap", "configmap"), ("secret", "secret")):
+        if field in source:
+            return await _entries(pod, source[field], kind, api)  # type: ignore[arg-type]  # the pairs above
+    return {}
+
+
+async def _entries(pod: Manifest, source: Mapping[str, Any], kind: Kind, api: PodApi) -> dict[str, bytes]:
+    name = source.get("secretName") or source.get("name") or ""
+    found = await api.files(pod, kind, name)
+    if found is None:
+        if source.get("optional"):
+            return {}
+        raise ConfigError(f'{kind} "{name}" not found')
+    return chosen(found, source, f'{kind} "{name}"')
+
+
+def chosen(found: Mapping[str, bytes], source: Mapping[str, Any], title: str) -> dict[str, bytes]:
+    """The entries that `items` names, at their paths; all of them where it names none. Raises ConfigError."""
+    if not source.get("items"):
+        return dict(found)
+    files = {}
+    for item in source["items"]:
+        if item["key"] in found:
+            files[item["path"]] = found[item["key"]]
+        elif not source.get("optional"):
+            raise ConfigError(f"references non-existent config key: {item['key']} in {title}")
+    return files
+
+
+def _described(pod: Manifest, spec: Manifest, item: Mapping[str, Any]) -> bytes:
+    if "fieldRef" in item:
+        path = item["fieldRef"]["fieldPath"]
+        if path in ("metadata.labels", "metadata.annotations"):
+            return _listed(pod["metadata"].get(path.partition(".")[2])).encode()
+        return field_value(pod, path).encode()
+    return resource_value(pod, spec, item["resourceFieldRef"]).encode()
+
+
+def _listed(pairs: Mapping[str, Any] | None) -> str:
+    return "\n".join(f"{key}={json.dumps(value)}" for key, value in sorted((pairs or {}).items()))
+
+
+def write_tree(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Writes the files, readable by their owner only. Raises ConfigError for a path that leads out of the folder."""
+    for name, content in files.items():
+        path = PurePosixPath(name)
+        if path.is_absolute() or ".." in path.parts or not path.parts:
+            raise ConfigError(f'path "{name}" must be relative and must not contain ".."')
+        place = folder / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)

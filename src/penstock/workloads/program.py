@@ -1,0 +1,25 @@
+"""What runs in a container, whether an actor of penstock or a process of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class Exit:
+    """How a program ended."""
+
+    code: int
+    message: str = ""
+
+
+class Program(Protocol):
+    """One run of a container."""
+
+    def stop(self, grace: float) -> None:
+        """Asks it to end within `grace` seconds; 0 ends it at once."""
+
+    async def run(self, ready: Callable[[], None]) -> Exit:
+        """Runs to its end. `ready` is called once it serves, or once it is started where nobody can tell."""
