@@ -66,6 +66,10 @@ CONFIG_MAP = Kind("v1", "ConfigMap")
 POD = Kind("v1", "Pod")
 ENDPOINTS = Kind("v1", "Endpoints")
 EVENT = Kind("v1", "Event")
+JOB = Kind("batch/v1", "Job")
+CRON_JOB = Kind("batch/v1", "CronJob")
+DEPLOYMENT = Kind("apps/v1", "Deployment")
+REPLICA_SET = Kind("apps/v1", "ReplicaSet")
 
 RECONCILED = frozenset({BROKER, TRIGGER, CHANNEL, IN_MEMORY_CHANNEL, SUBSCRIPTION})
 """The kinds that routes are made of: without seeing them, nothing can be said about what should be published."""
@@ -104,14 +108,14 @@ class Api:
     async def list(self, kind: Kind) -> tuple[list[Obj], str]:
         """Every object of the kind, and the resource version to watch from."""
         pages = self._client.list(_resource(kind), namespace="*", chunk_size=500)
-        objects = [_named(dict(obj), kind) async for obj in pages]
+        objects = [named(dict(obj), kind) async for obj in pages]
         return objects, pages.resourceVersion
 
     async def watch(self, kind: Kind, version: str) -> AsyncIterator[tuple[str, Obj]]:
         """Changes after `version`, as (`ADDED` | `MODIFIED` | `DELETED`, object). Raises when the watch breaks."""
         async for change, obj in self._client.watch(_resource(kind), namespace="*", resource_version=version):
             if change != "BOOKMARK":
-                yield change, _named(dict(obj), kind)
+                yield change, named(dict(obj), kind)
 
     async def create(self, kind: Kind, obj: Obj) -> Obj:
         """Creates the object."""
@@ -130,8 +134,8 @@ class Api:
         await self._client.delete(_resource(kind), key.name, namespace=key.namespace)
 
 
-def _named(obj: Obj, kind: Kind) -> Obj:
-    # Items of a list of core kinds come without apiVersion and kind.
+def named(obj: Obj, kind: Kind) -> Obj:
+    """The object with its apiVersion and kind: items of a list of core kinds come without."""
     obj.setdefault("apiVersion", kind.api_version)
     obj.setdefault("kind", kind.kind)
     return obj

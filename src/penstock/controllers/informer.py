@@ -28,6 +28,7 @@ from penstock.controllers.api import (
     Obj,
     code_of,
     key_of,
+    named,
 )
 from penstock.observability.logs import describe
 from penstock.retry import pause_after
@@ -82,8 +83,13 @@ class Informer:
         """Takes in an object as the server answered it to a write, ahead of the watch."""
         key = key_of(obj)
         held = self._objects.get(key)
-        if held is not None and _uid(obj) == _uid(held) and _version(obj) > _version(held):
-            self._take(key, obj)
+        if held is None:
+            # One that the watch has not come to yet; else it has been there and is gone.
+            news = _version(obj) > int(self._version or 0) if (self._version or "0").isdigit() else False
+        else:
+            news = _uid(obj) == _uid(held) and _version(obj) > _version(held)
+        if news:
+            self._take(key, named(obj, self.kind))
 
     async def run(self) -> None:
         """Follows the kind until cancelled."""

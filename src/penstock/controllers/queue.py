@@ -16,6 +16,8 @@ K = TypeVar("K", bound=Hashable)
 
 FIRST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 30.0
+LONGEST_ALARM_SECONDS = 24 * 3600.0
+"""Beyond that one looks again in between: a timer does not notice that a clock was set."""
 
 
 class WorkQueue(Generic[K]):
@@ -27,6 +29,7 @@ class WorkQueue(Generic[K]):
         self._again: set[K] = set()
         self._failures: dict[K, int] = {}
         self._later: set[asyncio.TimerHandle] = set()
+        self._alarms: dict[K, asyncio.TimerHandle] = {}
         self._arrived = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -75,6 +78,24 @@ class WorkQueue(Generic[K]):
         for handle in self._later:
             handle.cancel()
         self._later.clear()
+        for handle in self._alarms.values():
+            handle.cancel()
+        self._alarms.clear()
+
+    def add_at(self, key: K, seconds: float | None) -> None:
+        """Has the key looked at after so many seconds, and not at the moment it was to be looked at before; None:
+        at none."""
+        before = self._alarms.pop(key, None)
+        if before is not None:
+            before.cancel()
+        if seconds is None:
+            return
+
+        def arrive() -> None:
+            self._alarms.pop(key, None)
+            self.add(key)
+
+        self._alarms[key] = asyncio.get_running_loop().call_later(min(seconds, LONGEST_ALARM_SECONDS), arrive)
 
     def _add_later(self, key: K, seconds: float) -> None:
         loop = asyncio.get_running_loop()

@@ -77,6 +77,12 @@ class ReconcilerContext:
         self.tracker.informer(kind).saw(written)
         self._tell_of_failure(obj, before, status)
 
+    async def create(self, kind: Kind, obj: Obj) -> Obj:
+        """Creates the object; whoever looks at the kind sees it from now on."""
+        created = await self.api.create(kind, obj)
+        self.tracker.informer(kind).saw(created)
+        return created
+
     async def write_spec(self, kind: Kind, obj: Obj) -> None:
         """Stores the object with its changed spec."""
         written = await self.api.replace(kind, obj)
@@ -125,6 +131,12 @@ class Workers:
         kind, key = observer
         if kind in self._queues:
             self._queues[kind].add(key)
+
+    def enqueue_later(self, observer: Observer, seconds: float | None) -> None:
+        """Has the object looked at after so many seconds, whatever was asked before; None: only when it changes."""
+        kind, key = observer
+        if kind in self._queues:
+            self._queues[kind].add_at(key, seconds)
 
     def enqueue_all(self, world: ReconcilerContext, kind: Kind) -> None:
         """Has every object of the kind looked at."""

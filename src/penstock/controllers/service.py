@@ -25,6 +25,7 @@ from penstock.controllers.routes.dataplane import DataPlane
 from penstock.controllers.routes.publisher import Publisher
 from penstock.controllers.routes.route_records import BROKER_INGRESS_HOST, ingress_name
 from penstock.controllers.tracker import Tracker
+from penstock.controllers.workloads.reconcilers import workload_reconcilers
 from penstock.lifecycle import Lifecycle, first
 from penstock.log.routes import RoutesTopic
 from penstock.settings import Settings
@@ -131,6 +132,7 @@ def _employ(world: ReconcilerContext, workers: Workers, sources: Sources) -> lis
         services = ServiceReconciler(world)
         services.listen_to_pods(workers)
         reconcilers.append(services)
+        reconcilers += workload_reconcilers(world, workers)
     for reconciler in reconcilers:
         workers.employ(reconciler, world)
     return reconcilers

@@ -120,7 +120,8 @@ class PodApi:
             expirationSeconds=seconds or TOKEN_SECONDS,
         )
         try:
-            made = await self._client.create(ServiceAccountToken(spec=wanted), account, namespace=namespace)
+            asked = ServiceAccountToken(spec=wanted, metadata=ObjectMeta(name=account, namespace=namespace))
+            made = await self._client.create(asked, account, namespace=namespace)
         except ApiError as error:
             if error.status.code not in (404, 405):
                 raise

@@ -14,6 +14,7 @@ class Server:
     def __init__(self, app: ASGIApp, listener: socket.socket) -> None:
         config = uvicorn.Config(
             app,
+            interface="asgi3",
             lifespan="off",
             ws="none",
             log_config=None,

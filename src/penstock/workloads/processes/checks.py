@@ -40,7 +40,8 @@ async def connect(host: str, port: int, seconds: float) -> str | None:
     except TimeoutError:
         return f"dial tcp {host}:{port}: i/o timeout"
     except OSError as error:
-        return f"dial tcp {host}:{port}: connect: {(error.strerror or str(error)).lower()}"
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        return f"dial tcp {host}:{port}: connect: {reason.lower()}"
     writer.close()
     return None
 

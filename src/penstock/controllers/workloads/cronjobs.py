@@ -1,0 +1,181 @@
+"""What a CronJob asks for: the Job of the last minute that was due, old Jobs removed, and when to look again. Pure."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from cronsim import CronSim, CronSimError
+
+from penstock.controllers.api import CRON_JOB, JOB, Obj
+from penstock.controllers.workloads.jobs import finished_condition
+from penstock.controllers.workloads.owned import reference_to
+from penstock.timestamps import parse_rfc3339, rfc3339
+
+SCHEDULED = "batch.kubernetes.io/cronjob-scheduled-timestamp"
+MOST_MISSED = 100
+SHORTHANDS = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+
+
+class NoSchedule(ValueError):
+    """The schedule or its time zone cannot be read."""
+
+
+@dataclass(frozen=True)
+class CronJobDecision:
+    """What follows from how a CronJob stands."""
+
+    status: dict[str, Any]
+    create: Obj | None = None
+    replace: tuple[Obj, ...] = ()
+    """Jobs that the new one replaces."""
+    delete: tuple[Obj, ...] = ()
+    """Finished Jobs beyond the history limits."""
+    again: float | None = None
+    tell: tuple[tuple[str, str, str], ...] = ()
+
+
+def decide(cronjob: Obj, jobs: Iterable[Obj], now: datetime) -> CronJobDecision:
+    """What to do about the CronJob now."""
+    jobs = list(jobs)
+    spec = cronjob["spec"]
+    running = [job for job in jobs if finished_condition(job) is None]
+    status = _status(cronjob, jobs, running)
+    forgotten = tuple(_forgotten(spec, jobs))
+    try:
+        due, following, missed = _due(cronjob, now)
+    except NoSchedule as error:
+        reason = "UnparseableSchedule" if "time zone" not in str(error) else "UnknownTimeZone"
+        return CronJobDecision(status, delete=forgotten, tell=(("Warning", reason, str(error)),))
+    again = None if following is None else max((following - now).total_seconds(), 0.0)
+    quiet = CronJobDecision(status, delete=forgotten, again=again)
+    if spec.get("suspend") or due is None:
+        return quiet
+    told = _missed(missed)
+    deadline = spec.get("startingDeadlineSeconds")
+    if deadline is not None and now - due > timedelta(seconds=deadline):
+        message = f"Missed scheduled time to start a job: {due.strftime('%a, %d %b %Y %H:%M:%S +0000')}"
+        return CronJobDecision(status, delete=forgotten, again=again, tell=(("Warning", "MissSchedule", message),))
+    policy = spec.get("concurrencyPolicy", "Allow")
+    if running and policy == "Forbid":
+        message = "Not starting job because prior execution is running and concurrency policy is Forbid"
+        return CronJobDecision(status, delete=forgotten, again=again, tell=(("Normal", "JobAlreadyActive", message),))
+    made = job_of(cronjob, due)
+    if any(job["metadata"]["name"] == made["metadata"]["name"] for job in jobs):
+        return quiet
+    replaced = tuple(running) if policy == "Replace" else ()
+    status["lastScheduleTime"] = rfc3339(due)
+    told += (("Normal", "SuccessfulCreate", f"Created job {made['metadata']['name']}"),)
+    return CronJobDecision(status, made, replaced, forgotten, again, told)
+
+
+def times(schedule: str, zone: str | None, after: datetime) -> Iterator[datetime]:
+    """The moments that the schedule names after `after`, in UTC. Raises NoSchedule."""
+    if schedule.startswith(("TZ=", "CRON_TZ=")):
+        named, _, schedule = schedule.partition(" ")
+        zone = named.partition("=")[2]
+    try:
+        place = ZoneInfo(zone) if zone else UTC
+    except (ZoneInfoNotFoundError, ValueError) as error:
+        raise NoSchedule(f'invalid time zone "{zone}": unknown time zone {zone}') from error
+    try:
+        simulated = CronSim(SHORTHANDS.get(schedule.strip(), schedule.strip()), after.astimezone(place))
+    except CronSimError as error:
+        raise NoSchedule(f"unparseable schedule {schedule!r}: {error}") from error
+    return (moment.astimezone(UTC) for moment in simulated)
+
+
+def _due(cronjob: Obj, now: datetime) -> tuple[datetime | None, datetime | None, int]:
+    """(the last moment that is due and has no Job yet, the next one, how many were due since the last Job)."""
+    spec, status = cronjob["spec"], cronjob.get("status") or {}
+    since = parse_rfc3339(status.get("lastScheduleTime") or cronjob["metadata"]["creationTimestamp"])
+    if spec.get("startingDeadlineSeconds") is not None:
+        since = max(since, now - timedelta(seconds=spec["startingDeadlineSeconds"] + 1))
+    following = next(times(spec["schedule"], spec.get("timeZone"), now), None)
+    due, missed = None, 0
+    for moment in times(spec["schedule"], spec.get("timeZone"), since):
+        if moment > now or missed > MOST_MISSED:
+            break
+        due, missed = moment, missed + 1
+    if missed > MOST_MISSED:
+        due = _latest(spec, now)
+    return due, following, missed
+
+
+def _latest(spec: dict[str, Any], now: datetime) -> datetime | None:
+    """The last moment before now, looked for in windows that grow: stepping over years of minutes takes too long."""
+    for window in (timedelta(hours=1), timedelta(days=1), timedelta(days=32), timedelta(days=366)):
+        found = None
+        for moment in times(spec["schedule"], spec.get("timeZone"), now - window):
+            if moment > now:
+                break
+            found = moment
+        if found is not None:
+            return found
+    return None
+
+
+def _missed(missed: int) -> tuple[tuple[str, str, str], ...]:
+    if missed <= MOST_MISSED:
+        return ()
+    message = "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew"
+    return (("Warning", "TooManyMissedTimes", message),)
+
+
+def job_of(cronjob: Obj, due: datetime) -> Obj:
+    """The Job of one moment. Its name is that of the moment, so there is one, whoever makes it."""
+    metadata, template = cronjob["metadata"], cronjob["spec"]["jobTemplate"]
+    described = template.get("metadata") or {}
+    return {
+        "apiVersion": JOB.api_version,
+        "kind": JOB.kind,
+        "metadata": {
+            "name": f"{metadata['name']}-{int(due.timestamp()) // 60}",
+            "namespace": metadata["namespace"],
+            "labels": dict(described.get("labels") or {}),
+            "annotations": {**(described.get("annotations") or {}), SCHEDULED: rfc3339(due)},
+            "ownerReferences": [reference_to(CRON_JOB, cronjob)],
+        },
+        "spec": copy.deepcopy(template.get("spec") or {}),
+    }
+
+
+def _status(cronjob: Obj, jobs: list[Obj], running: list[Obj]) -> dict[str, Any]:
+    before = cronjob.get("status") or {}
+    status = {key: before[key] for key in ("lastScheduleTime", "lastSuccessfulTime") if before.get(key)}
+    ends = [job["status"]["completionTime"] for job in jobs if (job.get("status") or {}).get("completionTime")]
+    if ends:
+        status["lastSuccessfulTime"] = max([*ends, status.get("lastSuccessfulTime") or ""])
+    active = [
+        {
+            "apiVersion": JOB.api_version,
+            "kind": JOB.kind,
+            "name": job["metadata"]["name"],
+            "namespace": job["metadata"]["namespace"],
+            "uid": job["metadata"]["uid"],
+        }
+        for job in running
+    ]
+    return status | ({"active": active} if active else {})
+
+
+def _forgotten(spec: dict[str, Any], jobs: list[Obj]) -> list[Obj]:
+    """Finished Jobs beyond what is kept, oldest first."""
+    kinds = (("Complete", spec.get("successfulJobsHistoryLimit", 3)), ("Failed", spec.get("failedJobsHistoryLimit", 1)))
+    gone: list[Obj] = []
+    for kind, limit in kinds:
+        ended = [job for job in jobs if (finished_condition(job) or {}).get("type") == kind]
+        gone += ended[: max(len(ended) - (3 if limit is None else limit), 0)]
+    return gone

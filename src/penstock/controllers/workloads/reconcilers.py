@@ -1,0 +1,218 @@
+"""Jobs, CronJobs, Deployments and ReplicaSets: what was decided about one of them is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+
+from penstock.controllers.api import (
+    CONFLICT,
+    CRON_JOB,
+    DEPLOYMENT,
+    JOB,
+    NOT_FOUND,
+    POD,
+    REPLICA_SET,
+    Key,
+    Kind,
+    Obj,
+    code_of,
+    key_of,
+)
+from penstock.controllers.reconciler import Reconciler, ReconcilerContext, Workers
+from penstock.controllers.workloads import cronjobs, deployments, jobs, replicasets
+from penstock.controllers.workloads.owned import is_terminating, owned_by, owner_of, pod_of
+
+Clock = Callable[[], datetime]
+
+
+def now() -> datetime:
+    """The time."""
+    return datetime.now(UTC)
+
+
+class WorkloadReconciler:
+    """What the four have in common."""
+
+    kind: Kind
+    owned: Kind
+
+    def __init__(self, world: ReconcilerContext, workers: Workers, clock: Clock = now) -> None:
+        self._world, self._workers, self._clock = world, workers, clock
+
+    def _owned(self, obj: Obj) -> list[Obj]:
+        """What the object manages. Raises NotYetKnown: what is not seen yet would be made again."""
+        self._world.tracker.look((self.kind.kind, key_of(obj)), self.owned, key_of(obj))
+        return owned_by(obj, self._world.tracker.informer(self.owned).all())
+
+    async def _create(self, owner: Obj, kind: Kind, obj: Obj) -> None:
+        """Creates the object and tells of it; what is there already is fine."""
+        try:
+            await self._world.create(kind, obj)
+        except Exception as error:
+            if code_of(error) == CONFLICT:
+                return
+            self._world.recorder.warning(owner, "FailedCreate", f"Error creating: {error}")
+            raise
+        name = obj["metadata"]["name"]
+        if kind == POD:
+            self._world.recorder.normal(owner, "SuccessfulCreate", f"Created pod: {name}")
+
+    async def _delete(self, owner: Obj, kind: Kind, objects: Iterable[Obj]) -> None:
+        for obj in objects:
+            if is_terminating(obj):
+                continue
+            try:
+                await self._world.api.delete(kind, key_of(obj))
+            except Exception as error:
+                if code_of(error) != NOT_FOUND:
+                    raise
+            if kind == POD:
+                self._world.recorder.normal(owner, "SuccessfulDelete", f"Deleted pod: {obj['metadata']['name']}")
+
+    def _tell(self, obj: Obj, events: Iterable[tuple[str, str, str]]) -> None:
+        for kind, reason, message in events:
+            (self._world.recorder.warning if kind == "Warning" else self._world.recorder.normal)(obj, reason, message)
+
+    def _look_again(self, obj: Obj, seconds: float | None) -> None:
+        self._workers.enqueue_later((self.kind.kind, key_of(obj)), seconds)
+
+
+class JobReconciler(WorkloadReconciler):
+    """Jobs."""
+
+    kind, owned = JOB, POD
+
+    async def reconcile(self, key: Key, obj: Obj | None) -> None:
+        """See `Reconciler`."""
+        if obj is None:
+            return
+        decision = jobs.decide(obj, self._owned(obj), self._clock())
+        if decision.expired:
+            await self._delete(obj, JOB, [obj])
+            return
+        # Counted before anything is made: what a Job has counted must be known whatever happens next.
+        await self._world.write_status(JOB, obj, decision.status)
+        self._tell(obj, decision.tell)
+        await self._delete(obj, POD, decision.delete)
+        for pod in self._pods(obj, decision.create):
+            await self._create(obj, POD, pod)
+        self._look_again(obj, decision.again)
+
+    def _pods(self, job: Obj, create: int | tuple[int, ...]) -> Iterable[Obj]:
+        template = job["spec"]["template"]
+        if isinstance(create, int):
+            return [pod_of(template, job, JOB) for _ in range(create)]
+        return [jobs.indexed_pod(pod_of(template, job, JOB), job["metadata"]["name"], index) for index in create]
+
+
+class ReplicaSetReconciler(WorkloadReconciler):
+    """ReplicaSets."""
+
+    kind, owned = REPLICA_SET, POD
+
+    async def reconcile(self, key: Key, obj: Obj | None) -> None:
+        """See `Reconciler`."""
+        if obj is None:
+            return
+        decision = replicasets.decide(obj, self._owned(obj), self._clock())
+        await self._delete(obj, POD, decision.delete)
+        for _ in range(decision.create):
+            await self._create(obj, POD, pod_of(obj["spec"]["template"], obj, REPLICA_SET))
+        await self._world.write_status(REPLICA_SET, obj, decision.status)
+        self._look_again(obj, decision.again)
+
+
+class DeploymentReconciler(WorkloadReconciler):
+    """Deployments."""
+
+    kind, owned = DEPLOYMENT, REPLICA_SET
+
+    async def reconcile(self, key: Key, obj: Obj | None) -> None:
+        """See `Reconciler`."""
+        if obj is None:
+            return
+        decision = deployments.decide(obj, self._owned(obj), self._clock())
+        if decision.create is not None:
+            await self._create(obj, REPLICA_SET, decision.create)
+            self._tell(obj, [_scaled(decision.create, int(decision.create["spec"]["replicas"]), 0)])
+        if decision.revise is not None:
+            await self._world.write_spec(REPLICA_SET, decision.revise)
+        else:
+            await self._scale(obj, decision.scale)
+        await self._delete(obj, REPLICA_SET, decision.delete)
+        await self._world.write_status(DEPLOYMENT, obj, decision.status)
+        await self._number(key, decision.revision)
+        self._look_again(obj, decision.again)
+
+    async def _scale(self, obj: Obj, changes: Iterable[tuple[Obj, int]]) -> None:
+        for replicaset, replicas in changes:
+            before = int(replicaset["spec"].get("replicas", 1))
+            spec = {**replicaset["spec"], "replicas": replicas}
+            await self._world.write_spec(REPLICA_SET, {**replicaset, "spec": spec})
+            self._tell(obj, [_scaled(replicaset, replicas, before)])
+
+    async def _number(self, key: Key, revision: str) -> None:
+        """Says in the Deployment which of its revisions is the present one."""
+        current = self._world.tracker.informer(DEPLOYMENT).get(key)
+        if not revision or current is None:
+            return
+        metadata = current["metadata"]
+        annotations = metadata.get("annotations") or {}
+        if annotations.get(deployments.REVISION) != revision:
+            numbered = {**annotations, deployments.REVISION: revision}
+            await self._world.write_spec(DEPLOYMENT, {**current, "metadata": {**metadata, "annotations": numbered}})
+
+
+def _scaled(replicaset: Obj, replicas: int, before: int) -> tuple[str, str, str]:
+    direction = "up" if replicas > before else "down"
+    name = replicaset["metadata"]["name"]
+    return "Normal", "ScalingReplicaSet", f"Scaled {direction} replica set {name} from {before} to {replicas}"
+
+
+class CronJobReconciler(WorkloadReconciler):
+    """CronJobs."""
+
+    kind, owned = CRON_JOB, JOB
+
+    async def reconcile(self, key: Key, obj: Obj | None) -> None:
+        """See `Reconciler`."""
+        if obj is None:
+            return
+        decision = cronjobs.decide(obj, self._owned(obj), self._clock())
+        await self._delete(obj, JOB, decision.replace)
+        if decision.create is not None:
+            # The Job first: a moment that is written down as done without one would be missed for good.
+            await self._create(obj, JOB, decision.create)
+        self._tell(obj, decision.tell)
+        await self._delete(obj, JOB, decision.delete)
+        await self._world.write_status(CRON_JOB, obj, decision.status)
+        self._look_again(obj, decision.again)
+
+
+def workload_reconcilers(world: ReconcilerContext, workers: Workers) -> list[Reconciler]:
+    """The four, each looked at again when something that it manages changes."""
+    reconcilers: list[JobReconciler | ReplicaSetReconciler | DeploymentReconciler | CronJobReconciler] = [
+        JobReconciler(world, workers),
+        ReplicaSetReconciler(world, workers),
+        DeploymentReconciler(world, workers),
+        CronJobReconciler(world, workers),
+    ]
+    for reconciler in reconcilers:
+        _listen(world, workers, reconciler.kind, reconciler.owned)
+    return list(reconcilers)
+
+
+def _listen(world: ReconcilerContext, workers: Workers, kind: Kind, owned: Kind) -> None:
+    owners: dict[Key, Key] = {}
+
+    def announce(key: Key, obj: Obj | None) -> None:
+        # An object that is gone has no reference any more: who managed it is remembered.
+        found = owner_of(obj, (kind,)) if obj is not None else None
+        owner = found[1] if found else owners.pop(key, None)
+        if owner is not None:
+            if obj is not None:
+                owners[key] = owner
+            workers.enqueue((kind.kind, owner))
+
+    world.tracker.informer(owned).listen(announce)
