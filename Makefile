@@ -11,7 +11,7 @@ MEASURED := --cov --cov-append --cov-report=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test preflight check unit integration coverage conformance format docs wheel tck bench bench-knative profile chaos upstream lock clean
+.PHONY: help dev test preflight check unit integration coverage conformance format docs wheel tck bench bench-knative profile chaos upstream protobuf lock clean
 
 help: ## print the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,12 @@ format: $(VENV)/.ready ## put the code into its format
 
 docs: $(VENV)/.ready ## write the pages that are made from the code
 	$(BIN)/python -m penstock.cli.reference > docs/settings.md
+
+protobuf: $(VENV)/.ready ## make anew, from Kubernetes' Go modules, what protobuf bodies are read by (needs Go)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --target build/protoc grpcio-tools
+	PYTHONPATH=build/protoc $(BIN)/python protobuf/compile.py src/penstock/apiserver/protobuf
+	cd protobuf && go run ./rules > ../src/penstock/apiserver/protobuf/kubernetes.json
+	cd protobuf && go run ./bodies ../tests/unit/apiserver/bodies
 
 wheel: $(VENV)/.ready ## build the wheel into dist/
 	$(BIN)/python -m build --wheel

@@ -12,8 +12,8 @@ from starlette.requests import Request
 
 from penstock.apiserver import errors
 from penstock.apiserver.documents import Obj, decode
-from penstock.apiserver.http import protobuf
 from penstock.apiserver.kinds.registry import Registry, ServedKind
+from penstock.apiserver.protobuf import bodies
 from penstock.apiserver.verbs import patches
 from penstock.apiserver.verbs.deletion import DeleteOptions
 
@@ -127,8 +127,8 @@ def parse_document(body: bytes, media: str) -> Any:
             raise errors.bad_request(f"the body of the request is not valid JSON: {error}") from None
     if media in ("application/yaml", "text/yaml", "application/x-yaml", patches.APPLY):
         return _parse_yaml(body)
-    if media == protobuf.MEDIA:
-        return protobuf.parse(body)
+    if media == bodies.MEDIA:
+        return bodies.parse(body)
     raise errors.unsupported_media("application/json, application/yaml")
 
 

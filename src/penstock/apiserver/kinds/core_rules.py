@@ -64,7 +64,8 @@ def _service(obj: Obj, old: Obj | None, number: int, _now: str) -> None:
     obj["spec"] = spec
     obj.setdefault("status", {"loadBalancer": {}})
     for port in spec.get("ports") or ():
-        port.setdefault("targetPort", port["port"])
+        # Go clients write 0 for a port that was not named.
+        port["targetPort"] = port.get("targetPort") or port["port"]
     if spec.get("type") == "ExternalName":
         spec.pop("clusterIP", None)
         spec.pop("clusterIPs", None)

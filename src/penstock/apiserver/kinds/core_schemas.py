@@ -64,6 +64,8 @@ DEFAULTS: dict[tuple[str, str], Any] = {
     ("DeploymentSpec", "progressDeadlineSeconds"): 600,
     ("ReplicaSetSpec", "replicas"): 1,
 }
+FILLED_LISTS = {("PodSpec", "containers"), ("PolicyRule", "verbs"), ("CustomResourceDefinitionSpec", "versions")}
+"""Required lists that must not be empty; to Go clients, an empty one and none are the same in all others."""
 _TEXT_MAPS = {"labels", "annotations", "matchLabels", "nodeSelector", "stringData", "selector"}
 _FIELD = re.compile(r"^\s*\* \*\*([\w-]+)\*\* ``[^`]*`` - (.*?)(?=^\s*\* \*\*|\Z)", re.MULTILINE | re.DOTALL)
 _SCALARS: dict[Any, dict[str, Any]] = {
@@ -100,15 +102,18 @@ class Definitions:
         required: list[str] = []
         for index, field in enumerate(model.__struct_fields__):
             shown = model.__struct_encode_fields__[index]
-            properties[shown] = self._property(model.__name__, shown, hints[field], told.get(shown, ""))
-            if index < without_default and (model.__name__, shown) not in DEFAULTS:
+            needed = index < without_default and (model.__name__, shown) not in DEFAULTS
+            properties[shown] = self._property(
+                model.__name__, shown, hints[field], told.get(shown, ""), required=needed
+            )
+            if needed:
                 required.append(shown)
         schema: dict[str, Any] = {"description": summary, "properties": properties}
         if required:
             schema["required"] = required
         return schema
 
-    def _property(self, owner: str, field: str, hint: Any, description: str) -> dict[str, Any]:
+    def _property(self, owner: str, field: str, hint: Any, description: str, *, required: bool) -> dict[str, Any]:
         schema = self._type(hint)
         if field in _TEXT_MAPS and schema.get("additionalProperties"):
             schema["additionalProperties"] = {"type": "string"}
@@ -120,6 +125,8 @@ class Definitions:
             schema |= {"x-kubernetes-list-type": "set", "x-kubernetes-patch-strategy": "merge"}
         if (owner, field) in DEFAULTS:
             schema["default"] = DEFAULTS[owner, field]
+        elif required and schema.get("type") == "array" and (owner, field) not in FILLED_LISTS:
+            schema["default"] = []
         if description:
             schema["description"] = description
         return schema

@@ -1,0 +1,104 @@
+"""The JSON form of a Kubernetes message, as Go would write it: one walk for all kinds.
+
+A field that Go writes although nothing was set is left out, so that the server fills in its own defaults as for JSON.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from typing import Any
+
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+
+from penstock.apiserver.documents import decode
+from penstock.apiserver.protobuf.messages import EXTENSIONS, META, NO_RULES, RUNTIME, rules
+from penstock.timestamps import rfc3339_of
+
+
+def json_form(message: Message) -> Any:
+    """The value that stands for the message in JSON; None where it stands for nothing."""
+    name = message.DESCRIPTOR.full_name
+    special = _SPECIAL.get(name)
+    if special:
+        return special(message)
+    rule = rules().get(name, NO_RULES)
+    if rule.list:
+        return [item for _, items in message.ListFields() for item in items]
+    result: dict[str, Any] = {}
+    for field, value in message.ListFields():
+        form = _field_form(field, value)
+        if field.name in rule.inline:
+            result.update(form)
+        elif form or (field.name in rule.kept and form is not None):
+            result[rule.renamed.get(field.name, field.name)] = form
+    return result
+
+
+def _field_form(field: FieldDescriptor, value: Any) -> Any:
+    if field.message_type is not None and field.message_type.GetOptions().map_entry:
+        content = field.message_type.fields_by_name["value"]
+        return {key: _single_form(content, value[key]) for key in value}
+    if field.is_repeated:
+        return [_single_form(field, item) for item in value]
+    return _single_form(field, value)
+
+
+def _single_form(field: FieldDescriptor, value: Any) -> Any:
+    if field.message_type is not None:
+        return json_form(value)
+    return base64.b64encode(value).decode() if field.type == FieldDescriptor.TYPE_BYTES else value
+
+
+def _time(message: Any) -> str | None:
+    return rfc3339_of(message.seconds) if message.ListFields() else None
+
+
+def _micro_time(message: Any) -> str | None:
+    moment = _time(message)
+    return f"{moment[:-1]}.{message.nanos // 1000:06d}Z" if moment else None
+
+
+def _quantity(message: Any) -> str:
+    return str(message.string)
+
+
+def _int_or_string(message: Any) -> int | str:
+    return str(message.strVal) if message.type else int(message.intVal)
+
+
+def _raw(field: str) -> Callable[[Any], Any]:
+    """JSON inside protobuf."""
+
+    def form(message: Any) -> Any:
+        content = getattr(message, field)
+        return decode(content) if content else None
+
+    return form
+
+
+def _schema_or(other: str) -> Callable[[Any], Any]:
+    """A schema, or what may stand in its place."""
+
+    def form(message: Any) -> Any:
+        if message.HasField("schema"):
+            return json_form(message.schema)
+        value = getattr(message, other)
+        return value if isinstance(value, bool) else _field_form(message.DESCRIPTOR.fields_by_name[other], value)
+
+    return form
+
+
+_SPECIAL: dict[str, Callable[[Any], Any]] = {
+    f"{META}.Time": _time,
+    f"{META}.MicroTime": _micro_time,
+    f"{META}.FieldsV1": _raw("Raw"),
+    f"{RUNTIME}.RawExtension": _raw("raw"),
+    "k8s.io.apimachinery.pkg.api.resource.Quantity": _quantity,
+    "k8s.io.apimachinery.pkg.util.intstr.IntOrString": _int_or_string,
+    f"{EXTENSIONS}.JSON": _raw("raw"),
+    f"{EXTENSIONS}.JSONSchemaPropsOrArray": _schema_or("jSONSchemas"),
+    f"{EXTENSIONS}.JSONSchemaPropsOrBool": _schema_or("allows"),
+    f"{EXTENSIONS}.JSONSchemaPropsOrStringArray": _schema_or("property"),
+}
