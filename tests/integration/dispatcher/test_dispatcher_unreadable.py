@@ -27,7 +27,7 @@ GARBAGE = [
 ]
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 async def test_garbage_harms_nothing_else(stage: Stage, subscribe: Subscribe) -> None:
     subscriber = await subscribe()
     route = stage.trigger(subscriber.endpoint)
@@ -56,7 +56,7 @@ async def test_garbage_harms_nothing_else(stage: Stage, subscribe: Subscribe) ->
     producer.flush(10)
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 async def test_a_route_whose_record_cannot_be_read_goes_on_where_it_was_once_it_can(
     stage: Stage, subscribe: Subscribe
 ) -> None:
@@ -79,7 +79,7 @@ async def test_a_route_whose_record_cannot_be_read_goes_on_where_it_was_once_it_
     assert sorted(subscriber.ids) == sorted(ids)  # none twice: it was remembered what the route had
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_a_record_that_kafka_refuses_is_left_out_and_the_rest_is_written(stage: Stage) -> None:
     store = CursorStore(stage.settings, 1)
     store.open()
@@ -99,7 +99,7 @@ def test_a_record_that_kafka_refuses_is_left_out_and_the_rest_is_written(stage: 
     assert sorted(refused) == sorted([too_large.key, far_too_large.key])
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_the_tail_is_not_written_without_a_cursor_that_kafka_refuses(stage: Stage) -> None:
     store = CursorStore(stage.settings, 1)
     store.open()
