@@ -11,7 +11,7 @@ MEASURED := --cov --cov-append --cov-report=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test preflight check unit integration coverage conformance format docs wheel tck bench bench-knative profile chaos upstream protobuf lock clean
+.PHONY: help dev test preflight check unit integration warm-up coverage conformance format docs wheel tck bench bench-knative profile chaos upstream protobuf lock clean
 
 help: ## print the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,7 +27,9 @@ $(VENV)/.ready: pyproject.toml requirements.lock
 dev: $(VENV)/.ready ## start the whole stack in the foreground (Ctrl-C stops it; ARGS="--port 0" and the like)
 	@exec $(BIN)/penstock dev $(ARGS)
 
-test: preflight check ## every check: format, lint, types, layers, unit and integration tests, coverage
+# `check` keeps one processor busy, so what the tests on real things gain from goes beside it.
+test: preflight ## every check: format, lint, types, layers, unit and integration tests, coverage
+	@$(MAKE) --no-print-directory -j2 check warm-up
 	@$(BIN)/coverage erase
 	@$(MAKE) --no-print-directory unit OPTIONS="--hypothesis-profile=thorough $(MEASURED)"
 	@$(MAKE) --no-print-directory integration OPTIONS="$(MEASURED)"
@@ -46,8 +48,13 @@ check: $(VENV)/.ready ## format, lint, types and layers
 unit: $(VENV)/.ready ## unit tests: no Spark, no Kafka, seconds
 	$(PYTEST) -n 2 -q tests/unit $(OPTIONS)
 
-integration: preflight ## tests on real things: Kafka, Spark, kubectl; PROCESSES=1 runs them one after the other
+# The JVMs of tests live for a minute: code that is compiled quickly serves them better than code that runs fast.
+integration: export JDK_JAVA_OPTIONS := -XX:TieredStopAtLevel=1 $(JDK_JAVA_OPTIONS)
+integration: preflight warm-up ## tests on real things: Kafka, Spark, kubectl; PROCESSES=1 runs them one after the other
 	$(PYTEST) -n $(PROCESSES) tests --ignore=tests/unit $(OPTIONS)
+
+warm-up: $(VENV)/.ready ## make what lets the JVMs of all tests start faster, if it is not there yet
+	@PYTHONPATH=tests:. $(BIN)/python tests/warm_up.py
 
 coverage: ## what the last test runs did not reach
 	@$(BIN)/coverage report

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
 STACK_READY_SECONDS = 200
-STACK_STOP_SECONDS = 30
+STACK_STOP_SECONDS = 60
 
 _HELD: list[int] = []
 
@@ -170,7 +170,7 @@ def headers_of(message: Message[bytes, bytes]) -> dict[str, bytes]:
     return {name: value for name, value in dict(message.headers() or []).items() if isinstance(value, bytes)}
 
 
-def eventually(look: Callable[[], Any], seconds: float = 20.0, every: float = 0.1) -> Any:
+def eventually(look: Callable[[], Any], seconds: float = 60.0, every: float = 0.1) -> Any:
     """The first true thing that `look` returns; fails with the last thing it saw."""
     deadline = time.monotonic() + seconds
     while True:

@@ -148,7 +148,7 @@ def test_an_event_that_is_dropped_is_tried_as_often_as_asked_and_told_to_the_ope
         lines = [line for path in logs.glob("*.log") for line in path.read_text(errors="replace").splitlines()]
         return [line for line in lines if "once-1" in line and "dropped" in line]
 
-    (line,) = eventually(told, 10)
+    (line,) = eventually(told)
     assert world.namespace in line
 
 

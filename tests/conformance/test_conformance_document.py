@@ -59,7 +59,7 @@ class Person:
             assert seen == sorted(expected), lines
             return True
 
-        assert eventually(look, 30)
+        assert eventually(look)
 
     @contextmanager
     def watching(self, sink: str) -> Iterator[list[dict[str, Any]]]:
@@ -122,7 +122,7 @@ def test_01_channel_ack(person: Person) -> None:
     person.ready("subscriptions", "Subscription/channel-ack ready: True", "Pod/sink-ack ready: True")
     with person.watching("sink-ack") as seen:
         person.run(f"kubectl create -f {FILES}/01-01-channel-ack.yaml")
-        eventually(lambda: len(seen) == 1, 30)
+        eventually(lambda: len(seen) == 1)
     assert kinds(seen) == [("Received", 1)]
     assert list(seen[0]) == ["kind", "event", "httpHeaders", "origin", "observer", "time", "sequence"]
     assert seen[0]["event"]["data"] == {"test": "channel-ack"}
@@ -139,7 +139,7 @@ def test_02_broker_ack(person: Person) -> None:
     person.ready("triggers", "Trigger/broker-ack ready: True", "Pod/sink-ack ready: True")
     with person.watching("sink-ack") as seen:
         person.run(f"kubectl create -f {FILES}/02-01-broker-ack.yaml")
-        eventually(lambda: len(seen) == 1, 30)
+        eventually(lambda: len(seen) == 1)
     assert kinds(seen) == [("Received", 1)]
     assert seen[0]["event"]["knativearrivaltime"]
     person.run("kubectl delete all -n conformance -l case=broker-ack")
@@ -151,7 +151,7 @@ def test_05_channel_retry_linear(person: Person) -> None:
     person.ready("subscriptions", "Subscription/channel-retry-linear ready: True", "Pod/sink-3nack ready: True")
     with person.watching("sink-3nack") as seen:
         person.run(f"kubectl create -f {FILES}/05-01-channel-retry-linear.yaml")
-        eventually(lambda: len(seen) == 4, 40)
+        eventually(lambda: len(seen) == 4)
     assert kinds(seen) == [("Rejected", 1), ("Rejected", 2), ("Rejected", 3), ("Received", 1)]
     for gap, expected in zip(gaps(seen), (0, 2, 4), strict=True):
         assert expected - 0.1 <= gap <= expected + 1, gaps(seen)
@@ -165,7 +165,7 @@ def test_10_broker_dls(person: Person) -> None:
     person.ready("triggers", "Trigger/broker-dls ready: True", *sinks)
     with person.watching("sink-3nack") as first, person.watching("sink-ack") as second:
         person.run(f"kubectl create -f {FILES}/10-01-broker-dls.yaml")
-        eventually(lambda: len(first) == len(second) == 1, 30)
+        eventually(lambda: len(first) == len(second) == 1)
     assert kinds(first) == [("Rejected", 1)]
     assert kinds(second) == [("Received", 1)]
     assert second[0]["event"]["knativeerrorcode"] == "409"
@@ -180,7 +180,7 @@ def test_12_broker_reply(person: Person) -> None:
     person.ready("triggers", *triggers, "Pod/sink-ack-reply ready: True", "Pod/sink-ack ready: True")
     with person.watching("sink-ack-reply") as first, person.watching("sink-ack") as second:
         person.run(f"kubectl create -f {FILES}/12-01-broker-reply.yaml")
-        eventually(lambda: len(first) == len(second) == 1, 30)
+        eventually(lambda: len(first) == len(second) == 1)
     assert kinds(first) == kinds(second) == [("Received", 1)]
     assert second[0]["event"]["type"] == "com.example.conformance.reply"
     assert second[0]["event"]["source"] == first[0]["observer"]

@@ -44,7 +44,7 @@ def test_requests_and_deliveries_are_counted_by_default(world: World) -> None:
         assert any('trigger="all"' in line or 'name="all"' in line or 'route="all"' in line for line in lines), seen
         return True
 
-    assert eventually(counted, 15)
+    assert eventually(counted)
 
 
 @pytest.mark.assertion("br-observability-03", "br-observability-04")

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from penstock.contract.unreadable import read_json
+from penstock.contract.unreadable import Unreadable, read_json
 
 VERSION_KEY = "version"
 
@@ -127,6 +127,12 @@ def key_of(record: Record) -> str:
             return VERSION_KEY
 
 
+def route_of_key(key: str) -> str | None:
+    """uid of the route whose record has this key; None where it is not that of a route."""
+    kind, _, uid = key.partition("/")
+    return uid if kind == "route" else None
+
+
 def encode(record: Record) -> bytes:
     """The record's value in the topic."""
     return msgspec.json.encode(record)
@@ -135,4 +141,9 @@ def encode(record: Record) -> bytes:
 def decode(key: str, value: bytes) -> Record | None:
     """The record behind a key; None for a kind that this reader does not know. Raises Unreadable."""
     kind: type[Record] | None = Version if key == VERSION_KEY else _KINDS.get(key.partition("/")[0])
-    return None if kind is None else read_json(value, kind)
+    if kind is None:
+        return None
+    record = read_json(value, kind)
+    if key_of(record) != key:
+        raise Unreadable(f"it is the record {key_of(record)}")
+    return record

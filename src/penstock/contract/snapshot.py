@@ -1,4 +1,8 @@
-"""The snapshot of routes: the records of `penstock.routes` as they stood when a version was completed."""
+"""The snapshot of routes: the records of `penstock.routes` as they stood when a version was completed.
+
+A record that cannot be read changes nothing: what its key said before stays in force. But a reader that comes later may
+find nothing before it, and then the route is missing without having ended. Where it had got to must not be forgotten.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from penstock.contract.names import NameTable
-from penstock.contract.routes import Route, ServiceName, Target, Version, decode
+from penstock.contract.routes import Record, Route, ServiceName, Target, Version, decode, key_of, route_of_key
+from penstock.contract.unreadable import Unreadable
 
 
 @dataclass(frozen=True)
@@ -17,6 +22,14 @@ class Snapshot:
     targets: Mapping[str, Target] = field(default_factory=dict)
     routes: Mapping[str, Route] = field(default_factory=dict)
     names: NameTable = field(default_factory=NameTable)
+    unreadable: frozenset[str] = frozenset()
+    """uids of routes whose newest record cannot be read."""
+    missing: int = 0
+    """How many routes the version counts that no key names."""
+
+    def has_ended(self, uid: str) -> bool:
+        """Whether there is certainly no such route: it is not here, and not among those that cannot be read either."""
+        return self.version > 0 and not self.missing and uid not in self.routes and uid not in self.unreadable
 
 
 class SnapshotBuilder:
@@ -26,13 +39,21 @@ class SnapshotBuilder:
         self._targets: dict[str, Target] = {}
         self._routes: dict[str, Route] = {}
         self._names: dict[str, ServiceName] = {}
+        self.unreadable: set[str] = set()
+        """Keys whose newest record cannot be read."""
 
     def apply(self, key: str, value: bytes | None) -> Snapshot | None:
         """Takes one record; returns the snapshot if it completes a version. Raises Unreadable, having taken nothing."""
+        self.unreadable.discard(key)
         if value is None:
             self._drop(key)
             return None
-        match record := decode(key, value):
+        try:
+            record = decode(key, value)
+        except Unreadable:
+            self.unreadable.add(key)
+            raise
+        match record:
             case Target():
                 self._targets[record.uid] = record
             case Route():
@@ -40,10 +61,25 @@ class SnapshotBuilder:
             case ServiceName():
                 self._names[record.host] = record
             case Version():
-                return Snapshot(
-                    record.version, dict(self._targets), dict(self._routes), NameTable(self._names.values())
-                )
+                return self._snapshot(record)
         return None
+
+    def records(self) -> dict[str, Record]:
+        """What is in force, by key."""
+        tables = (self._targets, self._routes, self._names)
+        return {key_of(record): record for table in tables for record in table.values()}
+
+    def _snapshot(self, version: Version) -> Snapshot:
+        unreadable = frozenset(uid for key in self.unreadable if (uid := route_of_key(key)) is not None)
+        known = len(self._routes) + len(unreadable - self._routes.keys())
+        return Snapshot(
+            version.version,
+            dict(self._targets),
+            dict(self._routes),
+            NameTable(self._names.values()),
+            unreadable,
+            max(0, version.routes - known),
+        )
 
     def _drop(self, key: str) -> None:
         kind, _, ident = key.partition("/")

@@ -5,8 +5,9 @@ to the copy are announced like any change. An API server that is away is waited 
 stays as it was.
 
 A kind that the server does not have, or does not let the control plane see, has no objects until that changes, and
-those that refer to it are told why. Only a kind that routes are made of is waited for where it is forbidden: to take it
-for empty would remove every route. A listener that fails is a defect, not a matter of the API, and ends the informer.
+those that refer to it are told why. Not so a kind that routes are made of: to take it for empty would remove every
+route, and with each what it has still to get. It is waited for, and what is known of it stays in force. A listener that
+fails is a defect, not a matter of the API, and ends the informer.
 """
 
 from __future__ import annotations
@@ -38,6 +39,12 @@ log = structlog.get_logger()
 FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 5.0
 
+WHY_UNSEEN = {
+    NOT_FOUND: "install its CustomResourceDefinition",
+    FORBIDDEN: "grant the control plane to list and watch it",
+}
+"""Answers that mean that the server shows no objects of a kind, and what to do about it."""
+
 Announce = Callable[[Key, Obj | None], None]
 """Told the key and the object as it now is (None: gone)."""
 
@@ -52,7 +59,7 @@ class Informer:
     def __init__(self, api: Api, kind: Kind) -> None:
         self.kind = kind
         self.synced = asyncio.Event()
-        """Set once the kind has been listed, or is known not to be served."""
+        """Set once the kind has been listed, or is known not to be served; a kind of routes must be listed."""
         self.unserved: str | None = None
         """Why the server shows no objects of the kind: it does not have it, or forbids to list it. None: it does."""
         self.served_changed: Callable[[], None] = lambda: None
@@ -149,20 +156,21 @@ class Informer:
 
     def _note(self, error: Exception) -> None:
         code = code_of(error)
-        if code == NOT_FOUND or (code == FORBIDDEN and self.kind not in RECONCILED):
-            self._version = None
-            for key in list(self._objects):
-                self._take(key, None)
-            unknown = code == NOT_FOUND
-            self._set_unserved("the server could not find the requested resource" if unknown else str(error))
+        if code == NOT_FOUND:
+            self._version = None  # a kind that comes back is another one, and is listed anew
+        if code not in WHY_UNSEEN or self.kind in RECONCILED:
+            log.warning(
+                "the API cannot be read; what is known stays in force",
+                kind=self.kind.kind,
+                error=describe(error),
+                **({"advice": WHY_UNSEEN[code]} if code in WHY_UNSEEN else {}),
+            )
             return
-        advice = "grant the control plane to list and watch it" if code == FORBIDDEN else None
-        log.warning(
-            "the API cannot be read; what is known stays in force",
-            kind=self.kind.kind,
-            error=describe(error),
-            **({"advice": advice} if advice else {}),
-        )
+        self._version = None
+        for key in list(self._objects):
+            self._take(key, None)
+        unknown = code == NOT_FOUND
+        self._set_unserved("the server could not find the requested resource" if unknown else str(error))
 
     def _set_unserved(self, reason: str | None) -> None:
         before, self.unserved = self.unserved, reason

@@ -33,6 +33,8 @@ class WorkQueue(Generic[K]):
         self._arrived = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
+        self._none_fails = asyncio.Event()
+        self._none_fails.set()
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._running)
@@ -60,9 +62,12 @@ class WorkQueue(Generic[K]):
         self._running.discard(key)
         if failed:
             self._failures[key] = self._failures.get(key, 0) + 1
+            self._none_fails.clear()
             self._add_later(key, pause_after(self._failures[key], FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS))
         else:
             self._failures.pop(key, None)
+            if not self._failures:
+                self._none_fails.set()
         if key in self._again:
             self._again.discard(key)
             self.add(key)
@@ -72,6 +77,15 @@ class WorkQueue(Generic[K]):
     async def drained(self) -> None:
         """Returns when nothing waits and nothing runs; failed keys in their pause do not count."""
         await self._idle.wait()
+
+    @property
+    def fails(self) -> bool:
+        """Whether there are keys that failed when they were last looked at."""
+        return bool(self._failures)
+
+    async def recovered(self) -> None:
+        """Returns when there are none."""
+        await self._none_fails.wait()
 
     def close(self) -> None:
         """Forgets the keys in their pause."""

@@ -161,6 +161,16 @@ class Workers:
             for queue in self._queues.values():
                 await queue.drained()
 
+    @property
+    def any_fails(self) -> bool:
+        """Whether there are objects that could not be reconciled and are to be tried again."""
+        return any(queue.fails for queue in self._queues.values())
+
+    async def recovered(self) -> None:
+        """Returns when no queue has any such object, or had none when it was looked at."""
+        for queue in self._queues.values():
+            await queue.recovered()
+
     async def failed(self) -> NoReturn:
         """Waits for a worker to fail, and raises why."""
         await self._tasks.failed()

@@ -88,6 +88,7 @@ async def work_on(world: ReconcilerContext, workers: Workers, lifecycle: Lifecyc
             world.publisher.claim(("Ingress", Key("", "")), [name])
         workers.start(reconcilers, world)
         await _first_pass(world, workers)
+        group.create_task(_drop_unclaimed(world, workers), name="first pass")
         group.create_task(world.publisher.run(), name="publisher")
         group.create_task(world.dataplane.run(), name="data plane")
         group.create_task(world.recorder.run(), name="recorder")
@@ -105,12 +106,20 @@ async def _told_to_stop(lifecycle: Lifecycle, topic: RoutesTopic) -> None:
 
 
 async def _first_pass(world: ReconcilerContext, workers: Workers) -> None:
-    """Returns when every object has been looked at once, with all it refers to: what nobody has claimed by then
-    belongs to objects that are gone."""
+    """Returns when every object has been looked at once, with all it refers to."""
     await workers.drained()
     while world.tracker.anyone_waits:
         await world.tracker.all_known()
         await workers.drained()
+
+
+async def _drop_unclaimed(world: ReconcilerContext, workers: Workers) -> None:
+    """What nobody has claimed after the first pass belongs to objects that are gone. But one that could not be
+    reconciled may have claimed nothing for that reason: as long as there is any, all stays as it was."""
+    while workers.any_fails:
+        await workers.recovered()
+        await _first_pass(world, workers)
+    world.publisher.drop_unclaimed()
 
 
 def _employ(world: ReconcilerContext, workers: Workers, sources: Sources) -> list[Reconciler]:

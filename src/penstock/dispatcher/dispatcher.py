@@ -98,6 +98,8 @@ class Dispatcher:
         self._gone: dict[str, None] = {}
         self._unknown: dict[str, float] = {}
         """Routes that records name and no snapshot does, with the loop's time when they were first seen."""
+        self._waiting: dict[str, dict[int, Restored]] = {}
+        """By route and partition, what was restored for routes that may have a record nobody can read."""
         self._telemetry = Telemetry(self.unflushed, reporter)
         self._workers = Workers(self.schedule, self._attempt, self._telemetry.has_room, failed)
         self.pump = self._workers.pump
@@ -107,9 +109,10 @@ class Dispatcher:
     # --- routes come and go --------------------------------------------------------------------------------------
 
     def apply(self, snapshot: Snapshot) -> None:
-        """Acts by a snapshot from now on; deliveries under way see changes from their next attempt on."""
-        if snapshot.version < self.snapshot.version:
-            return
+        """Acts by a snapshot from now on; deliveries under way see changes from their next attempt on.
+
+        It is the newest, whatever its number: the order of the topic says so.
+        """
         before, self.snapshot = self.snapshot, snapshot
         self._sender.names = snapshot.names
         for uid in [uid for uid in self.lanes if uid not in snapshot.routes]:
@@ -117,6 +120,8 @@ class Dispatcher:
         for uid, route in snapshot.routes.items():
             if before.routes.get(uid) is not route:
                 self._adopt(route)
+        for uid in [uid for uid in self._waiting if snapshot.has_ended(uid)]:
+            self._forget(uid)
         self._reporter.ack(snapshot.version)
         self.may_catch_up.set()
         self.pump()
@@ -127,7 +132,9 @@ class Dispatcher:
         limit = route.max_in_flight or self._settings.max_in_flight
         lane = self.lanes.get(route.uid)
         if lane is None:
-            self.lanes[route.uid] = Lane(route, limit)
+            lane = self.lanes[route.uid] = Lane(route, limit)
+            for partition, restored in self._waiting.pop(route.uid, {}).items():
+                self._restore_deliveries(lane, partition, restored)
             return
         lane.route, lane.limit = route, limit
         self.schedule.reached(lane)  # perhaps: it may lead elsewhere now
@@ -141,6 +148,7 @@ class Dispatcher:
         self._telemetry.forget(uid)
 
     def _forget(self, uid: str) -> None:
+        self._waiting.pop(uid, None)
         self._gone[uid] = None
         while len(self._gone) > 10_000:
             self._gone.pop(next(iter(self._gone)))
@@ -161,16 +169,17 @@ class Dispatcher:
             self.outstanding += len(cursor.outstanding)
             lane = self.lanes.get(uid)
             if lane is not None:
-                self._restore_deliveries(lane, partition, cursor, restored)
-        if self.snapshot.version > 0:
-            for uid in [uid for uid in cursors.cursors if uid not in self.lanes]:
+                self._restore_deliveries(lane, partition, restored)
+            elif self.snapshot.has_ended(uid):
                 self._forget(uid)
+            else:
+                self._waiting.setdefault(uid, {})[partition] = restored
         alive = {(uid, origin) for uid, cursor in cursors.cursors.items() for origin in cursor.outstanding}
         payloads = [ident for ident in restored.payloads if ident not in alive]
         self.unflushed[partition].orphaned(restored.orphans, payloads)
 
-    def _restore_deliveries(self, lane: Lane, partition: int, cursor: Cursor, restored: Restored) -> None:
-        now, wall = self._loop.time(), self._wall_clock()
+    def _restore_deliveries(self, lane: Lane, partition: int, restored: Restored) -> None:
+        now, wall, cursor = self._loop.time(), self._wall_clock(), restored.cursors[lane.route.uid]
         for delivery in cursor.outstanding.values():
             payload = restored.payloads.get((cursor.route, delivery.origin))
             if payload is None and delivery.stage is not Stage.SUBSCRIBER:
@@ -444,8 +453,8 @@ class Dispatcher:
         """Once a second: gauges, routes that never became known, idle workers, and lanes that were not woken."""
         now = self._loop.time()
         for uid in [uid for uid, seen in self._unknown.items() if now - seen > UNKNOWN_SECONDS]:
-            del self._unknown[uid]
-            if uid not in self.lanes:
+            if self.snapshot.has_ended(uid):
+                del self._unknown[uid]
                 self._forget(uid)
         self._telemetry.set_gauges(self.partitions.values(), self.ends, self.lanes, self._wall_clock())
         for partition, cursors in self.partitions.items():

@@ -86,19 +86,20 @@ class _Task:
             settings, partitions, sender, self._reporter, matched=self._reread, events=self._events, failed=failed
         )
         self._follower = SnapshotFollower(settings, self._announce, failed)
-        self._first: asyncio.Future[Snapshot] = self._loop.create_future()
+        self._first: asyncio.Future[None] = self._loop.create_future()
         self._tail: TailReader[Matched] | None = None
         self._started = False
         self._flushing: asyncio.Task[None] | None = None
 
-    def _announce(self, snapshot: Snapshot) -> None:
-        self._owner.hand_over(self._receive, snapshot)
+    def _announce(self, _: Snapshot) -> None:
+        self._owner.hand_over(self._receive)
 
-    def _receive(self, snapshot: Snapshot) -> None:
+    def _receive(self) -> None:
+        """There is a newer snapshot. What counts is the newest: several may have come since this was handed over."""
         if not self._first.done():
-            self._first.set_result(snapshot)
-        elif self._started:
-            self._dispatcher.apply(snapshot)
+            self._first.set_result(None)
+        elif self._started and self._follower.snapshot is not self._dispatcher.snapshot:
+            self._dispatcher.apply(self._follower.snapshot)
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Starts and works. A stop counts at any time, also while Kafka is waited for."""

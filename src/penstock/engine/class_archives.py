@@ -19,6 +19,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from penstock.engine.processes import java_attach
 
 KEPT = 4
@@ -54,7 +56,7 @@ class ClassArchive:
             os.utime(file)  # used last: kept longest
         return [*always, f"-XX:SharedArchiveFile={file}", "-XX:+VerifySharedSpaces"]
 
-    def make(self, pid: int) -> bool:
+    def make(self, pid: int, seconds: float = DUMP_SECONDS) -> bool:
         """Makes the archive from a JVM that was started without it. False if it cannot: nothing depends on it."""
         if self.find() is not None:
             return True
@@ -62,7 +64,7 @@ class ClassArchive:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with self._making():
-                self._make(pid, draft)
+                self._make(pid, draft, seconds)
         except (OSError, java_attach.Refused):
             return False
         finally:
@@ -79,8 +81,8 @@ class ClassArchive:
         finally:
             os.close(lock)
 
-    def _make(self, pid: int, draft: Path) -> None:
-        java_attach.command(pid, f'VM.cds dynamic_dump "{draft}"', DUMP_SECONDS)
+    def _make(self, pid: int, draft: Path, seconds: float) -> None:
+        java_attach.command(pid, f'VM.cds dynamic_dump "{draft}"', seconds)
         with draft.open("rb") as written:
             os.fsync(written.fileno())
         self.discard()
@@ -100,6 +102,9 @@ class ClassArchive:
         found = sorted(self.folder.glob(f"{program}-*.jsa"), key=lambda file: file.stat().st_mtime, reverse=True)
         for old in found[KEPT:]:
             old.unlink(missing_ok=True)
+        for draft in self.folder.glob("*.new*"):  # of a JVM that was ended before its archive was whole
+            if not psutil.pid_exists(_pid_of(draft)):
+                draft.unlink(missing_ok=True)
 
 
 def archive_of(program: str, folder: Path, java_home: Path, classpath: Iterable[Path]) -> ClassArchive:
@@ -108,6 +113,12 @@ def archive_of(program: str, folder: Path, java_home: Path, classpath: Iterable[
     for path in (java_home / "lib" / "modules", *classpath):
         made_from.update(f"{path} {_stamp(path)}\n".encode())
     return ClassArchive(folder, f"{program}-{made_from.hexdigest()[:16]}")
+
+
+def _pid_of(draft: Path) -> int:
+    """The JVM that writes it; 0 if its name does not say."""
+    pid = draft.name.partition(".")[2].partition(".")[0]
+    return int(pid) if pid.isdigit() else 0
 
 
 def _stamp(path: Path) -> str:

@@ -12,16 +12,18 @@ from dataclasses import dataclass, field
 from confluent_kafka import KafkaException, TopicPartition
 
 from penstock.contract import topics
-from penstock.contract.routes import VERSION_KEY, Record, Version, decode
+from penstock.contract.routes import VERSION_KEY, Record
+from penstock.contract.snapshot import Snapshot, SnapshotBuilder
 from penstock.log import clients
 from penstock.log.table import TableFollower
+from penstock.log.topic_ends import Retained
 from penstock.log.transactions import Entry, Fenced, TransactionalPartition
 from penstock.settings import Settings
 
 TIMEOUT_SECONDS = 15.0
 
 
-@dataclass
+@dataclass(frozen=True)
 class Stored:
     """What the topic holds."""
 
@@ -29,6 +31,33 @@ class Stored:
     version: int = 0
     complete: bool = False
     """Whether the newest record is a Version."""
+    unreadable: frozenset[str] = frozenset()
+    """Keys whose newest record cannot be read; what an older one says, if it is still there, is among `records`."""
+    routes_missing: bool = False
+    """Whether there may be routes of which nothing is left, not even the key."""
+
+
+class StoredReader:
+    """Makes what the topic holds of its records, one by one."""
+
+    def __init__(self) -> None:
+        self._builder = SnapshotBuilder()
+        self._newest = Snapshot()
+        self._complete = False
+
+    def apply(self, key: str, value: bytes | None) -> None:
+        """Takes the next record. Raises Unreadable, having noted it."""
+        self._complete = False
+        snapshot = self._builder.apply(key, value)
+        if snapshot is not None:
+            self._newest, self._complete = snapshot, True
+
+    def stored(self) -> Stored:
+        """What was read so far."""
+        unreadable = frozenset(self._builder.unreadable)
+        # Where the version cannot be read, nothing tells how many routes there should be.
+        missing = self._newest.missing > 0 or VERSION_KEY in unreadable
+        return Stored(self._builder.records(), self._newest.version, self._complete, unreadable, missing)
 
 
 class Superseded(RuntimeError):
@@ -50,33 +79,22 @@ class RoutesTopic:
     def read(self) -> Stored:
         """Takes the topic over, and returns everything it holds; waits for a Kafka that is not there yet."""
         self._log.open()
-        stored = Stored()
+        reader = StoredReader()
         done = threading.Event()
         failures: list[BaseException] = []
-
-        def apply(key: str, value: bytes | None) -> None:
-            stored.complete = key == VERSION_KEY
-            if value is None:
-                stored.records.pop(key, None)
-                return
-            record = decode(key, value)  # one that cannot be read is missing here, and is so written anew
-            if isinstance(record, Version):
-                stored.version = record.version
-            elif record is not None:
-                stored.records[key] = record
 
         def failed(error: BaseException) -> None:
             failures.append(error)
             done.set()
 
-        follower = TableFollower(self._settings, topics.ROUTES, apply, done.set, failed)
+        follower = TableFollower(self._settings, topics.ROUTES, reader.apply, done.set, failed)
         follower.start()
         while not done.wait(0.1) and not self._closing.is_set():
             pass
         follower.stop()
         if failures:
             raise failures[0]
-        return stored
+        return reader.stored()
 
     def close(self) -> None:
         """Ends what waits; nothing is written afterwards."""
@@ -98,15 +116,15 @@ class RoutesTopic:
         """To be called now and then: hears what the client has to say about itself."""
         self._log.look_after()
 
-    def event_ends(self) -> tuple[int, ...]:
-        """The offset after the last event of each partition of `penstock.events`."""
+    def retained_events(self) -> tuple[Retained, ...]:
+        """What each partition of `penstock.events` holds."""
         consumer = clients.consumer(self._settings, "event-ends", {}, watchdog=None)
         try:
             metadata = consumer.list_topics(topics.EVENTS, timeout=TIMEOUT_SECONDS).topics[topics.EVENTS]
             if metadata.error is not None:
                 raise KafkaException(metadata.error)
             places = [TopicPartition(topics.EVENTS, number) for number in sorted(metadata.partitions)]
-            return tuple(consumer.get_watermark_offsets(place, timeout=TIMEOUT_SECONDS)[1] for place in places)
+            return tuple(Retained(*consumer.get_watermark_offsets(place, timeout=TIMEOUT_SECONDS)) for place in places)
         finally:
             consumer.close()
 

@@ -122,7 +122,7 @@ class Server:
         return told
 
 
-def eventually(check: Callable[[], Any], seconds: float = 15) -> Any:
+def eventually(check: Callable[[], Any], seconds: float = 60) -> Any:
     """What `check` gives once it is truthy; fails with what it gave last."""
     end = time.monotonic() + seconds
     while not (found := check()):

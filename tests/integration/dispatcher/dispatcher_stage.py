@@ -135,6 +135,11 @@ class Stage:
         self._producer.flush(10)
         return version.version
 
+    def spoil(self, route: Route) -> None:
+        """Makes the record of a route one that cannot be read."""
+        self._producer.produce(topics.ROUTES, key=records.key_of(route), value=b"\xff{")
+        self._producer.flush(10)
+
     def match(
         self,
         *routes: Route,

@@ -15,7 +15,7 @@ from penstock.dispatcher.dispatcher import Dispatcher
 BAD = b'"bad"'
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 async def test_a_batch_that_breaks_the_task_is_delivered_by_the_next_one(
     stage: Stage, subscribe: Subscribe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -44,7 +44,7 @@ async def test_a_batch_that_breaks_the_task_is_delivered_by_the_next_one(
     assert lost == []
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 async def test_a_snapshot_that_breaks_the_task_ends_it(
     stage: Stage, subscribe: Subscribe, monkeypatch: pytest.MonkeyPatch
 ) -> None:

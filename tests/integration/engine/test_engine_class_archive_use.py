@@ -12,14 +12,16 @@ from penstock.engine.jars import Jars
 from penstock.settings import Settings
 from running import running_kafka
 
+DUMP_SECONDS = 120
 
-@pytest.mark.timeout(300)
+
+@pytest.mark.timeout(600)
 def test_an_archive_is_made_used_and_harmless_when_damaged(tmp_path: Path, jar_folders: Jars) -> None:
     settings = ports.resolve(Settings(port=0, data_dir=tmp_path / "data", cache_dir=tmp_path / "cache"))
     settings.data_dir.mkdir()
     archive = embedded_kafka.archive(settings, jar_folders, java.find())
     with running_kafka(settings, jar_folders) as process:
-        assert archive.make(process.pid)
+        assert archive.make(process.pid, DUMP_SECONDS)
     file = archive.find()
     assert file is not None
     with running_kafka(settings, jar_folders) as process:
@@ -32,7 +34,7 @@ def test_an_archive_is_made_used_and_harmless_when_damaged(tmp_path: Path, jar_f
         pass  # it became ready all the same
     file.write_bytes(content[:5000])
     with running_kafka(settings, jar_folders) as process:
-        assert archive.make(process.pid), "one that was cut off is made again"
+        assert archive.make(process.pid, DUMP_SECONDS), "one that was cut off is made again"
 
 
 def test_spark_is_started_with_the_options_its_own_launcher_gives_it() -> None:

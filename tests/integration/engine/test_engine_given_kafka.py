@@ -26,7 +26,7 @@ def test_events_are_accepted_into_a_given_kafka_by_several_ingress_processes(tmp
             assert list(stack.record["components"]) == ["apiserver", "ingress-1", "ingress-2", "control", "pipeline"]
             assert not (tmp_path / "data" / "kafka").exists()
             stack.apply(BROKER)
-            stack.kubectl("wait", "--for=condition=Ready", "broker/default", "--timeout=60s", timeout=70)
+            stack.kubectl("wait", "--for=condition=Ready", "broker/default", "--timeout=150s", timeout=170)
             for _ in range(20):
                 request = urllib.request.Request(
                     f"{stack.settings.ingress_url}/default/default", data=b"{}", headers=EVENT, method="POST"

@@ -41,7 +41,7 @@ def test_the_printed_commands_work(stack: Stack) -> None:
     env = {**os.environ, "KUBECONFIG": str(stack.kubeconfig)}
     made = subprocess.run(["sh", "-c", make_broker], env=env, capture_output=True, text=True, timeout=30, check=False)
     assert made.returncode == 0, made.stderr
-    stack.kubectl("wait", "--for=condition=Ready", "broker/default", "--timeout=60s", timeout=70)
+    stack.kubectl("wait", "--for=condition=Ready", "broker/default", "--timeout=150s", timeout=170)
     sent = subprocess.run(["sh", "-c", send], capture_output=True, text=True, timeout=30, check=False)
     assert "202 Accepted" in sent.stdout
 

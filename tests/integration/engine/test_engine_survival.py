@@ -12,10 +12,11 @@ import pytest
 
 from running import Stack, eventually, start_stack, stop_process
 
-STOP_SECONDS = 10
+STOP_SECONDS = 45
+"""A busy machine's, with the time that the first stop takes to keep the JVMs' classes for the next start."""
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_it_survives_the_death_of_each_child_and_leaves_nothing_when_killed(tmp_path: Path) -> None:
     stack = start_stack(tmp_path / "data")
     family: list[psutil.Process] = []
@@ -49,4 +50,4 @@ def _kill_and_wait(stack: Stack, name: str) -> None:
         now = components[name]
         return now["pid"] not in (None, before["pid"]) and all(one["state"] == "ready" for one in components.values())
 
-    eventually(recovered, seconds=120)
+    eventually(recovered, seconds=200)

@@ -25,7 +25,7 @@ def shared_ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
     ground = Ground(stack, subscriber, flags)
     try:
         stack.apply(f"{BROKER}---{TRIGGER.format(name='faults', url=subscriber.url)}")
-        stack.kubectl("wait", "--for=condition=Ready", "trigger/faults", "--timeout=60s", timeout=70)
+        stack.kubectl("wait", "--for=condition=Ready", "trigger/faults", "--timeout=150s", timeout=170)
         yield ground
     finally:
         stop_process(ground.stack.process)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import time
 from dataclasses import dataclass
 
 import psutil
+import pytest
 from producer import Producer, Subscriber
 
 from chaos import victims
+from chaos.checker import Lost
+from chaos.trail import trails
 from running import Stack, eventually
 
-RECOVERY_SECONDS = 60
+RECOVERY_SECONDS = 180
+"""Far more than a recovery takes: these tests show that nothing is lost, the chaos run shows how soon it goes on."""
 WARNING_SECONDS = 12
 """How long this stack warns of lost events: long enough to be seen, short enough to see it end."""
 
@@ -41,10 +47,23 @@ class Ground:
     def settle(self, producer: Producer) -> str:
         """Waits until everything that was accepted has arrived; says how it went."""
         received = self.subscriber.received
-        eventually(lambda: not producer.accepted - received.keys(), RECOVERY_SECONDS)
+        began = time.monotonic()
+        while missing := producer.accepted - received.keys():
+            if time.monotonic() > began + RECOVERY_SECONDS:
+                pytest.fail(self._told(missing), pytrace=False)
+            time.sleep(0.1)
         again = sum(count - 1 for ident, count in received.items() if ident in producer.accepted)
         refused = dict(producer.refused)
-        return f"{len(producer.accepted)} accepted, all arrived, {again} came again; refused meanwhile: {refused}"
+        seconds = f"{time.monotonic() - began:.1f} s"
+        return f"{len(producer.accepted)} accepted, all arrived within {seconds}, {again} again; refused: {refused}"
+
+    def _told(self, missing: set[str]) -> str:
+        """Where some of the missing events were seen last, and what the stack says of itself."""
+        some = [Lost("faults", ident) for ident in sorted(missing)[:3]]
+        lines = [f"{len(missing)} accepted events did not arrive within {RECOVERY_SECONDS} s"]
+        for ident, found in trails(self.stack.settings.bootstrap, some).items():
+            lines += [f"{ident}:", *(f"  {line}" for line in found)]
+        return "\n".join([*lines, json.dumps(self.stack.record), self.stack.logs()])
 
 
 def process(stack: Stack, name: str) -> psutil.Process:
@@ -61,5 +80,5 @@ def successor(stack: Stack, name: str, before: int) -> psutil.Process:
         pid = stack.record["components"][name].get("pid")
         return psutil.Process(pid) if pid not in (None, before) else None
 
-    found: psutil.Process = eventually(look, 30, every=0.02)
+    found: psutil.Process = eventually(look, 60, every=0.02)
     return found

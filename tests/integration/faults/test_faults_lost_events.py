@@ -34,12 +34,12 @@ def test_a_trigger_tells_of_events_that_were_gone_before_it_got_them(
     lost = {n: (start, first - 1) for n, (start, first) in enumerate(zip(starts, kept, strict=True)) if start < first}
     assert lost, "the test must remove something that the Trigger was still to get"
     ranges = "; ".join(f"partition {n}, offsets {first} to {last}" for n, (first, last) in lost.items())
-    warning = eventually(lambda: warning_of(stack, ranges), 30)
+    warning = eventually(lambda: warning_of(stack, ranges))
     assert (warning["status"], warning["severity"], warning["reason"]) == ("False", "Warning", "EventsLost")
     assert any(ranges in told["message"] for told in eventually(lambda: events_about(stack)))
     counted = sum(last - first + 1 for first, last in lost.values())
     eventually(lambda: lost_by_metric(stack) == counted, 5)  # numbers are written a few times a second
-    stack.kubectl("wait", "--for=condition=Ready", "trigger/late", "--timeout=30s")
+    stack.kubectl("wait", "--for=condition=Ready", "trigger/late", "--timeout=150s", timeout=170)
     eventually(lambda: not warning_of(stack), WARNING_SECONDS + 10)
     stack.kubectl("delete", "trigger", "late")
 

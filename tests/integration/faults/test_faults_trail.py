@@ -19,11 +19,8 @@ def test_the_trail_of_an_event_leads_through_all_topics(ground: Ground) -> None:
     ident = min(producer.accepted)
     told = trails(ground.stack.settings.bootstrap, [Lost("faults", ident), Lost("faults", "unheard-of")])
     assert told["unheard-of"] == []
-    assert [line.split()[0] for line in told[ident]] == [
-        "penstock.events",
-        "penstock.matched",
-        "penstock.attempts",
-        "penstock.cursors",
-    ]
-    assert "for faults" in told[ident][1]
-    assert "'route': 'faults', 'stage': 'subscriber', 'attempt': 1, 'result': 'delivered'" in told[ident][2]
+    by_topic = {line.split()[0]: line for line in told[ident]}  # a router that was replaced meanwhile matches it again
+    assert list(by_topic) == ["penstock.events", "penstock.matched", "penstock.attempts", "penstock.cursors"]
+    assert "for faults" in by_topic["penstock.matched"]
+    attempt = by_topic["penstock.attempts"]
+    assert "'route': 'faults', 'stage': 'subscriber', 'attempt': 1, 'result': 'delivered'" in attempt

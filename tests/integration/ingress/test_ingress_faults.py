@@ -162,17 +162,17 @@ def test_a_kafka_that_is_away_is_answered_503(tmp_path: Path, jar_folders: jars.
             try:
                 # Nobody sends anything, and it notices all the same.
                 gone = (503, b"the ingress is not ready: Kafka takes no events\n")
-                eventually(lambda: ingress.post("/readyz", {}, method="GET") == gone, seconds=10)
+                eventually(lambda: ingress.post("/readyz", {}, method="GET") == gone)
                 began = time.monotonic()
                 connection = http.client.HTTPConnection("127.0.0.1", settings.port, timeout=20)
                 connection.request("POST", "/shop/orders", b"", {**EVENT, "ce-id": "during"})
                 response = connection.getresponse()
                 assert (response.status, response.headers["Retry-After"]) == (503, "1")
                 connection.close()
-                assert time.monotonic() - began < 10
+                assert time.monotonic() - began < 18
             finally:
                 kafka.send_signal(signal.SIGCONT)
-            eventually(lambda: ingress.post("/readyz", {}, method="GET")[0] == 200, seconds=15)
+            eventually(lambda: ingress.post("/readyz", {}, method="GET")[0] == 200)
             eventually(lambda: ingress.post("/shop/orders", {**EVENT, "ce-id": "after"})[0] == 202)
         assert {"before", "after"} <= set(stored_ids(settings))
 

@@ -78,12 +78,30 @@ def test_garbage_among_the_routes_is_passed_over(kafka: Settings, topic: RoutesT
     follower.stop()
     assert seen[-1].targets["log-room"] == TARGET
     assert (stored.version, stored.complete, failures) == (version + 2, True, [])
+    assert (set(stored.unreadable), stored.routes_missing) == ({"route/garbage", "target/log-room"}, False)
+    assert not seen[-1].has_ended("garbage")
     named = {line["key"] for line in lines if line["event"] == "a record cannot be read and is passed over"}
     assert named == {key.decode("utf-8", "backslashreplace") for key in GARBAGE}
     for key in (*GARBAGE, b"target/log-room"):
         if key != b"version":
             producer.produce(topics.ROUTES, key=key, value=None)
     producer.flush(10)
+
+
+def test_a_route_of_which_nothing_is_left_is_missed(kafka: Settings, topic: RoutesTopic) -> None:
+    version = topic.read().version
+    topic.write([], encode(Version(version + 1, routes=100)))
+    follower, seen, _ = followed(kafka)
+    follower.stop()
+    assert (topic.read().routes_missing, seen[-1].has_ended("any")) == (True, False)
+    topic.write([], encode(Version(version + 2)))
+    assert not topic.read().routes_missing
+
+
+def test_the_retained_events_are_told(kafka: Settings, topic: RoutesTopic) -> None:
+    retained = topic.retained_events()
+    assert len(retained) == kafka.partitions
+    assert all(0 <= kept.first <= kept.end for kept in retained)
 
 
 def test_garbage_among_the_reports_is_passed_over(kafka: Settings) -> None:

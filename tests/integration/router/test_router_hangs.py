@@ -60,7 +60,7 @@ def test_a_partition_whose_task_hangs_gets_another_while_the_others_move_on(
     with steady_load(stage, "awake", pause=0.01) as sent:
         eventually(lambda: router.status()["generation"] > generation, 60)
         assert time.monotonic() - began > 4
-    eventually(lambda: set(sent) <= set(stage.ids("awake")) and stage.ids("asleep"), 30)
+    eventually(lambda: set(sent) <= set(stage.ids("awake")) and stage.ids("asleep"))
     assert router.failure() is None
     assert eventually(lambda: router.status()["stalled_seconds"] == 0)
     print(f"a partition that stood still was routed again after {time.monotonic() - began:.1f} s")

@@ -30,7 +30,7 @@ def test_the_router_outlives_kafka(
         stage.producer.flush(10)
         kafka.kill()
         kafka.wait()
-        eventually(lambda: router.status().get("waiting_for_kafka"), seconds=30)
+        eventually(lambda: router.status().get("waiting_for_kafka"))
         assert router.failure() is None
     with running_kafka(settings, jar_folders):
         for number in range(100):

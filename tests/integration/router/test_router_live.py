@@ -115,7 +115,7 @@ def test_a_query_that_dies_is_started_again(stage: Stage, start_router: StartRou
     for query in spark.streams.active:
         query.stop()
     stage.send("survivor", "reborn")
-    assert eventually(lambda: stage.ids("reborn") == ["survivor"], seconds=40)
+    assert eventually(lambda: stage.ids("reborn") == ["survivor"])
     assert router.status()["generation"] > generation
     assert router.failure() is None
 
@@ -127,7 +127,7 @@ def test_a_stopped_router_leaves_neither_query_nor_thread_nor_folder(
     router = start_router(stage.settings)
     began = time.monotonic()
     router.stop()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 15
     assert not spark.streams.active
     assert set(threading.enumerate()) <= threads
     assert not list((stage.settings.data_dir / "spark").glob("generation-*"))

@@ -39,9 +39,9 @@ def test_the_router_goes_on_with_a_new_generation_after_a_task_was_killed(
         tasks = running_tasks(spark)
         assert len(tasks) == stage.settings.partitions
         spark.sparkContext._jsc.sc().killTaskAttempt(tasks[0], True, "a test")
-        eventually(lambda: router.status()["generation"] > generation, 20)
+        eventually(lambda: router.status()["generation"] > generation)
         reached = len(sent)
         eventually(lambda: len(sent) > reached + 100)
-    eventually(lambda: set(sent) <= set(stage.ids("victim")), 20)
+    eventually(lambda: set(sent) <= set(stage.ids("victim")))
     assert router.failure() is None
     print(f"{len(sent)} accepted, all routed, {len(stage.ids('victim')) - len(sent)} written again")

@@ -26,7 +26,7 @@ class Component:
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._main, args=(run, settings), daemon=True)
         self._thread.start()
-        eventually(lambda: self._failure or (self._lifecycle is not None and self._lifecycle.said), 30)
+        eventually(lambda: self._failure or (self._lifecycle is not None and self._lifecycle.said))
 
     def _main(self, run: Callable[[Settings, Lifecycle], Any], settings: Settings) -> None:
         async def main() -> None:

@@ -139,11 +139,11 @@ def test_a_deleted_pod_finishes_its_requests_and_is_gone(cluster: Cluster) -> No
     pod = cluster.until("slow", ready)
     connection = http.client.HTTPConnection(pod["status"]["podIP"], 8080, timeout=10)
     connection.request("POST", "/", b"", {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/s", "ce-type": "t"})
-    eventually(lambda: cluster.reports("slow"), 10)
+    eventually(lambda: cluster.reports("slow"))
     cluster.kubectl("delete", "pod", "slow", "--wait=false")
     assert connection.getresponse().status == 202
     connection.close()
-    eventually(lambda: "NotFound" in cluster.kubectl("get", "pod", "slow", check=False), 15)
+    eventually(lambda: "NotFound" in cluster.kubectl("get", "pod", "slow", check=False))
     with pytest.raises(OSError):  # noqa: PT011  # refused, whatever the system calls it
         post(pod, "2")
     assert not (cluster.settings.data_dir / "logs" / "pods" / "default" / "slow.log").exists()
@@ -192,5 +192,5 @@ def test_a_pod_with_two_containers_shares_its_address(cluster: Cluster) -> None:
     receiver = container("receiver", EVENT_GENERATORS="receiver", EVENT_LOGS="logger")
     spec = {"restartPolicy": "Never", "containers": [receiver, sender]}
     cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pair"}, "spec": spec})
-    eventually(lambda: '"statusCode":202' in cluster.kubectl("logs", "pair", "-c", "sender", check=False), 20)
+    eventually(lambda: '"statusCode":202' in cluster.kubectl("logs", "pair", "-c", "sender", check=False))
     cluster.kubectl("delete", "pod", "pair", "--now")

@@ -76,7 +76,7 @@ def scene(stack: Stack) -> Iterator[Stack]:
     ]
     stack.apply("---".join(parts))
     stack.kubectl(
-        "wait", "-n", NAMESPACE, "--for=condition=Ready", "--timeout=60s", "triggers,pods", "--all", timeout=90
+        "wait", "-n", NAMESPACE, "--for=condition=Ready", "--timeout=150s", "triggers,pods", "--all", timeout=170
     )
     yield stack
     stack.kubectl("delete", "namespace", NAMESPACE)
@@ -100,7 +100,7 @@ def reports(stack: Stack, pod: str, ident: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("service", ["empty", "wrong-port"])
 def test_a_service_that_leads_nowhere_fails_deliveries_until_they_are_dead_letters(scene: Stack, service: str) -> None:
     send(scene, service, f"to-{service}")
-    (letter,) = eventually(lambda: reports(scene, "letters", f"to-{service}"), 20)
+    (letter,) = eventually(lambda: reports(scene, "letters", f"to-{service}"))
     assert letter["event"]["knativeerrordest"].startswith(f"http://{service}.{NAMESPACE}.svc")
     endpoints = json.loads(scene.kubectl("get", "endpoints", "-n", NAMESPACE, service, "-o", "json"))
     addresses = [one["ip"] for subset in endpoints.get("subsets") or () for one in subset.get("addresses") or ()]
@@ -109,14 +109,14 @@ def test_a_service_that_leads_nowhere_fails_deliveries_until_they_are_dead_lette
 
 def test_two_services_with_one_selector_lead_to_the_same_pod(scene: Stack) -> None:
     send(scene, "both", "twice")
-    found = eventually(lambda: len(seen := reports(scene, "one", "twice")) == 2 and seen, 20)
+    found = eventually(lambda: len(seen := reports(scene, "one", "twice")) == 2 and seen)
     hosts = {info["httpHeaders"]["Host"][0] for info in found}
     assert hosts == {f"first.{NAMESPACE}.svc.cluster.local", f"second.{NAMESPACE}.svc.cluster.local"}
 
 
 def test_an_event_on_its_way_to_a_pod_that_goes_reaches_the_next_one(scene: Stack) -> None:
     send(scene, "leaving", "moving")
-    eventually(lambda: reports(scene, "leaving", "moving"), 20)
+    eventually(lambda: reports(scene, "leaving", "moving"))
     scene.kubectl("delete", "pod", "-n", NAMESPACE, "leaving", "--force", "--grace-period=0")
     scene.apply(POD.format(name="next", app="leaving", wait="0"))
-    eventually(lambda: reports(scene, "next", "moving"), 40)
+    eventually(lambda: reports(scene, "next", "moving"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.contract.routes import Delivery, Endpoint, Route, ServiceName, Target, Version, decode, encode, key_of
-from penstock.contract.snapshot import SnapshotBuilder
+from penstock.contract.snapshot import Snapshot, SnapshotBuilder
 from penstock.contract.unreadable import Unreadable
 
 BROKER = Target("b1", "Broker", "default", "orders", paths=("/default/orders",))
@@ -76,3 +77,44 @@ def test_the_last_word_on_a_key_counts(words: list[str]) -> None:
     snapshot = builder.apply("version", encode(Version(1)))
     assert snapshot is not None
     assert ("b1" in snapshot.targets) == (bool(words) and words[-1] == "put")
+
+
+def built(*records: tuple[str, bytes | None]) -> Snapshot:
+    builder, newest = SnapshotBuilder(), Snapshot()
+    for key, value in records:
+        with contextlib.suppress(Unreadable):
+            newest = builder.apply(key, value) or newest
+    return newest
+
+
+TRIGGER_RECORD = (key_of(TRIGGER), encode(TRIGGER))
+GARBAGE = (key_of(TRIGGER), b"\xff{")
+
+
+@pytest.mark.parametrize(
+    ("records", "ended"),
+    [
+        pytest.param([("version", encode(Version(1)))], True, id="there is none"),
+        pytest.param([], False, id="nothing was published"),
+        pytest.param([TRIGGER_RECORD, ("version", encode(Version(1, routes=1)))], False, id="it is there"),
+        pytest.param([GARBAGE, ("version", encode(Version(1)))], False, id="its record cannot be read"),
+        pytest.param([("version", encode(Version(1, routes=1)))], False, id="a route is missing"),
+        pytest.param([("version", b"{")], False, id="the version cannot be read"),
+        pytest.param([GARBAGE, ("route/t1", None), ("version", encode(Version(1)))], True, id="it was deleted"),
+    ],
+)
+def test_a_route_has_ended_only_if_no_record_that_cannot_be_read_may_be_its(
+    records: list[tuple[str, bytes | None]], ended: bool
+) -> None:
+    assert built(*records).has_ended("t1") == ended
+
+
+def test_garbage_leaves_in_force_what_was_before_it() -> None:
+    found = built(TRIGGER_RECORD, GARBAGE, ("version", encode(Version(1, routes=1))))
+    assert (found.routes, set(found.unreadable), found.missing) == ({"t1": TRIGGER}, {"t1"}, 0)
+
+
+def test_a_record_of_another_key_is_garbage() -> None:
+    """Else it would stand for one route and hide another."""
+    found = built(("route/t2", encode(TRIGGER)), ("version", encode(Version(1, routes=1))))
+    assert (found.routes, set(found.unreadable)) == ({}, {"t2"})

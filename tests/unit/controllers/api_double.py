@@ -7,15 +7,20 @@ move with the spec, and deletions that arrive as events.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
+import dataclasses
 import itertools
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
 
 from lightkube import ApiError
 from lightkube.models.meta_v1 import Status
 
+from penstock.contract.routes import VERSION_KEY, Version, decode
+from penstock.contract.unreadable import Unreadable
 from penstock.controllers.api import Key, Kind, Obj, key_of
+from penstock.log.routes import Stored, StoredReader
+from penstock.log.topic_ends import Retained
 from penstock.resources.admission import CONTROLLER_USER
 from penstock.resources.registry import ADMISSION, AdmissionContext, bootstrap_configmaps
 from penstock.settings import Settings
@@ -189,6 +194,7 @@ class TopicDouble:
         self.records: dict[str, bytes] = {}
         self.complete = True
         self.writes: list[list[str]] = []
+        self.firsts: tuple[int, ...] = (0, 0)
         self.ends: tuple[int, ...] = (0, 0)
         self.fail = 0
         """Writes to come that reach nothing."""
@@ -197,22 +203,14 @@ class TopicDouble:
         self.snapshots: list[tuple[int, dict[str, bytes]]] = []
         """What a reader has seen: the number of each version and the records it completed."""
 
-    def read(self) -> Any:
-        from penstock.contract.routes import VERSION_KEY, Version, decode
-        from penstock.log.routes import Stored
-
-        stored = Stored(complete=self.complete and VERSION_KEY in self.records)
+    def read(self) -> Stored:
+        reader = StoredReader()
         for key, value in self.records.items():
-            record = decode(key, value)
-            if isinstance(record, Version):
-                stored.version = record.version
-            elif record is not None:
-                stored.records[key] = record
-        return stored
+            with contextlib.suppress(Unreadable):
+                reader.apply(key, value)
+        return dataclasses.replace(reader.stored(), complete=self.complete and VERSION_KEY in self.records)
 
     def write(self, changes: list[tuple[str, bytes | None]], version: bytes) -> None:
-        from penstock.contract.routes import VERSION_KEY
-
         if self.fail:
             self.fail -= 1
             raise OSError("Kafka is away")
@@ -226,11 +224,9 @@ class TopicDouble:
             raise OSError("the acknowledgement was lost")
 
     def _store(self, key: str, value: bytes | None) -> None:
-        from penstock.contract.routes import VERSION_KEY, Version, decode
-
         self.complete = key == VERSION_KEY
+        self.records.pop(key, None)  # the newest record of a key is where it was written last
         if value is None:
-            self.records.pop(key, None)
             return
         self.records[key] = value
         if isinstance(version := decode(key, value), Version):
@@ -239,5 +235,5 @@ class TopicDouble:
     def look_after(self) -> None:
         """There is no client that would have to be heard."""
 
-    def event_ends(self) -> tuple[int, ...]:
-        return self.ends
+    def retained_events(self) -> tuple[Retained, ...]:
+        return tuple(Retained(first, end) for first, end in zip(self.firsts, self.ends, strict=True))

@@ -11,7 +11,7 @@ from api_double import ApiDouble, TopicDouble
 
 from penstock.contract import reports
 from penstock.contract.reports import COMPONENTS, Ack
-from penstock.contract.routes import Record, Version, decode
+from penstock.contract.routes import Record
 from penstock.controllers.api import Kind
 from penstock.controllers.reconciler import ReconcilerContext, Workers
 from penstock.controllers.recorder import EventRecorder
@@ -106,8 +106,7 @@ class ControlPlane:
 
     def records(self) -> dict[str, Record]:
         """What is published."""
-        found = {key: decode(key, value) for key, value in self.topic.records.items()}
-        return {key: record for key, record in found.items() if record and not isinstance(record, Version)}
+        return self.topic.read().records
 
 
 Starter = Callable[[], Awaitable[ControlPlane]]

@@ -8,11 +8,12 @@ import msgspec
 import pytest
 from api_double import TopicDouble
 
-from penstock.contract.routes import Route, ServiceName, Target, Version, decode
+from penstock.contract.routes import Route, ServiceName, Target, Version, decode, encode
+from penstock.contract.unreadable import Unreadable
 from penstock.controllers.api import Key
 from penstock.controllers.routes import publisher as module
 from penstock.controllers.routes.publisher import Publisher
-from penstock.log.routes import Superseded
+from penstock.log.routes import StoredReader, Superseded
 
 ME, OTHER = ("Trigger", Key("ns", "a")), ("Trigger", Key("ns", "b"))
 
@@ -39,6 +40,7 @@ async def publish(publisher: Publisher, version: int) -> None:
     """Runs the publisher until it has published the version."""
     done = asyncio.Event()
     publisher.announce = lambda published: done.set() if published >= version else None
+    publisher.drop_unclaimed()
     task = asyncio.create_task(publisher.run())
     if publisher.version < version:
         await asyncio.wait_for(done.wait(), 2)
@@ -136,8 +138,6 @@ async def test_after_a_restart_what_nobody_claims_is_deleted(topic: TopicDouble)
 
 
 async def test_a_change_that_was_cut_off_before_its_version_is_completed(topic: TopicDouble) -> None:
-    from penstock.contract.routes import encode
-
     topic.records["route/a"] = encode(route("a", start=(1,)))
     topic.complete = False
     async with publishing(topic) as publisher:
@@ -226,3 +226,120 @@ async def test_a_control_plane_that_another_took_over_from_ends(
         publisher.claim(ME, [route("a")])
         with pytest.raises(Superseded):
             await asyncio.wait_for(publisher.run(), 2)
+
+
+GARBAGE = b"\xff{"
+
+
+def starts_in(topic: TopicDouble) -> dict[str, tuple[int, ...]]:
+    found = [decode(key, value) for key, value in topic.records.items()]
+    return {record.uid: record.start for record in found if isinstance(record, Route)}
+
+
+async def published_before(topic: TopicDouble, *uids: str) -> None:
+    """A control plane has published these routes, and events have come since."""
+    topic.firsts, topic.ends = (2, 3), (7, 9)
+    async with publishing(topic) as publisher:
+        publisher.claim(ME, [route(uid) for uid in uids])
+        await publish(publisher, 1)
+    topic.ends = (70, 90)
+
+
+async def test_a_route_whose_record_cannot_be_read_begins_with_the_oldest_event(topic: TopicDouble) -> None:
+    await published_before(topic, "a", "b")
+    topic.records["route/a"] = GARBAGE
+    async with publishing(topic) as publisher:
+        publisher.claim(ME, [route("a"), route("b"), route("new")])
+        await publish(publisher, 2)
+    assert starts_in(topic) == {"a": (2, 3), "b": (7, 9), "new": (70, 90)}
+
+
+async def test_a_record_that_cannot_be_read_and_that_nobody_claims_is_deleted(topic: TopicDouble) -> None:
+    await published_before(topic, "a", "b")
+    topic.records["route/a"] = topic.records["target/x"] = GARBAGE
+    async with publishing(topic) as publisher:
+        publisher.claim(ME, [route("b")])
+        await publish(publisher, 2)
+    assert set(topic.records) == {"route/b", "version"}
+
+
+async def test_a_route_that_is_still_expected_keeps_its_record_that_cannot_be_read(topic: TopicDouble) -> None:
+    """Its Trigger is there, but nobody can tell yet where it leads to. Deleted, it would count as gone."""
+    await published_before(topic, "a", "b")
+    topic.records["route/a"] = GARBAGE
+    async with publishing(topic) as publisher:
+        publisher.claim(ME, [], expected=["route/a"])
+        publisher.claim(OTHER, [route("b", paused=True)])
+        await publish(publisher, 2)
+        assert topic.records["route/a"] == GARBAGE
+        publisher.claim(ME, [route("a")], expected=["route/a"])
+        await publish(publisher, 3)
+    assert starts_in(topic) == {"a": (2, 3), "b": (7, 9)}
+
+
+async def test_a_record_that_cannot_be_read_goes_with_the_object_it_was_expected_for(topic: TopicDouble) -> None:
+    await published_before(topic, "a", "b")
+    topic.records["route/a"] = GARBAGE
+    async with publishing(topic) as publisher:
+        publisher.claim(ME, [], expected=["route/a"])
+        publisher.claim(OTHER, [route("b", paused=True)])
+        await publish(publisher, 2)
+        publisher.claim(ME, [])
+        await publish(publisher, 3)
+    assert set(topic.records) == {"route/b", "version"}
+
+
+async def test_where_a_route_is_missing_without_a_trace_every_unknown_one_may_be_it(topic: TopicDouble) -> None:
+    await published_before(topic, "a", "b")
+    del topic.records["route/a"]
+    async with publishing(topic) as publisher:
+        publisher.claim(ME, [route("a"), route("b")])
+        await publish(publisher, 2)
+        publisher.claim(OTHER, [route("later")])
+        await publish(publisher, 3)
+    assert starts_in(topic) == {"a": (2, 3), "b": (7, 9), "later": (70, 90)}
+
+
+async def test_a_route_that_is_missing_and_expected_begins_with_the_oldest_event(topic: TopicDouble) -> None:
+    await published_before(topic, "a", "b")
+    del topic.records["route/a"]
+    async with publishing(topic) as publisher:
+        publisher.claim(ME, [], expected=["route/a"])
+        publisher.claim(OTHER, [route("b", paused=True)])
+        await publish(publisher, 2)
+        publisher.claim(ME, [route("a")], expected=["route/a"])
+        await publish(publisher, 3)
+    assert starts_in(topic)["a"] == (2, 3)
+
+
+async def test_a_version_that_cannot_be_read_is_followed_by_a_higher_one(topic: TopicDouble) -> None:
+    """Acknowledgements of the versions before may still be there: none of them must count for what comes now."""
+    await published_before(topic, "a")
+    topic.records["version"] = GARBAGE
+    topic.complete = False
+    async with publishing(topic) as publisher:
+        publisher.claim(ME, [route("a")])
+        await publish(publisher, 2)
+    assert version_in(topic).version > 10**12
+    assert starts_in(topic) == {"a": (7, 9)}
+
+
+async def test_an_older_record_that_can_still_be_read_tells_the_start(topic: TopicDouble) -> None:
+    reader = StoredReader()
+    for key, value in (("route/a", encode(route("a", start=(7, 9)))), ("route/a", GARBAGE), ("version", GARBAGE)):
+        with contextlib.suppress(Unreadable):
+            reader.apply(key, value)
+    topic.read = reader.stored  # type: ignore[method-assign]
+    async with publishing(topic) as publisher:
+        publisher.claim(ME, [route("a")])
+        await publish(publisher, 1)
+    assert starts_in(topic) == {"a": (7, 9)}  # written again, or the next reader would find garbage
+
+
+async def test_a_route_that_was_published_without_a_start_keeps_it_so(topic: TopicDouble) -> None:
+    topic.ends = (70, 90)
+    topic.records["route/a"] = encode(route("a"))
+    async with publishing(topic) as publisher:
+        publisher.claim(ME, [route("a", paused=True)])
+        await publish(publisher, 1)
+    assert starts_in(topic) == {"a": ()}

@@ -28,6 +28,7 @@ from penstock.controllers.api import (
     Obj,
 )
 from penstock.controllers.informer import ListenerFailed
+from penstock.controllers.reconcilers.trigger import TriggerReconciler
 
 SINK = {"uri": "http://sink"}
 GADGET = Kind("example.com/v1", "Gadget")
@@ -234,21 +235,89 @@ async def test_routes_stay_when_the_kind_of_their_subscriber_may_no_longer_be_re
     assert {key: record for key, record in plane.records().items() if isinstance(record, Route)} == routes
 
 
-async def test_a_kind_of_routes_that_may_not_be_read_is_waited_for_and_no_route_goes(start: Starter) -> None:
+@pytest.mark.parametrize("kind", [BROKER, TRIGGER, CHANNEL, IN_MEMORY_CHANNEL, SUBSCRIPTION])
+@pytest.mark.parametrize("code", [403, 404])
+async def test_a_kind_of_routes_that_cannot_be_read_is_waited_for_and_no_route_goes(
+    start: Starter, code: int, kind: Kind
+) -> None:
     plane = await start()
     plane.api.apply(BROKER, named("b"))
     plane.api.apply(TRIGGER, trigger())
-    await plane.until(lambda: plane.ready(TRIGGER, "t"))
+    plane.api.apply(CHANNEL, named("c"))
+    plane.api.apply(SUBSCRIPTION, subscription())
+    await plane.until(lambda: plane.ready(TRIGGER, "t") and plane.ready(SUBSCRIPTION, "s"))
+    await plane.settled()
     before = dict(plane.topic.records)
-    await plane.stop()
-    plane.api.forbidden.add(TRIGGER)
-    plane = await start()
+    hidden = plane.api.forbidden if code == 403 else plane.api.unserved
+    hidden.add(kind)
+    plane.api.cut_watches()
+    plane.world.tracker.informer(kind)._note(refuse(code, "it is gone for a moment"))
     await plane.settled()
     assert plane.topic.records == before
-    plane.api.forbidden.clear()
+    await plane.stop()
+    plane = await start()  # it is hidden from the beginning
+    await plane.settled()
+    assert plane.topic.records == before
+    hidden.clear()
     plane.api.apply(TRIGGER, trigger("new"))
     await plane.until(lambda: plane.ready(TRIGGER, "new"))
     assert before.keys() < plane.topic.records.keys()
+
+
+def route_starts(plane: ControlPlane) -> dict[str, tuple[int, ...]]:
+    return {record.name: record.start for record in plane.records().values() if isinstance(record, Route)}
+
+
+async def test_routes_whose_records_cannot_be_read_begin_with_the_oldest_event(start: Starter) -> None:
+    plane = await start()
+    plane.topic.firsts, plane.topic.ends = (1, 2), (10, 20)
+    plane.api.apply(GADGET, GADGET_OBJECT)
+    plane.api.apply(BROKER, named("b"))
+    plane.api.apply(CHANNEL, named("c"))
+    uids = [
+        plane.api.apply(TRIGGER, trigger())["metadata"]["uid"],
+        plane.api.apply(TRIGGER, trigger("refers", subscriber=GADGET_SINK))["metadata"]["uid"],
+        plane.api.apply(SUBSCRIPTION, subscription())["metadata"]["uid"],
+    ]
+    await plane.until(lambda: all(plane.ready(TRIGGER, name) for name in ("t", "refers")))
+    await plane.until(lambda: plane.ready(SUBSCRIPTION, "s"))
+    assert set(route_starts(plane).values()) == {(10, 20)}
+    await plane.stop()
+    plane.topic.ends = (100, 200)
+    garbage = dict.fromkeys([f"route/{uid}" for uid in uids], b"{")
+    plane.topic.records = {**garbage, **{k: v for k, v in plane.topic.records.items() if k not in garbage}}
+    plane.api.remove(GADGET, Key("ns", "g"))
+    plane = await start()
+    await plane.until(lambda: route_starts(plane).keys() == {"t", "s"})
+    await plane.settled()
+    assert plane.topic.records[f"route/{uids[1]}"] == b"{"  # nobody knows where it leads to, and yet it is not gone
+    plane.api.apply(GADGET, GADGET_OBJECT)
+    await plane.until(lambda: "refers" in route_starts(plane))
+    assert route_starts(plane) == dict.fromkeys(("t", "refers", "s"), (1, 2))
+
+
+async def test_no_route_goes_as_long_as_an_object_could_not_be_reconciled(
+    start: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plane = await start()
+    plane.api.apply(BROKER, named("b"))
+    plane.api.apply(TRIGGER, trigger())
+    plane.api.apply(TRIGGER, trigger("gone"))
+    await plane.until(lambda: plane.ready(TRIGGER, "t") and plane.ready(TRIGGER, "gone"))
+    await plane.settled()
+    before = dict(plane.topic.records)
+    await plane.stop()
+    plane.api.remove(TRIGGER, Key("ns", "gone"))
+    with monkeypatch.context() as defect:
+        defect.setattr(TriggerReconciler, "reconcile", _fail)
+        plane = await start()
+        await plane.settled()
+        assert plane.topic.records == before
+    await plane.until(lambda: route_starts(plane).keys() == {"t"})
+
+
+async def _fail(*_: object) -> None:
+    raise ZeroDivisionError("on purpose")
 
 
 async def test_a_defect_in_a_listener_ends_the_control_plane(plane: ControlPlane) -> None:

@@ -123,6 +123,18 @@ class Node:
     """`penstock.cursors`, transaction by transaction."""
     seen: list[tuple[str, int]] = field(default_factory=list)
     reports: Reports = field(default_factory=Reports)
+    unreadable: frozenset[str] = frozenset()
+    """Routes whose record cannot be read: a task that starts knows nothing else of them."""
+
+    given: Snapshot | None = None
+    """What a task finds when it starts, in place of these routes."""
+
+    def snapshot(self, version: int) -> Snapshot:
+        """What a follower makes of the routes topic."""
+        if self.given is not None:
+            return self.given
+        readable = {uid: route for uid, route in self.routes.items() if uid not in self.unreadable}
+        return Snapshot(version, routes=readable, unreadable=self.unreadable)
 
     async def boot(self) -> None:
         loop = asyncio.get_running_loop()
@@ -139,7 +151,7 @@ class Node:
             failed=_unexpected,
         )
         self.cursors = self.dispatcher.partitions[0]
-        self.dispatcher.apply(Snapshot(version=1, routes=self.routes))
+        self.dispatcher.apply(self.snapshot(1))
         self.dispatcher.restore(0, understand(self.table(), 0, self.cursors.changed))
         await self.dispatcher.check_tail(0)
         self.position = self.cursors.tail or 0

@@ -19,6 +19,7 @@ from virtual_time import run, turns
 
 from examples import examples
 from penstock.contract.routes import Delivery, Endpoint, Route
+from penstock.dispatcher.dispatcher import UNKNOWN_SECONDS
 
 POLICY = Delivery(retry=1000, backoff_policy="linear", backoff_delay=0.3)
 OLD, KEYED, NEW = "old", "keyed", "new"
@@ -139,6 +140,10 @@ class Play:
                 node.dispatcher.each_second()
             case "power loss":
                 await self.lose_power(chance)
+            case "garbage":
+                await self.find_garbage(chance)
+            case "mend":
+                self.mend()
 
     async def answer(self, which: int, good: bool) -> None:
         await turns()
@@ -170,6 +175,22 @@ class Play:
         else:
             await node.boot()
             self.story.world.route_again(node.matched.records, now)
+
+    async def find_garbage(self, chance: float) -> None:
+        """A crash, after which the record of a route cannot be read for a while."""
+        await self.node.halt()
+        self.excuse()
+        self.node.unreadable = frozenset({sorted(ROUTES)[int(chance * len(ROUTES))]})
+        await self.node.boot()
+        if int(chance * 100) % 2:
+            await self.node.read_tail()
+            await asyncio.sleep(UNKNOWN_SECONDS + 1)
+            self.node.dispatcher.each_second()
+
+    def mend(self) -> None:
+        """The control plane has written the record anew."""
+        self.node.unreadable = frozenset()
+        self.node.dispatcher.apply(self.node.snapshot(2))
 
     def seen(self, uid: str) -> list[int]:
         return [event for route, event in self.node.seen if route == uid]
@@ -211,6 +232,23 @@ def test_a_power_loss_loses_nothing_and_gives_no_route_another_ones_event(story:
         await one.node.settle()
         for uid in ROUTES:
             assert set(one.seen(uid)) == story.world.wanted[uid]
+        assert one.node.reports.losses == []
+
+    play(story, check)
+
+
+@examples(2)
+@given(stories("garbage", "garbage", "mend", "flush"))
+def test_a_route_whose_record_cannot_be_read_for_a_while_loses_nothing_and_repeats_nothing(story: Story) -> None:
+    async def check(one: Play) -> None:
+        one.mend()
+        await one.node.settle()
+        for uid in ROUTES:
+            seen = one.seen(uid)
+            assert set(seen) == story.world.wanted[uid]
+            for origin in set(seen):
+                seen.remove(origin)
+            assert all((uid, origin) in one.excused for origin in seen)
         assert one.node.reports.losses == []
 
     play(story, check)

@@ -143,3 +143,14 @@ def test_of_two_that_would_make_an_archive_one_goes_without(tmp_path: Path, jvm:
         assert not archive.make(pid)
     assert archive.find() is None
     assert archive.make(pid)
+
+
+def test_drafts_of_jvms_that_are_gone_are_swept(tmp_path: Path, jvm: Callable[[Answer], int]) -> None:
+    folder = tmp_path / "archives"
+    folder.mkdir()
+    abandoned, under_way = folder / "spark-1.999999999.new.temp", folder / f"spark-2.{os.getpid()}.new"
+    abandoned.write_bytes(b"")
+    under_way.write_bytes(b"")
+    assert ClassArchive(folder, "kafka-1").make(jvm(dumps))
+    assert not abandoned.exists()
+    assert under_way.exists()

@@ -57,7 +57,8 @@ class TriggerReconciler:
         subscriber = resolve(trigger.subscriber, key.namespace, lookup)
         dead_letter = resolve_optional(delivery.get("deadLetterSink"), key.namespace, lookup)
         route = self._route(trigger, broker, subscriber, delivery, dead_letter)
-        world.publisher.claim(me, self._kept(trigger, broker) if route is None else [route])
+        claimed = self._kept(trigger, broker) if route is None else [route]
+        world.publisher.claim(me, claimed, expected=[] if broker is None else [f"route/{trigger.identity.uid}"])
         before = (
             was_true(obj, SUBSCRIPTION_READY)
             and (obj.get("status") or {}).get("observedGeneration") == trigger.identity.generation

@@ -6,21 +6,27 @@ changes nothing in it. A new route gets its `start` here: the ends of `penstock.
 
 A write that failed may have been stored all the same, and readers may act by it. So every attempt has a version number
 of its own, and the next attempt writes again whatever the failed one may have left in the topic.
+
+A record that cannot be read is written again, and with it goes what only the topic knew: the route's start. The end of
+the events would be a loss to a route that is behind it, so such a route begins with the oldest event that is retained.
+Its cursors know what it has had already.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 
 import msgspec
 import structlog
 
 from penstock.contract.names import Location, NameTable
-from penstock.contract.routes import Record, Route, ServiceName, Target, Version, encode, key_of
+from penstock.contract.routes import VERSION_KEY, Record, Route, ServiceName, Target, Version, encode, key_of
 from penstock.controllers.tracker import Observer
 from penstock.log.routes import RoutesTopic, Superseded
+from penstock.log.topic_ends import Retained
 from penstock.observability.logs import describe
 
 log = structlog.get_logger()
@@ -48,7 +54,14 @@ class Publisher:
         self._newest_number = 0
         """The highest version number that an attempt to publish has used."""
         self._unconfirmed: set[str] = set()
-        """Keys that a failed attempt may have changed in the topic."""
+        """Keys that a failed attempt may have changed in the topic, or under which it holds what cannot be read."""
+        self._unreadable: set[str] = set()
+        """Keys whose record was found to be unreadable and has not been replaced since."""
+        self._routes_missing = False
+        """Whether any route that is claimed may have been published before: some are, and nothing of them is left."""
+        self._start_unknown: set[str] = set()
+        """Keys of routes that may have been published before, with a start that is not known any more."""
+        self._expected: dict[Observer, frozenset[str]] = {}
         self._incomplete = True
         self._names: NameTable | None = None
         self._work = asyncio.Event()
@@ -58,6 +71,12 @@ class Publisher:
         stored = await asyncio.to_thread(self._topic.read)
         self._published, self.version = stored.records, stored.version
         self._newest_number = stored.version
+        if VERSION_KEY in stored.unreadable:
+            # What was used and acknowledged last is not known: go on beyond all that can have been.
+            self._newest_number = max(stored.version, int(time.time() * 1000))
+        self._unreadable = set(stored.unreadable - {VERSION_KEY})
+        self._start_unknown = self._unreadable - stored.records.keys()
+        self._routes_missing = stored.routes_missing
         # A topic whose last record is not a Version was left in the middle of a change.
         self._incomplete = not stored.complete
         self._changed_at = dict.fromkeys(stored.records, stored.version)
@@ -67,8 +86,8 @@ class Publisher:
         """To be called now and then while nothing is published."""
         self._topic.look_after()
 
-    def claim(self, owner: Observer, records: Iterable[Record]) -> None:
-        """These records, and no others, are the owner's."""
+    def claim(self, owner: Observer, records: Iterable[Record], expected: Iterable[str] = ()) -> None:
+        """These records, and no others, are the owner's. One with a key that is `expected` may follow."""
         claimed = {key_of(record): self._with_start(record) for record in records}
         for key in self._keys[owner] - claimed.keys():
             if self._owner.get(key) == owner:
@@ -86,6 +105,13 @@ class Publisher:
             self._keys[owner] = set(claimed)
         else:
             self._keys.pop(owner, None)
+        self._expect(owner, frozenset(expected))
+
+    def _expect(self, owner: Observer, keys: frozenset[str]) -> None:
+        given_up = self._expected.pop(owner, frozenset()) - keys - self._desired.keys()
+        if keys:
+            self._expected[owner] = keys
+        self._write_again(given_up & self._unreadable)
 
     def held(self, key: str) -> Record | None:
         """The record as last claimed, or else as restored."""
@@ -109,11 +135,19 @@ class Publisher:
         """Whose records last changed in the versions from `after` (not included) until `until`."""
         return iter([self._owner[k] for k, v in self._changed_at.items() if after < v <= until and k in self._owner])
 
-    async def run(self) -> None:
-        """Publishes until cancelled. To be started when every object has been looked at once: what nobody has
-        claimed by then is gone."""
+    def drop_unclaimed(self) -> None:
+        """Every object has been looked at: what nobody has claimed, and nobody is expected to, is gone."""
         for key in self._published.keys() - self._desired.keys():
             self._mark(key)
+        expected = frozenset[str]().union(*self._expected.values())
+        self._write_again(self._unreadable - expected)
+        if self._routes_missing:
+            self._start_unknown |= (expected | self._desired.keys()) - self._published.keys()
+            self._routes_missing = False
+
+    async def run(self) -> None:
+        """Publishes until cancelled. To be started when every object has been looked at, or tried to be, once."""
+        self._write_again(self._unreadable & self._desired.keys())
         if self._incomplete:
             self._work.set()
         while True:
@@ -158,18 +192,24 @@ class Publisher:
         }
 
     async def _give_starts(self, changes: dict[str, Record | None]) -> None:
-        fresh = [r for r in changes.values() if isinstance(r, Route) and not r.start]
+        fresh = [r for key, r in changes.items() if isinstance(r, Route) and not r.start and key not in self._published]
         if not fresh:
             return
-        ends = await asyncio.to_thread(self._topic.event_ends)
+        retained = await asyncio.to_thread(self._topic.retained_events)
         for route in fresh:
-            started = msgspec.structs.replace(route, start=ends)
             key = key_of(route)
-            changes[key] = started
+            start = self._start_of(key, retained)
+            changes[key] = msgspec.structs.replace(route, start=start)
             current = self._desired.get(key)
             if isinstance(current, Route):
                 # The claim may have changed while the ends were asked for; it gets the same start.
-                self._desired[key] = msgspec.structs.replace(current, start=ends)
+                self._desired[key] = msgspec.structs.replace(current, start=start)
+
+    def _start_of(self, key: str, retained: Iterable[Retained]) -> tuple[int, ...]:
+        if not self._routes_missing and key not in self._start_unknown:
+            return tuple(kept.end for kept in retained)
+        log.warning("the start of a route cannot be read any more; it begins with the oldest event kept", key=key)
+        return tuple(kept.first for kept in retained)
 
     def _next_version(self, changes: dict[str, Record | None]) -> Version:
         self._newest_number += 1
@@ -179,6 +219,8 @@ class Publisher:
 
     def _settle(self, key: str, record: Record | None, version: int) -> None:
         self._restored.discard(key)
+        self._unreadable.discard(key)
+        self._start_unknown.discard(key)
         if record is None:
             self._published.pop(key, None)
             self._changed_at.pop(key, None)
@@ -194,6 +236,12 @@ class Publisher:
 
     def _waits(self, key: str) -> bool:
         return key in self._dirty or key in self._unconfirmed
+
+    def _write_again(self, keys: Set[str]) -> None:
+        """Whatever the topic holds under these keys is to be replaced."""
+        if keys:
+            self._unconfirmed.update(keys)
+            self._work.set()
 
     def _mark(self, key: str) -> None:
         self._dirty.add(key)

@@ -51,7 +51,7 @@ class Unflushed:
         if cursor.has_record(delivery.origin):
             self._deliveries[cursor.route, delivery.origin] = delivery
         else:
-            cursor.touch()
+            cursor.move(delivery.origin)
 
     def finished(self, cursor: Cursor, origin: int) -> None:
         """A delivery has ended, one way or another."""
