@@ -70,6 +70,7 @@ JOB = Kind("batch/v1", "Job")
 CRON_JOB = Kind("batch/v1", "CronJob")
 DEPLOYMENT = Kind("apps/v1", "Deployment")
 REPLICA_SET = Kind("apps/v1", "ReplicaSet")
+ENDPOINT_SLICE = Kind("discovery.k8s.io/v1", "EndpointSlice")
 
 RECONCILED = frozenset({BROKER, TRIGGER, CHANNEL, IN_MEMORY_CHANNEL, SUBSCRIPTION})
 """The kinds that routes are made of: without seeing them, nothing can be said about what should be published."""

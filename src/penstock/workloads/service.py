@@ -24,6 +24,7 @@ from penstock.workloads.actors.sender import Locate
 from penstock.workloads.images import Images
 from penstock.workloads.kubernetes import NODE_NAME, PodApi, PodChange, PodList
 from penstock.workloads.leftovers import end_leftovers
+from penstock.workloads.pods.log_limits import keep_short
 from penstock.workloads.pods.node import Pods
 from penstock.workloads.pods.preparation import Node
 from penstock.workloads.processes.surroundings import Surroundings, can_mount
@@ -60,7 +61,8 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
             node = Node(PodApi(api), client, locate, logs, Images(settings.images), around)
             pods = Pods(node)
             try:
-                await first(_follow(PodApi(api), pods, lifecycle), owner.failed(), lifecycle.stopping.wait())
+                following = _follow(PodApi(api), pods, lifecycle)
+                await first(following, keep_short(logs), owner.failed(), lifecycle.stopping.wait())
             finally:
                 await pods.stop(settings.drain_seconds)
     finally:

@@ -29,7 +29,7 @@ def owner_of(obj: Obj, kinds: Iterable[Kind]) -> tuple[Kind, Key] | None:
     if owner is None:
         return None
     for kind in kinds:
-        if owner["kind"] == kind.kind and str(owner["apiVersion"]).partition("/")[0] == kind.group:
+        if owner["kind"] == kind.kind and str(owner["apiVersion"]).rpartition("/")[0] == kind.group:
             return kind, Key(obj["metadata"].get("namespace") or "", owner["name"])
     return None
 

@@ -1,4 +1,4 @@
-"""Jobs, CronJobs, Deployments and ReplicaSets: what was decided about one of them is done."""
+"""Jobs, CronJobs, Deployments, ReplicaSets and EndpointSlices: what was decided about one of them is done."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from penstock.controllers.api import (
     CONFLICT,
     CRON_JOB,
     DEPLOYMENT,
+    ENDPOINT_SLICE,
+    ENDPOINTS,
     JOB,
     NOT_FOUND,
     POD,
@@ -20,7 +22,7 @@ from penstock.controllers.api import (
     key_of,
 )
 from penstock.controllers.reconciler import Reconciler, ReconcilerContext, Workers
-from penstock.controllers.workloads import cronjobs, deployments, jobs, replicasets
+from penstock.controllers.workloads import cronjobs, deployments, endpointslices, jobs, replicasets
 from penstock.controllers.workloads.owned import is_terminating, owned_by, owner_of, pod_of
 
 Clock = Callable[[], datetime]
@@ -32,7 +34,7 @@ def now() -> datetime:
 
 
 class WorkloadReconciler:
-    """What the four have in common."""
+    """What they have in common."""
 
     kind: Kind
     owned: Kind
@@ -190,13 +192,37 @@ class CronJobReconciler(WorkloadReconciler):
         self._look_again(obj, decision.again)
 
 
+class EndpointSliceReconciler(WorkloadReconciler):
+    """EndpointSlices beside every Endpoints object."""
+
+    kind, owned = ENDPOINTS, ENDPOINT_SLICE
+
+    async def reconcile(self, key: Key, obj: Obj | None) -> None:
+        """See `Reconciler`."""
+        if obj is None:
+            return
+        held = {one["metadata"]["name"]: one for one in self._owned(obj)}
+        for wanted in endpointslices.slices_of(obj):
+            found = held.pop(wanted["metadata"]["name"], None)
+            if found is None:
+                await self._create(obj, ENDPOINT_SLICE, wanted)
+            elif not endpointslices.same(found, wanted):
+                changed = {**found, **{field: wanted[field] for field in ("endpoints", "ports")}}
+                await self._world.write_spec(ENDPOINT_SLICE, changed)
+        await self._delete(obj, ENDPOINT_SLICE, held.values())
+
+
+_Concrete = JobReconciler | ReplicaSetReconciler | DeploymentReconciler | CronJobReconciler | EndpointSliceReconciler
+
+
 def workload_reconcilers(world: ReconcilerContext, workers: Workers) -> list[Reconciler]:
-    """The four, each looked at again when something that it manages changes."""
-    reconcilers: list[JobReconciler | ReplicaSetReconciler | DeploymentReconciler | CronJobReconciler] = [
+    """All of them, each looked at again when something that it manages changes."""
+    reconcilers: list[_Concrete] = [
         JobReconciler(world, workers),
         ReplicaSetReconciler(world, workers),
         DeploymentReconciler(world, workers),
         CronJobReconciler(world, workers),
+        EndpointSliceReconciler(world, workers),
     ]
     for reconciler in reconcilers:
         _listen(world, workers, reconciler.kind, reconciler.owned)

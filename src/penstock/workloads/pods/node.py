@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from typing import Any
 
 import structlog
 
 from penstock.observability.logs import describe
 from penstock.workloads.kubernetes import NODE_NAME, Manifest, PodChange, PodList
-from penstock.workloads.pods.podlife import DEFAULT_GRACE_SECONDS, PodLife
+from penstock.workloads.pods.podlife import DEFAULT_GRACE_SECONDS, PodLife, log_folder
 from penstock.workloads.pods.preparation import Node
 
 log = structlog.get_logger()
@@ -33,6 +34,7 @@ class Pods:
         """Acts on what the API said."""
         if isinstance(news, PodList):
             present = {_uid(pod) for pod in news.pods}
+            clear_away(self._node, news.pods)
             for uid in [uid for uid in self._lives if uid not in present]:
                 self._gone(uid)
             for pod in news.pods:
@@ -112,9 +114,22 @@ class Pods:
         if known is not None:
             life, task = known
             life.stop(0)
-            life.forget()
-            self._leaving.add(task)
-            task.add_done_callback(self._leaving.discard)
+            leaving = asyncio.get_running_loop().create_task(self._leave(life, task))
+            self._leaving.add(leaving)
+            leaving.add_done_callback(self._leaving.discard)
+
+    async def _leave(self, life: PodLife, task: asyncio.Task[None]) -> None:
+        await asyncio.wait({task})
+        await asyncio.to_thread(life.forget)
+
+
+def clear_away(node: Node, pods: list[Manifest]) -> None:
+    """Removes what Pods left behind that went while nobody looked."""
+    kept = {node.surroundings.folder_of(pod) for pod in pods} | {log_folder(node.log_dir, pod) for pod in pods}
+    for parent in (node.surroundings.data_dir / "pods", node.log_dir):
+        for folder in parent.glob("*/*"):
+            if folder not in kept:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _uid(pod: Manifest) -> str:

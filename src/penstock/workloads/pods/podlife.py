@@ -160,8 +160,12 @@ class PodLife:
             await asyncio.wait_for(self.stopping.wait(), seconds)
 
     def _logs(self) -> Path:
-        metadata = self.pod["metadata"]
-        return self._node.log_dir / str(metadata["namespace"]) / str(metadata["name"])
+        return log_folder(self._node.log_dir, self.pod)
+
+
+def log_folder(logs: Path, pod: Mapping[str, Any]) -> Path:
+    """Where the logs of a Pod's containers are."""
+    return logs / str(pod["metadata"]["namespace"]) / str(pod["metadata"]["name"])
 
 
 def _was_running(pod: Mapping[str, Any]) -> bool:

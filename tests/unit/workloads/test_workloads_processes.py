@@ -1,0 +1,193 @@
+"""Containers as processes: which program, with which words, environment and files, and what its probes mean."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.settings import Settings
+from penstock.workloads.images import Actor, Images, Program
+from penstock.workloads.pods.log_limits import cut_all
+from penstock.workloads.processes import probes, volumes
+from penstock.workloads.processes.command import base_environment, command_of, exit_code, first_port
+from penstock.workloads.processes.environment import ConfigError, environment, quantity, references
+from penstock.workloads.processes.files import Files
+from penstock.workloads.processes.process import CannotStart, executable
+
+POD: dict[str, Any] = {
+    "metadata": {"name": "p", "namespace": "ns", "uid": "u1", "labels": {"app": "x"}},
+    "spec": {"containers": [{"name": "c", "resources": {"limits": {"memory": "64Mi", "cpu": "250m"}}}]},
+    "status": {"podIP": "127.66.1.1"},
+}
+SHELL, SERVICE = Program("ubi", ()), Program("mine", ("python", "-m", "mine", "--at=$(POD_IP)"))
+
+
+@pytest.mark.parametrize(
+    ("reference", "pattern"),
+    [
+        ("docker.io/me/mine:1", "*/mine*"),
+        ("mine@sha256:00", "mine"),
+        ("mine:2", "mine"),
+        ("localhost:5000/mine", "localhost:5000/mine"),
+        ("other/eventshub", "*/eventshub"),
+        ("other", None),
+    ],
+)
+def test_the_first_pattern_that_fits_counts(reference: str, pattern: str | None) -> None:
+    commands = {"*/mine*": ["a"], "mine": ["b"], "localhost:5000/mine": ["c"], "*/eventshub": ["d"], "*e": ["late"]}
+    if pattern == "localhost:5000/mine":
+        del commands["*/mine*"]
+    found = Images(commands).find(reference)
+    assert (found.pattern if isinstance(found, Program) else found) == pattern
+
+
+def test_a_setting_wins_over_a_built_in_image() -> None:
+    assert Images({}).find("x/event_display") == Actor("event_display")
+    assert Images({"*/event_display": ["mine"]}).find("x/event_display") == Program("*/event_display", ("mine",))
+
+
+def test_commands_are_written_as_words_or_as_a_line() -> None:
+    settings = Settings.model_validate({"images": {"a": ["x", "y z"], "b": "x 'y z'", "c": []}})
+    assert settings.images == {"a": ["x", "y z"], "b": ["x", "y z"], "c": []}
+    assert Settings.model_validate({"images": '{"a": ["x"]}'}).images == {"a": ["x"]}
+
+
+def test_what_a_setting_names_is_what_runs() -> None:
+    container = {"command": ["/ko-app/mine"], "args": ["--to", "$(SINK)", "$$(SINK)"]}
+    env = {"POD_IP": "127.66.1.1", "SINK": "http://sink"}
+    expected = ["python", "-m", "mine", "--at=127.66.1.1", "--to", "http://sink", "$(SINK)"]
+    assert command_of(container, SERVICE, env) == expected
+    assert command_of({"command": ["sh"], "args": ["-c", "true"]}, SHELL, {}) == ["sh", "-c", "true"]
+
+
+def test_a_pod_without_a_command_has_to_be_told() -> None:
+    with pytest.raises(ConfigError, match="no command specified"):
+        command_of({"args": ["x"]}, SHELL, {})
+
+
+def test_a_program_gets_little_of_our_own_environment() -> None:
+    own = {"PATH": "/bin", "HOME": "/home/me", "AWS_SECRET_ACCESS_KEY": "x", "http_proxy": "http://corporate"}
+    env = base_environment(POD, own, port=8080, proxy="http://127.0.0.1:9")
+    assert env["http_proxy"] == env["HTTP_PROXY"] == "http://ns@127.0.0.1:9"
+    assert (env["PATH"], env["POD_IP"], env["PORT"], env["HOSTNAME"]) == ("/bin", "127.66.1.1", "8080", "p")
+    assert "AWS_SECRET_ACCESS_KEY" not in env
+
+
+def test_environment_from_whole_objects_and_resources() -> None:
+    resource = {"resourceFieldRef": {"resource": "limits.memory", "divisor": "1Mi"}}
+    container = {
+        "name": "c",
+        "envFrom": [{"configMapRef": {"name": "cm"}, "prefix": "P_"}, {"secretRef": {"name": "s", "optional": True}}],
+        "env": [
+            {"name": "P_A", "value": "mine"},
+            {"name": "MEM", "valueFrom": resource},
+            {"name": "CPU", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}},
+        ],
+    }
+    assert references(container) == [("configmap", "cm"), ("secret", "s")]
+    env = environment(
+        POD,
+        container | POD["spec"]["containers"][0],
+        {("configmap", "cm"): {"A": "1", "B": "2"}, ("secret", "s"): None},
+    )
+    assert env == {"P_A": "mine", "P_B": "2", "MEM": "64", "CPU": "1"}
+    with pytest.raises(ConfigError, match='configmap "cm" not found'):
+        environment(POD, container, {("configmap", "cm"): None, ("secret", "s"): None})
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("1", 1), ("500m", 0.5), ("64Mi", 64 * 2**20), ("1e3", 1000), ("2k", 2000), ("1E", 10**18)]
+)
+def test_quantities(text: str, number: float) -> None:
+    assert float(quantity(text)) == number
+
+
+def test_what_is_no_quantity() -> None:
+    with pytest.raises(ConfigError, match="no quantity"):
+        quantity("much")
+
+
+@pytest.mark.parametrize(("returned", "code"), [(0, 0), (3, 3), (-9, 137), (-15, 143)])
+def test_exit_codes(returned: int, code: int) -> None:
+    assert exit_code(returned) == code
+
+
+def test_the_first_port_is_that_of_the_program() -> None:
+    assert first_port({"ports": [{"containerPort": 9000}, {"containerPort": 9001}]}, 8080) == 9000
+    assert first_port({}, 8080) == 8080
+
+
+def test_a_program_that_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "plain").touch(0o600)
+    for name, reason in (("nosuch", "not found in"), ("./nosuch", "no such file"), ("./plain", "permission denied")):
+        with pytest.raises(CannotStart, match=reason):
+            executable(name, {"PATH": str(tmp_path)}, tmp_path)
+
+
+def test_probes_have_kubernetes_defaults() -> None:
+    container = {
+        "readinessProbe": {"httpGet": {"port": "web"}},
+        "livenessProbe": {},
+        "ports": [{"name": "web", "containerPort": 9000}],
+    }
+    found = probes.read_probes(container)
+    assert set(found) == {"readiness"}
+    probe = found["readiness"]
+    assert (probe.period, probe.timeout, probe.failure_threshold) == (10, 1, 3)
+    assert probes.port_number(container, "web") == 9000
+    with pytest.raises(ConfigError, match="couldn't find port"):
+        probes.port_number(container, "other")
+
+
+def test_a_container_is_asked_often_until_it_is_ready_for_the_first_time() -> None:
+    probe = probes.Probe("readiness", {}, period=10)
+    assert (probe.pause(False), probe.pause(True)) == (probes.EAGER_SECONDS, 10)
+
+
+def test_answers_count_in_a_row() -> None:
+    count = probes.Count(probes.Probe("readiness", {}, success_threshold=2, failure_threshold=3), False)
+    assert [count.take(answer) for answer in (True, False, True, True)] == [False, False, False, True]
+    count.held = True
+    assert [count.take(answer) for answer in (False, False, True, False, False, False)] == [True] * 5 + [False]
+
+
+def test_paths_are_replaced_where_a_program_cannot_have_its_own() -> None:
+    files = Files(moved=((Path("/data/conf"), "/etc/conf"), (Path("/data/deep"), "/etc/conf/deep")))
+    assert files.replaced("--config=/etc/conf/app.yaml") == "--config=/data/conf/app.yaml"
+    assert files.replaced("/etc/conf/deep/x:/etc/conf") == "/data/deep/x:/data/conf"
+    assert files.replaced("/etc/configuration /my/etc/conf") == "/etc/configuration /my/etc/conf"
+
+
+def test_files_of_a_volume_stay_inside_it(tmp_path: Path) -> None:
+    volumes.write_tree(tmp_path / "v", {"a/b": b"1"})
+    assert (tmp_path / "v" / "a" / "b").read_bytes() == b"1"
+    assert (tmp_path / "v" / "a" / "b").stat().st_mode & 0o077 == 0
+    for path in ("../x", "/etc/x", ""):
+        with pytest.raises(ConfigError, match="must be relative"):
+            volumes.write_tree(tmp_path / "v", {path: b""})
+
+
+def test_items_choose_the_entries_of_a_volume() -> None:
+    found = {"a": b"1", "b": b"2"}
+    assert volumes.chosen(found, {}, "x") == found
+    assert volumes.chosen(found, {"items": [{"key": "a", "path": "sub/a"}]}, "x") == {"sub/a": b"1"}
+    missing = {"items": [{"key": "c", "path": "c"}]}
+    with pytest.raises(ConfigError, match="non-existent config key: c"):
+        volumes.chosen(found, missing, "x")
+    assert volumes.chosen(found, missing | {"optional": True}, "x") == {}
+
+
+def test_a_log_that_grew_too_long_keeps_its_end(tmp_path: Path) -> None:
+    log = tmp_path / "ns" / "p" / "c.log"
+    log.parent.mkdir(parents=True)
+    with log.open("a") as writer:
+        writer.write("".join(f"line {number}\n" for number in range(1000)))
+        writer.flush()
+        cut_all(tmp_path, limit=1000, kept=100)
+        writer.write("and on\n")
+    lines = log.read_text().splitlines()
+    assert lines[0].startswith("[the log was longer")
+    assert lines[-2:] == ["line 999", "and on"]
+    assert len(lines) < 20
