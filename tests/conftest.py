@@ -51,7 +51,8 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """The whole stack, real, for all tests of the session."""
     from running import start_stack, stop_process
 
-    running = start_stack(tmp_path_factory.mktemp("stack") / "data")
+    # Pods of this image run the command that they name themselves.
+    running = start_stack(tmp_path_factory.mktemp("stack") / "data", "--set", 'images={"test/shell*": []}')
     yield running
     stop_process(running.process)
 

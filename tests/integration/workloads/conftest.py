@@ -15,7 +15,12 @@ from penstock.settings import Settings
 @pytest.fixture(scope="module")
 def cluster(kafka: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     data_dir: Path = tmp_path_factory.mktemp("node")
-    settings = ports.resolve(Settings(port=0, data_dir=data_dir, kafka=kafka.bootstrap, drain_seconds=1))
+    images = {
+        "test/shell*": [],
+        "test/web*": ["python3", "-u", "-m", "http.server", "--bind", "$(POD_IP)", "$(PORT)"],
+        "test/nothing": ["no-such-program"],
+    }
+    settings = ports.resolve(Settings(port=0, data_dir=data_dir, kafka=kafka.bootstrap, drain_seconds=1, images=images))
     cluster = Cluster(settings)
     yield cluster
     cluster.close()

@@ -125,13 +125,18 @@ def test_a_missing_configmap_is_waited_for(cluster: Cluster) -> None:
     cluster.until("configured", ready)
 
 
-def test_another_image_stays_pending_and_says_why(cluster: Cluster) -> None:
+def test_another_image_stays_pending_and_says_which_setting_to_add(cluster: Cluster) -> None:
     cluster.run("web", image="docker.io/library/nginx:1")
-    pod = cluster.until("web", lambda pod: pod.get("status", {}).get("conditions"))
-    (condition,) = pod["status"]["conditions"]
-    assert (pod["status"]["phase"], condition["type"], condition["status"]) == ("Pending", "PodScheduled", "False")
-    assert "recordevents or eventshub" in condition["message"]
-    assert "FailedScheduling" in cluster.kubectl("get", "events", "--field-selector", "involvedObject.name=web")
+    pod = cluster.until("web", lambda pod: pod.get("status", {}).get("containerStatuses"))
+    waiting = pod["status"]["containerStatuses"][0]["state"]["waiting"]
+    assert (pod["status"]["phase"], waiting["reason"]) == ("Pending", "ImagePullBackOff")
+    assert '[images] "docker.io/library/nginx" = ' in waiting["message"]
+    eventually(
+        lambda: (
+            "Failed to pull image" in cluster.kubectl("get", "events", "--field-selector", "involvedObject.name=web")
+        ),
+        60,
+    )
 
 
 def test_a_deleted_pod_finishes_its_requests_and_is_gone(cluster: Cluster) -> None:
@@ -146,7 +151,7 @@ def test_a_deleted_pod_finishes_its_requests_and_is_gone(cluster: Cluster) -> No
     eventually(lambda: "NotFound" in cluster.kubectl("get", "pod", "slow", check=False))
     with pytest.raises(OSError):  # noqa: PT011  # refused, whatever the system calls it
         post(pod, "2")
-    assert not (cluster.settings.data_dir / "logs" / "pods" / "default" / "slow.log").exists()
+    eventually(lambda: not (cluster.settings.data_dir / "logs" / "pods" / "default" / "slow").exists(), 60)
 
 
 def test_pods_start_again_with_their_node(cluster: Cluster) -> None:

@@ -52,6 +52,10 @@ def job(**more: Any) -> Obj:
     return {"metadata": {"name": "j"}, "spec": {"template": pods("Never"), **more}}
 
 
+def cronjob(**more: Any) -> Obj:
+    return {"metadata": {"name": "c"}, "spec": {"schedule": "* * * * *", "jobTemplate": job(), **more}}
+
+
 def deployment(**more: Any) -> Obj:
     spec = {"selector": {"matchLabels": {"app": "web"}}, "template": pods(app="web"), **more}
     return {"metadata": {"name": "d"}, "spec": spec}
@@ -111,6 +115,10 @@ def test_a_job_with_parallelism_alone_ends_when_one_pod_succeeded(tx: Transactio
         ("Deployment", deployment(strategy={"type": "Hope"}), 'supported values: "Recreate", "RollingUpdate"'),
         ("ReplicaSet", deployment(template=pods(app="other")), "`selector` does not match template `labels`"),
         ("CronJob", {"metadata": {"name": "c"}, "spec": {"schedule": "", "jobTemplate": job()}}, "schedule: Required"),
+        ("CronJob", cronjob(schedule="every day"), r"expected exactly 5 fields, found 2: \[every day\]"),
+        ("CronJob", cronjob(schedule="61 * * * *"), r"end of range \(61\) above maximum \(59\): 61"),
+        ("CronJob", cronjob(schedule="TZ=UTC * * * * *"), "use timeZone field instead"),
+        ("CronJob", cronjob(timeZone="Mars"), "unknown time zone Mars"),
         (
             "CronJob",
             {"metadata": {"name": "c" * 53}, "spec": {"schedule": "* * * * *", "jobTemplate": job()}},

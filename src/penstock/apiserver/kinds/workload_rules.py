@@ -12,6 +12,7 @@ from typing import Any
 from penstock.apiserver import errors
 from penstock.apiserver.documents import Obj, encode, meta
 from penstock.apiserver.kinds.schema import Complaint
+from penstock.resources.sources.pingsource.schedule import BadLocation, BadSchedule, parse
 
 _BATCH, _APPS = "batch", "apps"
 MAX_CRONJOB_NAME = 52
@@ -67,8 +68,7 @@ def cronjob(obj: Obj, old: Obj | None, _number: int, _now: str) -> None:
     if old is None:
         obj["status"] = {}
     complaints: list[Complaint] = []
-    if not spec.get("schedule"):
-        complaints.append(("spec.schedule", "FieldValueRequired", "Required value"))
+    complaints += _check_schedule(spec)
     if len(meta(obj)["name"]) > MAX_CRONJOB_NAME:
         shown = f'Invalid value: "{meta(obj)["name"]}": must be no more than {MAX_CRONJOB_NAME} characters'
         complaints.append(("metadata.name", "FieldValueInvalid", shown))
@@ -82,6 +82,26 @@ def cronjob(obj: Obj, old: Obj | None, _number: int, _now: str) -> None:
     complaints += _check_template(template.get("template") or {}, f"{path}.template", ("OnFailure", "Never"))
     complaints += _not_negative(template, path, ("parallelism", "completions", "backoffLimit"))
     _refuse(_BATCH, "CronJob", obj, complaints)
+
+
+def _check_schedule(spec: Obj) -> list[Complaint]:
+    line, zone = str(spec.get("schedule") or ""), spec.get("timeZone")
+    if not line:
+        return [("spec.schedule", "FieldValueRequired", "Required value")]
+    if "TZ" in line:
+        sentence = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+        return [("spec.schedule", "FieldValueInvalid", f"Invalid value: {_shown(line)}: {sentence}")]
+    fields = line.split()
+    if not line.startswith("@") and len(fields) != 5:
+        sentence = f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]"
+        return [("spec.schedule", "FieldValueInvalid", f"Invalid value: {_shown(line)}: {sentence}")]
+    try:
+        parse(line, zone or "")
+    except BadLocation:
+        return [("spec.timeZone", "FieldValueInvalid", f"Invalid value: {_shown(zone)}: unknown time zone {zone}")]
+    except BadSchedule as error:
+        return [("spec.schedule", "FieldValueInvalid", f"Invalid value: {_shown(line)}: {error}")]
+    return []
 
 
 def deployment(obj: Obj, old: Obj | None, _number: int, _now: str) -> None:

@@ -7,30 +7,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
-
-from cronsim import CronSim, CronSimError
 
 from penstock.controllers.api import CRON_JOB, JOB, Obj
 from penstock.controllers.workloads.jobs import finished_condition
 from penstock.controllers.workloads.owned import reference_to
+from penstock.resources.sources.pingsource.schedule import BadLocation, BadSchedule, parse
 from penstock.timestamps import parse_rfc3339, rfc3339
 
 SCHEDULED = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 MOST_MISSED = 100
-SHORTHANDS = {
-    "@yearly": "0 0 1 1 *",
-    "@annually": "0 0 1 1 *",
-    "@monthly": "0 0 1 * *",
-    "@weekly": "0 0 * * 0",
-    "@daily": "0 0 * * *",
-    "@midnight": "0 0 * * *",
-    "@hourly": "0 * * * *",
-}
-
-
-class NoSchedule(ValueError):
-    """The schedule or its time zone cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +41,8 @@ def decide(cronjob: Obj, jobs: Iterable[Obj], now: datetime) -> CronJobDecision:
     forgotten = tuple(_forgotten(spec, jobs))
     try:
         due, following, missed = _due(cronjob, now)
-    except NoSchedule as error:
-        reason = "UnparseableSchedule" if "time zone" not in str(error) else "UnknownTimeZone"
+    except BadSchedule as error:
+        reason = "UnknownTimeZone" if isinstance(error, BadLocation) else "UnparseableSchedule"
         return CronJobDecision(status, delete=forgotten, tell=(("Warning", reason, str(error)),))
     again = None if following is None else max((following - now).total_seconds(), 0.0)
     quiet = CronJobDecision(status, delete=forgotten, again=again)
@@ -82,19 +67,9 @@ def decide(cronjob: Obj, jobs: Iterable[Obj], now: datetime) -> CronJobDecision:
 
 
 def times(schedule: str, zone: str | None, after: datetime) -> Iterator[datetime]:
-    """The moments that the schedule names after `after`, in UTC. Raises NoSchedule."""
-    if schedule.startswith(("TZ=", "CRON_TZ=")):
-        named, _, schedule = schedule.partition(" ")
-        zone = named.partition("=")[2]
-    try:
-        place = ZoneInfo(zone) if zone else UTC
-    except (ZoneInfoNotFoundError, ValueError) as error:
-        raise NoSchedule(f'invalid time zone "{zone}": unknown time zone {zone}') from error
-    try:
-        simulated = CronSim(SHORTHANDS.get(schedule.strip(), schedule.strip()), after.astimezone(place))
-    except CronSimError as error:
-        raise NoSchedule(f"unparseable schedule {schedule!r}: {error}") from error
-    return (moment.astimezone(UTC) for moment in simulated)
+    """The moments that the schedule names after `after`. Raises BadSchedule."""
+    moments = parse(schedule, zone or "").after(int(after.timestamp()))
+    return (datetime.fromtimestamp(second, UTC) for second in moments)
 
 
 def _due(cronjob: Obj, now: datetime) -> tuple[datetime | None, datetime | None, int]:
