@@ -44,6 +44,11 @@ class Kind(NamedTuple):
         return f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"
 
     @property
+    def queue(self) -> str:
+        """The name of the kind's queue: its own, unless another kind has that one too."""
+        return "KService" if self == ("serving.knative.dev/v1", "Service") else self.kind
+
+    @property
     def qualified_plural(self) -> str:
         """The collection with its group, as the server's messages have it."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
@@ -62,6 +67,7 @@ API_SERVER_SOURCE = Kind("sources.knative.dev/v1", "ApiServerSource")
 CONTAINER_SOURCE = Kind("sources.knative.dev/v1", "ContainerSource")
 SINK_BINDING = Kind("sources.knative.dev/v1", "SinkBinding")
 SERVICE = Kind("v1", "Service")
+SERVING_SERVICE = Kind("serving.knative.dev/v1", "Service")
 CONFIG_MAP = Kind("v1", "ConfigMap")
 POD = Kind("v1", "Pod")
 ENDPOINTS = Kind("v1", "Endpoints")

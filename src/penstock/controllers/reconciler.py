@@ -141,11 +141,11 @@ class Workers:
     def enqueue_all(self, world: ReconcilerContext, kind: Kind) -> None:
         """Has every object of the kind looked at."""
         for obj in world.tracker.informer(kind).all():
-            self.enqueue((kind.kind, Key(obj["metadata"].get("namespace") or "", obj["metadata"]["name"])))
+            self.enqueue((kind.queue, Key(obj["metadata"].get("namespace") or "", obj["metadata"]["name"])))
 
     def employ(self, reconciler: Reconciler, world: ReconcilerContext) -> None:
         """Gives the reconciler a queue that fills with the changes of its kind. Work begins with `start`."""
-        name = reconciler.kind.kind
+        name = reconciler.kind.queue
         self._queues[name] = WorkQueue()
         world.tracker.informer(reconciler.kind).listen(lambda key, _: self.enqueue((name, key)))
 
@@ -182,7 +182,7 @@ class Workers:
             queue.close()
 
     async def _work(self, reconciler: Reconciler, world: ReconcilerContext) -> None:
-        queue = self._queues[reconciler.kind.kind]
+        queue = self._queues[reconciler.kind.queue]
         while True:
             key = await queue.take()
             failed = False
@@ -195,7 +195,7 @@ class Workers:
                 queue.done(key, failed=failed)
 
     async def _reconcile(self, reconciler: Reconciler, world: ReconcilerContext, key: Key) -> None:
-        observer = (reconciler.kind.kind, key)
+        observer = (reconciler.kind.queue, key)
         world.tracker.forget(observer)
         obj = world.tracker.informer(reconciler.kind).get(key)
         if obj is not None and obj["metadata"].get("deletionTimestamp"):

@@ -15,6 +15,7 @@ from penstock.controllers.reconcilers.eventtype import EventTypeReconciler
 from penstock.controllers.reconcilers.flows.parallel import ParallelReconciler
 from penstock.controllers.reconcilers.flows.sequence import SequenceReconciler
 from penstock.controllers.reconcilers.inmemorychannel import InMemoryChannelReconciler
+from penstock.controllers.reconcilers.kservice import KServiceReconciler
 from penstock.controllers.reconcilers.services import ServiceReconciler
 from penstock.controllers.reconcilers.sources.running import Sources
 from penstock.controllers.reconcilers.subscribers import Subscribers
@@ -140,8 +141,7 @@ def _employ(world: ReconcilerContext, workers: Workers, sources: Sources) -> lis
     if world.embedded:
         services = ServiceReconciler(world)
         services.listen_to_pods(workers)
-        reconcilers.append(services)
-        reconcilers += workload_reconcilers(world, workers)
+        reconcilers += [services, KServiceReconciler(world), *workload_reconcilers(world, workers)]
     for reconciler in reconcilers:
         workers.employ(reconciler, world)
     return reconcilers

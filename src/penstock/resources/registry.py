@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from penstock.resources import broker, channel, eventtype, features, inmemorychannel, subscription, trigger
+from penstock.resources import broker, channel, eventtype, features, inmemorychannel, kservice, subscription, trigger
 from penstock.resources.admission import (
     SYSTEM_NAMESPACE,
     Admission,
@@ -31,6 +31,8 @@ from penstock.resources.eventtype import validation as eventtype_validation
 from penstock.resources.flows import kinds as flows
 from penstock.resources.inmemorychannel import defaults as inmemorychannel_defaults
 from penstock.resources.inmemorychannel import validation as inmemorychannel_validation
+from penstock.resources.kservice import defaults as kservice_defaults
+from penstock.resources.kservice import validation as kservice_validation
 from penstock.resources.sources import kinds as sources
 from penstock.resources.subscription import defaults as subscription_defaults
 from penstock.resources.subscription import validation as subscription_validation
@@ -50,6 +52,7 @@ __all__ = [
 
 EVENTING = "eventing.knative.dev"
 MESSAGING = "messaging.knative.dev"
+SERVING = "serving.knative.dev"
 
 ADMISSION: Mapping[tuple[str, str], Admission] = {
     (EVENTING, "Broker"): KindAdmission(EVENTING, broker_defaults.fill, broker_validation.check),
@@ -63,6 +66,9 @@ ADMISSION: Mapping[tuple[str, str], Admission] = {
         inmemorychannel_validation.WEBHOOK,
     ),
     (MESSAGING, "Subscription"): KindAdmission(MESSAGING, subscription_defaults.fill, subscription_validation.check),
+    (SERVING, "Service"): KindAdmission(
+        SERVING, kservice_defaults.fill, kservice_validation.check, kservice_validation.WEBHOOK
+    ),
     **flows.ADMISSION,
     **sources.ADMISSION,
 }
@@ -82,7 +88,7 @@ FOR_KNATIVES_PROGRAMS = (
 
 @cache
 def _parsed_crds() -> tuple[str, ...]:
-    core = (broker, trigger, channel, inmemorychannel, subscription, eventtype)
+    core = (broker, trigger, channel, inmemorychannel, subscription, eventtype, kservice)
     packages = (*core, *flows.PACKAGES, *sources.PACKAGES)
     return tuple(resources.files(package).joinpath("crd.yaml").read_text("utf-8") for package in packages)
 

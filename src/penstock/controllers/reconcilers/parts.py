@@ -9,6 +9,7 @@ from typing import TypeVar
 from penstock.controllers.api import CONFLICT, NOT_FOUND, Kind, Obj, code_of, key_of
 from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.tracker import Observer, Place
+from penstock.resources.covers import covers
 from penstock.resources.metadata import controller_of
 
 T = TypeVar("T")
@@ -43,6 +44,21 @@ class Parts:
         if spec == wanted["spec"]:
             return found
         await _answered(self._world.write_spec(kind, {**found, "spec": wanted["spec"]}))
+        return self._world.tracker.informer(kind).get(key) or found
+
+    async def own(self, wanted: Obj) -> Obj:
+        """The part as stored, with all that is wanted of its spec; the server's defaults beside it stay. One of the
+        same name that is somebody else's is a PartFailed."""
+        kind, key = place_of(wanted)
+        found = self._held((kind, key))
+        if found is None:
+            return await self._create(wanted)
+        if _owner_uid(found) != self._owner["metadata"]["uid"]:
+            raise PartFailed(f'There is an existing {kind.kind} "{key.name}" that we do not own.')
+        spec = found.get("spec") or {}
+        if covers(spec, wanted["spec"]):
+            return found
+        await _answered(self._world.write_spec(kind, {**found, "spec": {**spec, **wanted["spec"]}}))
         return self._world.tracker.informer(kind).get(key) or found
 
     async def remove(self, places: Iterable[Place]) -> None:
