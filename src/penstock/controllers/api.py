@@ -68,6 +68,8 @@ CONTAINER_SOURCE = Kind("sources.knative.dev/v1", "ContainerSource")
 SINK_BINDING = Kind("sources.knative.dev/v1", "SinkBinding")
 SERVICE = Kind("v1", "Service")
 SERVING_SERVICE = Kind("serving.knative.dev/v1", "Service")
+JOB_SINK = Kind("sinks.knative.dev/v1alpha1", "JobSink")
+SECRET = Kind("v1", "Secret")
 CONFIG_MAP = Kind("v1", "ConfigMap")
 POD = Kind("v1", "Pod")
 ENDPOINTS = Kind("v1", "Endpoints")
@@ -127,6 +129,16 @@ class Api:
     async def create(self, kind: Kind, obj: Obj) -> Obj:
         """Creates the object."""
         return dict(await self._client.create(_resource(kind)(obj)))
+
+    async def read(self, kind: Kind, key: Key) -> Obj | None:
+        """The object as it is now; None: there is none."""
+        try:
+            found = await self._client.get(_resource(kind), key.name, namespace=key.namespace)
+        except Exception as error:
+            if code_of(error) == NOT_FOUND:
+                return None
+            raise
+        return named(dict(found), kind)
 
     async def replace(self, kind: Kind, obj: Obj) -> Obj:
         """Stores the object in place of the version it was read at."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import structlog
 
+from penstock.contract.routes import ServiceName
 from penstock.controllers.api import BROKER, IN_MEMORY_CHANNEL, SUBSCRIPTION, Api, Key
 from penstock.controllers.reconciler import Reconciler, ReconcilerContext, Workers
 from penstock.controllers.reconcilers.broker import BrokerReconciler
@@ -15,6 +17,7 @@ from penstock.controllers.reconcilers.eventtype import EventTypeReconciler
 from penstock.controllers.reconcilers.flows.parallel import ParallelReconciler
 from penstock.controllers.reconcilers.flows.sequence import SequenceReconciler
 from penstock.controllers.reconcilers.inmemorychannel import InMemoryChannelReconciler
+from penstock.controllers.reconcilers.jobsink import JobSinkReconciler
 from penstock.controllers.reconcilers.kservice import KServiceReconciler
 from penstock.controllers.reconcilers.services import ServiceReconciler
 from penstock.controllers.reconcilers.sources.running import Sources
@@ -24,7 +27,9 @@ from penstock.controllers.reconcilers.trigger import TriggerReconciler
 from penstock.controllers.recorder import EventRecorder
 from penstock.controllers.routes.dataplane import DataPlane
 from penstock.controllers.routes.publisher import Publisher
-from penstock.controllers.routes.route_records import BROKER_INGRESS_HOST, ingress_name
+from penstock.controllers.routes.route_records import BROKER_INGRESS_HOST, JOB_SINK_HOST, ingress_name
+from penstock.controllers.sinks.job_sink import JobSinks
+from penstock.controllers.sinks.server import SinkServer
 from penstock.controllers.tracker import Tracker
 from penstock.controllers.workloads.reconcilers import workload_reconcilers
 from penstock.lifecycle import Lifecycle, first
@@ -60,8 +65,14 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
         losses_shown=settings.loss_warning_hours * 3600,
     )
     world = ReconcilerContext(settings, api, tracker, publisher, dataplane, recorder)
+    works = [_told_to_stop(lifecycle, topic)]
+    names = []
+    if world.embedded:
+        job_sinks = SinkServer(JobSinks(api, tracker, settings.max_event_bytes))
+        names.append(ServiceName(JOB_SINK_HOST, {"80": (job_sinks.address,)}))
+        works.append(job_sinks.run())
     try:
-        await first(work_on(world, workers, lifecycle), _told_to_stop(lifecycle, topic))
+        await first(work_on(world, workers, lifecycle, names), *works)
     finally:
         topic.close()
         await workers.close()
@@ -70,7 +81,9 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
         await api.close()
 
 
-async def work_on(world: ReconcilerContext, workers: Workers, lifecycle: Lifecycle) -> None:
+async def work_on(
+    world: ReconcilerContext, workers: Workers, lifecycle: Lifecycle, names: Sequence[ServiceName] = ()
+) -> None:
     """Everything that goes on at once; ends only when one of it fails for good."""
     async with asyncio.TaskGroup() as group:
         group.create_task(world.tracker.failed(), name="informers")
@@ -86,7 +99,7 @@ async def work_on(world: ReconcilerContext, workers: Workers, lifecycle: Lifecyc
         if world.embedded:
             name = ingress_name(BROKER_INGRESS_HOST, world.settings.ingress_url)
             # Owned by no object, so that no reconciler ever gives it up.
-            world.publisher.claim(("Ingress", Key("", "")), [name])
+            world.publisher.claim(("Ingress", Key("", "")), [name, *names])
         workers.start(reconcilers, world)
         await _first_pass(world, workers)
         group.create_task(_drop_unclaimed(world, workers), name="first pass")
@@ -141,7 +154,12 @@ def _employ(world: ReconcilerContext, workers: Workers, sources: Sources) -> lis
     if world.embedded:
         services = ServiceReconciler(world)
         services.listen_to_pods(workers)
-        reconcilers += [services, KServiceReconciler(world), *workload_reconcilers(world, workers)]
+        reconcilers += [
+            services,
+            KServiceReconciler(world),
+            JobSinkReconciler(world),
+            *workload_reconcilers(world, workers),
+        ]
     for reconciler in reconcilers:
         workers.employ(reconciler, world)
     return reconcilers

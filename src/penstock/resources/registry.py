@@ -12,7 +12,17 @@ from typing import Any
 
 import yaml
 
-from penstock.resources import broker, channel, eventtype, features, inmemorychannel, kservice, subscription, trigger
+from penstock.resources import (
+    broker,
+    channel,
+    eventtype,
+    features,
+    inmemorychannel,
+    jobsink,
+    kservice,
+    subscription,
+    trigger,
+)
 from penstock.resources.admission import (
     SYSTEM_NAMESPACE,
     Admission,
@@ -31,6 +41,8 @@ from penstock.resources.eventtype import validation as eventtype_validation
 from penstock.resources.flows import kinds as flows
 from penstock.resources.inmemorychannel import defaults as inmemorychannel_defaults
 from penstock.resources.inmemorychannel import validation as inmemorychannel_validation
+from penstock.resources.jobsink import defaults as jobsink_defaults
+from penstock.resources.jobsink import validation as jobsink_validation
 from penstock.resources.kservice import defaults as kservice_defaults
 from penstock.resources.kservice import validation as kservice_validation
 from penstock.resources.sources import kinds as sources
@@ -53,6 +65,7 @@ __all__ = [
 EVENTING = "eventing.knative.dev"
 MESSAGING = "messaging.knative.dev"
 SERVING = "serving.knative.dev"
+SINKS = "sinks.knative.dev"
 
 ADMISSION: Mapping[tuple[str, str], Admission] = {
     (EVENTING, "Broker"): KindAdmission(EVENTING, broker_defaults.fill, broker_validation.check),
@@ -69,6 +82,7 @@ ADMISSION: Mapping[tuple[str, str], Admission] = {
     (SERVING, "Service"): KindAdmission(
         SERVING, kservice_defaults.fill, kservice_validation.check, kservice_validation.WEBHOOK
     ),
+    (SINKS, "JobSink"): KindAdmission(SINKS, jobsink_defaults.fill, jobsink_validation.check),
     **flows.ADMISSION,
     **sources.ADMISSION,
 }
@@ -88,7 +102,7 @@ FOR_KNATIVES_PROGRAMS = (
 
 @cache
 def _parsed_crds() -> tuple[str, ...]:
-    core = (broker, trigger, channel, inmemorychannel, subscription, eventtype, kservice)
+    core = (broker, trigger, channel, inmemorychannel, subscription, eventtype, kservice, jobsink)
     packages = (*core, *flows.PACKAGES, *sources.PACKAGES)
     return tuple(resources.files(package).joinpath("crd.yaml").read_text("utf-8") for package in packages)
 

@@ -73,6 +73,10 @@ class ApiDouble:
         await asyncio.sleep(0)
         return self.apply(kind, obj, user=CONTROLLER_USER, create_only=True)
 
+    async def read(self, kind: Kind, key: Key) -> Obj | None:
+        await asyncio.sleep(0)
+        return self.get(kind, *key)
+
     async def replace(self, kind: Kind, obj: Obj) -> Obj:
         await asyncio.sleep(0)
         self._fits(kind, obj)

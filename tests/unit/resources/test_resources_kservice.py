@@ -84,7 +84,6 @@ def test_its_parts_are_a_deployment_and_a_service_that_leads_to_it(admit: Callab
     assert (container["name"], container["ports"][0]["containerPort"]) == ("user-container", 9000)
     assert {entry["name"]: entry["value"] for entry in container["env"]} == {
         "A": "b",
-        "PORT": "9000",
         "K_REVISION": "hello-00001",
         "K_CONFIGURATION": "hello",
         "K_SERVICE": "hello",

@@ -14,6 +14,7 @@ from penstock.resources.options import RouteOptions
 from penstock.resources.resolution import Address, Resolution
 from penstock.resources.trigger.model import Trigger
 
+JOB_SINK_HOST = f"job-sink.knative-eventing.svc.{CLUSTER_DOMAIN}"
 BROKER_INGRESS_HOST = f"broker-ingress.knative-eventing.svc.{CLUSTER_DOMAIN}"
 
 

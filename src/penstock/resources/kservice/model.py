@@ -69,11 +69,11 @@ class KService:
         return self._part("v1", "Service", self.identity.name, {"selector": self._selector(), "ports": ports})
 
     def _programs(self) -> list[dict[str, Any]]:
-        """The containers; the one that serves is told its port and which Service it is."""
+        """The containers; the one that serves is told which Service it is. Its port the node tells it."""
         containers = self._containers()
         serving = next((one for one in containers if one.get("ports")), containers[0] if containers else {})
-        told = {"PORT": str(self.port), "K_REVISION": self.revision}
-        told |= {"K_CONFIGURATION": self.identity.name, "K_SERVICE": self.identity.name}
+        name = self.identity.name
+        told = {"K_REVISION": self.revision, "K_CONFIGURATION": name, "K_SERVICE": name}
         own = {entry.get("name") for entry in serving.get("env") or []}
         added = [{"name": name, "value": value} for name, value in told.items() if name not in own]
         serving["env"] = [*(serving.get("env") or []), *added]

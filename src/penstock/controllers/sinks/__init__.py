@@ -1,0 +1,1 @@
+"""Sinks that the control plane answers itself, because what they do with an event is to create objects."""

@@ -1,0 +1,132 @@
+"""What takes the events of JobSinks: 202 says that the Job and the Secret with the event are stored.
+
+An event that comes again finds both, or what is missing of them: a crash between the two loses nothing, since there was
+no 202 and the sender tries again, and the Job's Pod waits for its Secret.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+import structlog
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from penstock.controllers.api import CONFLICT, JOB, JOB_SINK, SECRET, Api, Key, Obj, code_of
+from penstock.controllers.tracker import Tracker
+from penstock.events import http, json_format
+from penstock.events.event import CloudEvent, MalformedEvent
+from penstock.observability.logs import describe
+from penstock.resources.conditions import find
+from penstock.resources.jobsink.model import job_name, job_of, location_of, read_location, secret_of
+
+log = structlog.get_logger()
+
+
+class TooLarge(Exception):
+    """The body is longer than an event may be."""
+
+
+class JobSinks:
+    """An ASGI application."""
+
+    def __init__(self, api: Api, tracker: Tracker, max_event_bytes: int) -> None:
+        self._api, self._tracker, self._most = api, tracker, max_event_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            response = await self._answer(Request(scope, receive))
+            await response(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response:
+        if request.method == "POST":
+            return await self._take(request)
+        if request.method == "GET":
+            return await self._tell(request)
+        return PlainTextResponse("events are sent by POST\n", 405, {"allow": "GET, POST"})
+
+    async def _take(self, request: Request) -> Response:
+        sink = self._sink(request.url.path)
+        if sink is None:
+            return PlainTextResponse("there is no JobSink at this path\n", 404)
+        try:
+            event = http.from_http(http.fold_headers(request.scope["headers"]), await self._body(request))
+        except MalformedEvent as error:
+            return PlainTextResponse(f"{error}\n", 400)
+        except TooLarge:
+            return PlainTextResponse(f"an event may have {self._most} bytes\n", 413)
+        except ClientDisconnect:
+            return Response(status_code=400)
+        try:
+            await self._store(sink, event)
+        except Exception as error:
+            return _failed(sink, error)
+        metadata = sink["metadata"]
+        location = location_of(metadata["namespace"], metadata["name"], event.source, event.id)
+        return Response(status_code=202, headers={"location": location})
+
+    async def _store(self, sink: Obj, event: CloudEvent) -> None:
+        wanted = job_of(sink, job_name(sink["metadata"]["name"], event.source, event.id))
+        try:
+            job = await self._api.create(JOB, wanted)
+        except Exception as error:
+            if code_of(error) != CONFLICT:
+                raise
+            found = await self._api.read(JOB, Key(wanted["metadata"]["namespace"], wanted["metadata"]["name"]))
+            if found is None:
+                raise
+            job = found
+        await self._keep_event(secret_of(sink, job, json_format.encode(event)))
+
+    async def _keep_event(self, secret: Obj) -> None:
+        try:
+            await self._api.create(SECRET, secret)
+        except Exception as error:
+            if code_of(error) == CONFLICT:
+                return
+            if code_of(error) is not None:
+                # Refused for good, as one that is too large: a Job that waits for it would wait for ever.
+                with contextlib.suppress(Exception):
+                    await self._api.delete(JOB, Key(secret["metadata"]["namespace"], secret["metadata"]["name"]))
+            raise
+
+    async def _tell(self, request: Request) -> Response:
+        """The state of an event's Job."""
+        place = read_location(request.scope.get("raw_path", b"").decode("latin-1").partition("?")[0])
+        if place is None:
+            return PlainTextResponse("this is no location of an event\n", 400)
+        namespace, name, source, event_id = place
+        job = await self._api.read(JOB, Key(namespace, job_name(name, source, event_id)))
+        if job is None:
+            return PlainTextResponse("there is no Job of this event\n", 404)
+        for kind, status in (("Failed", 400), ("Complete", 200)):
+            if (find((job.get("status") or {}).get("conditions"), kind) or {}).get("status") == "True":
+                return Response(status_code=status, headers={"reason": kind})
+        return Response(status_code=202, headers={"location": location_of(*place)})
+
+    def _sink(self, path: str) -> Obj | None:
+        parts = path.strip("/").split("/")
+        return self._tracker.informer(JOB_SINK).get(Key(*parts)) if len(parts) == 2 else None
+
+    async def _body(self, request: Request) -> bytes:
+        body = b""
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > self._most:
+                raise TooLarge
+        return body
+
+
+def _failed(sink: Obj, error: Exception) -> Response:
+    """Nothing, or not all, is stored: the sender has to try again."""
+    metadata = sink["metadata"]
+    log.warning(
+        "an event of a JobSink could not be stored",
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        error=describe(error),
+    )
+    reason = str(error).encode("ascii", "replace").decode().replace("\n", " ")[:500]
+    status = 503 if code_of(error) is None else 500
+    return PlainTextResponse(f"{error}\n", status, {"reason": reason.replace("\r", " ")})

@@ -1,0 +1,1 @@
+"""JobSink (sinks.knative.dev/v1alpha1): a Job for each event."""

@@ -1,0 +1,117 @@
+"""What takes the events of JobSinks: nothing is accepted before it is stored, and nothing is stored twice."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import httpx2
+import pytest
+from api_double import refuse
+from memory_plane import ControlPlane
+
+from penstock.controllers.api import JOB, JOB_SINK, SECRET, Key, Kind, Obj
+from penstock.controllers.sinks.job_sink import JobSinks
+
+EVENT = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/s", "ce-type": "t", "content-type": "application/json"}
+POD = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}
+
+
+class Client:
+    """Sends requests without sockets."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        app = JobSinks(plane.world.api, plane.world.tracker, 1000)
+        self._client = httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://job-sink")
+
+    async def send(
+        self, path: str = "/ns/s", body: bytes = b'{"a":1}', headers: dict[str, str] | None = None
+    ) -> httpx2.Response:
+        return await self._client.post(path, content=body, headers={**EVENT, **(headers or {})})
+
+    async def ask(self, path: str) -> httpx2.Response:
+        return await self._client.get(path)
+
+
+@pytest.fixture
+async def client(plane: ControlPlane) -> Client:
+    metadata = {"name": "s", "namespace": "ns"}
+    plane.api.apply(JOB_SINK, {"metadata": metadata, "spec": {"job": {"spec": {"template": {"spec": POD}}}}})
+    await plane.until(lambda: plane.ready(JOB_SINK, "s"))
+    return Client(plane)
+
+
+def only(plane: ControlPlane, kind: Kind) -> Obj:
+    [found] = plane.api.all(kind).values()
+    return found
+
+
+async def test_an_event_becomes_a_job_and_a_secret(plane: ControlPlane, client: Client) -> None:
+    answer = await client.send()
+    assert answer.status_code == 202
+    assert answer.headers["location"] == "/namespaces/ns/name/s/sources/%2Fs/ids/1"
+    job, secret = only(plane, JOB), only(plane, SECRET)
+    assert secret["metadata"]["ownerReferences"][0]["uid"] == job["metadata"]["uid"]
+    event = json.loads(base64.b64decode(secret["data"]["event"]))
+    assert (event["type"], event["data"]) == ("t", {"a": 1})
+
+
+async def test_an_event_that_comes_again_makes_nothing_new(plane: ControlPlane, client: Client) -> None:
+    for _ in range(2):
+        assert (await client.send()).status_code == 202
+    assert len(plane.api.all(JOB)) == len(plane.api.all(SECRET)) == 1
+    await client.send(headers={"ce-id": "2"})
+    assert len(plane.api.all(JOB)) == 2
+
+
+async def test_what_a_crash_left_out_is_made_good_when_the_event_comes_again(
+    plane: ControlPlane, client: Client
+) -> None:
+    await client.send()
+    plane.api.remove(SECRET, Key("ns", only(plane, SECRET)["metadata"]["name"]))
+    assert (await client.send()).status_code == 202
+    assert only(plane, SECRET)
+
+
+async def test_nothing_is_accepted_that_could_not_be_stored(
+    plane: ControlPlane, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = plane.api.create
+
+    async def broken(kind: Kind, obj: Obj) -> Any:
+        if kind == SECRET:
+            raise refuse(413, "too large")
+        return await create(kind, obj)
+
+    monkeypatch.setattr(plane.api, "create", broken)
+    answer = await client.send()
+    assert (answer.status_code, answer.headers["reason"]) == (500, "too large")
+    assert plane.api.all(JOB) == {}, "no Job waits for a Secret that cannot be"
+
+    async def away(kind: Kind, obj: Obj) -> Any:
+        raise OSError("the API server is away")
+
+    monkeypatch.setattr(plane.api, "create", away)
+    assert (await client.send()).status_code == 503
+
+
+async def test_what_is_no_event_or_has_no_sink_is_refused(plane: ControlPlane, client: Client) -> None:
+    assert (await client.send("/ns/other")).status_code == 404
+    assert (await client.send("/")).status_code == 404
+    assert (await client.send(headers={"ce-specversion": "9"})).status_code == 400
+    assert (await client.send(body=b"x" * 1001)).status_code == 413
+    assert plane.api.all(JOB) == {}
+
+
+async def test_the_location_tells_how_far_the_job_is(plane: ControlPlane, client: Client) -> None:
+    location = (await client.send()).headers["location"]
+    assert (await client.ask(location)).status_code == 202
+    assert (await client.ask("/namespaces/ns/name/s/sources/x/ids/9")).status_code == 404
+    assert (await client.ask("/ns/s")).status_code == 400
+    for kind, code in (("Complete", 200), ("Failed", 400)):
+        job = only(plane, JOB)
+        status = {"conditions": [{"type": kind, "status": "True"}]}
+        plane.api._store(JOB, {**job, "status": status}, "MODIFIED")
+        answer = await client.ask(location)
+        assert (answer.status_code, answer.headers["reason"]) == (code, kind)
