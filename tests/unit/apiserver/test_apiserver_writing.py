@@ -113,6 +113,12 @@ def test_null_means_absent_in_core_kinds(tx: Transaction) -> None:
     assert applied["data"] == {"a": "1"}
 
 
+def test_null_in_a_list_of_a_core_kind_is_an_empty_item(tx: Transaction) -> None:
+    rule = {"apiGroups": [None, "apps"], "resources": ["*"], "verbs": ["get"]}
+    made = VERBS.create(tx, target(KINDS["Role"]), {"metadata": {"name": "r"}, "rules": [rule]})
+    assert made["rules"] == [{"apiGroups": ["", "apps"], "resources": ["*"], "verbs": ["get"]}]
+
+
 def test_an_update_must_know_the_latest_version(tx: Transaction) -> None:
     made = make(tx, "c")
     VERBS.update(tx, target(KINDS["ConfigMap"], "c"), lambda old: {**old, "data": {"a": "1"}})

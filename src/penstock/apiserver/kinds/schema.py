@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -28,6 +28,14 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "boolean": (bool,),
     "integer": (int,),
     "number": (int, float),
+}
+
+_EMPTY: Mapping[str, Callable[[], Any]] = {
+    "string": str,
+    "boolean": bool,
+    "integer": int,
+    "object": dict,
+    "array": list,
 }
 
 
@@ -55,6 +63,10 @@ class Walker:
     def drop_nulls(self, obj: dict[str, Any]) -> None:
         """Drops, in place, nulls where the schema allows none and has no default to put there: null means absent."""
         self._drop_nulls(obj, self.schema)
+
+    def fill_null_items(self, obj: dict[str, Any]) -> None:
+        """Puts the empty value of its type in the place of every null in a list, as Kubernetes reads its own kinds."""
+        self._fill_null_items(obj, self.schema)
 
     def fill(self, obj: dict[str, Any]) -> None:
         """Fills the schema's defaults, in place."""
@@ -105,6 +117,21 @@ class Walker:
                     del value[key]
                 else:
                     self._drop_nulls(value[key], part)
+
+    def _fill_null_items(self, value: Any, schema: Schema) -> None:
+        schema = self.resolve(schema)
+        if isinstance(value, list):
+            items = self.resolve(schema.get("items") or {})
+            empty = _EMPTY.get(str(items.get("type")))
+            for index, item in enumerate(value):
+                if item is None and empty is not None:
+                    value[index] = empty()
+                else:
+                    self._fill_null_items(item, items)
+        elif isinstance(value, dict):
+            properties = schema.get("properties") or {}
+            for key in value.keys() & properties.keys():
+                self._fill_null_items(value[key], properties[key])
 
     def _fill(self, value: Any, schema: Schema) -> None:
         schema = self.resolve(schema)

@@ -309,10 +309,12 @@ def _content(obj: Obj) -> Obj:
 
 def _drop_nulls_of(kind: ServedKind, obj: Obj) -> None:
     """Null means absent: everywhere in core kinds, and in custom ones where their schema has no place for it."""
+    walker = walker_of(kind)
     if kind.custom:
-        walker_of(kind).drop_nulls(obj)
+        walker.drop_nulls(obj)
     else:
         _drop_nulls(obj)
+        walker.fill_null_items(obj)
 
 
 def _drop_nulls(value: Any) -> None:
