@@ -10,11 +10,13 @@ from pathlib import Path
 MODULE = Path(__file__).parents[1] / "conformance" / "upstream"
 SUITE = "knative.dev/eventing/test/rekt"
 PROGRAMS = {
-    "eventshub": "knative.dev/reconciler-test/cmd/eventshub",
     "heartbeats": "knative.dev/eventing/cmd/heartbeats",
     "print": "knative.dev/eventing/test/test_images/print",
 }
 """By the last part of their packages, which `go build` names them by. Tests ask for images of these packages."""
+EVENTSHUB = "knative.dev/reconciler-test/cmd/eventshub"
+"""Sends and receives in nearly every test. penstock brings an actor of that name: upstream's program listens on port
+8080 of all addresses, so that only one could run on a machine."""
 SHELL_IMAGE = "registry.access.redhat.com/ubi8/ubi"
 """The suite starts a Job of it for each receiver, which waits with curl until the Service answers."""
 
@@ -51,7 +53,7 @@ class Binaries:
 
     def produced(self) -> dict[str, str]:
         """The image for each package that the suite asks for."""
-        return {package: image(name) for name, package in PROGRAMS.items()}
+        return {EVENTSHUB: image("eventshub"), **{package: image(name) for name, package in PROGRAMS.items()}}
 
 
 def version() -> str:

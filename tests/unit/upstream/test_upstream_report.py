@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from penstock.workloads.images import Actor, Images, Program
 from upstream.__main__ import settings_file
-from upstream.binaries import Binaries
+from upstream.binaries import SHELL_IMAGE, Binaries
 from upstream.expectations import PASS, Expectation
 from upstream.page import PAGE, publish
 from upstream.report import Row, markdown, rows, summary, write
@@ -82,8 +83,11 @@ def test_tests_are_left_out_by_whole_names() -> None:
     assert not any(word.startswith("-test.skip") for word in command_line(Path("x"), Path("y"), ".", []))
 
 
-def test_every_image_that_the_suite_asks_for_has_a_command() -> None:
+def test_every_image_that_the_suite_asks_for_has_a_command_or_is_built_in() -> None:
     built = Binaries(Path("/bin-folder"))
-    images = tomllib.loads(settings_file(built))["images"]
-    assert set(built.produced().values()) < set(images)
-    assert images["upstream.local/eventshub"] == ["/bin-folder/eventshub"]
+    images = Images(tomllib.loads(settings_file(built))["images"])
+    found = {package.rpartition("/")[2]: images.find(image) for package, image in built.produced().items()}
+    assert found["eventshub"] == Actor("eventshub")
+    assert found["heartbeats"] == Program("upstream.local/heartbeats", ("/bin-folder/heartbeats",))
+    assert None not in found.values()
+    assert images.find(SHELL_IMAGE) == Program(SHELL_IMAGE, ())
