@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typer
 
-from penstock.cli import conformance, dev, doctor, status, version
+from penstock.cli import conformance, dev, doctor, kubeconfig, status, version
 
 app = typer.Typer(
     name="penstock",
@@ -17,6 +17,7 @@ app = typer.Typer(
 )
 app.command("dev")(dev.dev)
 app.command("doctor")(doctor.doctor)
+app.command("kubeconfig")(kubeconfig.kubeconfig)
 app.command("status")(status.status)
 app.command("version")(version.version)
 app.add_typer(conformance.app, name="conformance")

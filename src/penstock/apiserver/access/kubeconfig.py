@@ -8,22 +8,34 @@ from pathlib import Path
 import yaml
 
 from penstock.apiserver.access.identity import write_private
+from penstock.apiserver.documents import Obj
 
 
 def write(path: Path, *, server: str, authority: bytes, user: str, token: str) -> None:
     """Writes a kubeconfig with one context, readable by its owner only."""
-    config = {
+    cluster = {"server": server, "certificate-authority-data": base64.b64encode(authority).decode()}
+    write_private(path, encoded(document(cluster, user=user, token=token)))
+
+
+def document(cluster: Obj, *, user: str, token: str, namespace: str = "default") -> Obj:
+    """A kubeconfig with one context."""
+    return {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "penstock",
-        "clusters": [
-            {
-                "name": "penstock",
-                "cluster": {"server": server, "certificate-authority-data": base64.b64encode(authority).decode()},
-            }
-        ],
+        "clusters": [{"name": "penstock", "cluster": cluster}],
         "users": [{"name": user, "user": {"token": token}}],
-        "contexts": [{"name": "penstock", "context": {"cluster": "penstock", "user": user, "namespace": "default"}}],
+        "contexts": [{"name": "penstock", "context": {"cluster": "penstock", "user": user, "namespace": namespace}}],
         "preferences": {},
     }
-    write_private(path, yaml.safe_dump(config, sort_keys=False).encode())
+
+
+def for_user(original: Path, *, user: str, token: str, namespace: str) -> bytes:
+    """A kubeconfig for somebody else, to the API that an existing one leads to."""
+    cluster = yaml.safe_load(original.read_bytes())["clusters"][0]["cluster"]
+    return encoded(document(cluster, user=user, token=token, namespace=namespace))
+
+
+def encoded(config: Obj) -> bytes:
+    """The file's content."""
+    return yaml.safe_dump(config, sort_keys=False).encode()

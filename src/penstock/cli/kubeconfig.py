@@ -1,0 +1,116 @@
+"""`penstock kubeconfig`: lets a user or a ServiceAccount in, with a file that holds a token of their own."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.cli.options import DataDirOption
+
+
+def kubeconfig(
+    *,
+    name: Annotated[
+        str | None,
+        typer.Option("--as", help="A user, or system:serviceaccount:NAMESPACE:NAME. (default: the administrator)"),
+    ] = None,
+    service_account: Annotated[
+        str | None, typer.Option("--service-account", metavar="NAMESPACE/NAME", help="For a ServiceAccount.")
+    ] = None,
+    groups: Annotated[
+        list[str] | None, typer.Option("--group", help="A group that the user is in. May be repeated.")
+    ] = None,
+    namespace: Annotated[
+        str | None, typer.Option(help="Namespace of commands that name none. (default: the account's own, or default)")
+    ] = None,
+    hours: Annotated[float, typer.Option(min=1 / 6, max=2**32 / 3600, help="How long the token is valid.")] = 24.0,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="File to write, for its owner's eyes. (default: standard output)"),
+    ] = None,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Make a kubeconfig for a user or a ServiceAccount; what they may do, roles and bindings say."""
+    from penstock.apiserver.access.identity import account_of, write_private
+    from penstock.cli.settings_sources import load
+    from penstock.cli.terminal import problems
+    from penstock.engine.problem import Problem
+
+    with problems():
+        root = load(data_dir=data_dir).data_dir.expanduser().absolute()
+        if not (root / "kubeconfig").exists():
+            raise Problem(f"The data folder {root} has no API yet.", "Start one: penstock dev")
+        account = _account(service_account) if service_account else account_of(name or "")
+        if name and service_account:
+            raise Problem("Give either --as or --service-account.", exit_code=2)
+        if groups and (account or not name):
+            raise Problem("--group needs a user: --as NAME.", exit_code=2)
+        seconds = round(hours * 3600)
+        if account:
+            content = _for_account(root, *account, namespace or account[0], seconds)
+        elif name:
+            content = _for_person(root, name, groups or [], namespace or "default", seconds)
+        else:
+            content = (root / "kubeconfig").read_bytes()
+        if output is None:
+            typer.echo(content.decode(), nl=False)
+        else:
+            try:
+                write_private(output.absolute(), content)
+            except (OSError, ValueError) as error:
+                raise Problem(f"{output} cannot be written: {error}.") from None
+
+
+def _account(text: str) -> tuple[str, str]:
+    from penstock.engine.problem import Problem
+
+    namespace, slash, name = text.partition("/")
+    if not (namespace and slash and name) or "/" in name:
+        raise Problem(f"--service-account {text} is not of the form NAMESPACE/NAME.", exit_code=2)
+    return namespace, name
+
+
+def _for_account(root: Path, namespace: str, name: str, context_namespace: str, seconds: int) -> bytes:
+    """The API itself makes the token, since it ends with the account."""
+    import httpx2
+    from lightkube import ApiError, Client, KubeConfig
+    from lightkube.models.authentication_v1 import TokenRequestSpec
+    from lightkube.models.meta_v1 import ObjectMeta
+    from lightkube.resources.core_v1 import ServiceAccountToken
+
+    from penstock.apiserver.access import identity
+    from penstock.apiserver.access import kubeconfig as files
+    from penstock.engine.problem import Problem
+
+    original = root / "kubeconfig"
+    asked = ServiceAccountToken(
+        metadata=ObjectMeta(name=name, namespace=namespace),
+        spec=TokenRequestSpec(expirationSeconds=seconds, audiences=[]),
+    )
+    try:
+        with Client(KubeConfig.from_file(original), trust_env=False) as client:
+            issued = client.create(asked, name, namespace=namespace)
+    except ApiError as error:
+        raise Problem(f"No token for the ServiceAccount {namespace}/{name}: {error.status.message}.") from None
+    except httpx2.TransportError as error:
+        what = f"The API of the data folder {root} does not answer: {error}."
+        raise Problem(what, "Start it: penstock dev") from None
+    token = issued.status.token if issued.status else None
+    user = identity.account_user(namespace, name)
+    return files.for_user(original, user=user, token=token or "", namespace=context_namespace)
+
+
+def _for_person(root: Path, name: str, groups: list[str], namespace: str, seconds: int) -> bytes:
+    """Whoever holds the data folder is the administrator, so the token can be signed without asking the API."""
+    from penstock.apiserver.access import kubeconfig as files
+    from penstock.apiserver.access import user_tokens
+    from penstock.apiserver.access.signing import KEY_FILE, load_signer
+    from penstock.engine.problem import Problem
+
+    if not (root / "pki" / KEY_FILE).exists():
+        raise Problem(f"The data folder {root} has no key for tokens yet.", "Start its stack once: penstock dev")
+    token = user_tokens.issue(name, groups, seconds=seconds, signer=load_signer(root / "pki"), now=time.time())
+    return files.for_user(root / "kubeconfig", user=name, token=token, namespace=namespace)
