@@ -155,7 +155,8 @@ class Settings(BaseModel):
     """Hours that a Trigger or Subscription warns in its status of events that retention took before it had them."""
 
     broker_classes: Names = ["Penstock", "MTChannelBasedBroker", "Kafka"]
-    """Broker classes served here; Brokers of another class are left alone."""
+    """Broker classes served here. A Broker of another class is told so in its status; in an existing cluster it is left
+    alone."""
 
     default_broker_class: str = "Penstock"
     """Class given to a Broker that names none."""

@@ -36,6 +36,7 @@ ON_THE_WAY = frozenset(
         "ChannelsNotReady",
         "SubscriptionsNotReady",
         "emptyAddress",
+        "EmptyHostname",
     }
 )
 """Reasons for Ready=False that only say that something is not finished yet; no Event tells of them."""

@@ -18,7 +18,7 @@ from lightkube.models.meta_v1 import Status
 
 from penstock.contract.routes import VERSION_KEY, Version, decode
 from penstock.contract.unreadable import Unreadable
-from penstock.controllers.api import Key, Kind, Obj, key_of
+from penstock.controllers.api import CONFIG_MAP, Key, Kind, Obj, key_of
 from penstock.log.routes import Stored, StoredReader
 from penstock.log.topic_ends import Retained
 from penstock.resources.admission import CONTROLLER_USER
@@ -46,6 +46,8 @@ class ApiDouble:
         self.status_writes = 0
         self.journal: list[str] = []
         """Every change, for a test that fails."""
+        for configmap in bootstrap_configmaps(settings):
+            self.apply(CONFIG_MAP, configmap)
 
     async def close(self) -> None:
         """Nothing is held."""

@@ -16,6 +16,7 @@ from penstock.contract.routes import Route, Target
 from penstock.controllers.api import (
     BROKER,
     CHANNEL,
+    CONFIG_MAP,
     ENDPOINTS,
     EVENT,
     IN_MEMORY_CHANNEL,
@@ -29,6 +30,7 @@ from penstock.controllers.api import (
 )
 from penstock.controllers.informer import ListenerFailed
 from penstock.controllers.reconcilers.trigger import TriggerReconciler
+from penstock.resources.broker.model import CLASS_ANNOTATION
 
 SINK = {"uri": "http://sink"}
 GADGET = Kind("example.com/v1", "Gadget")
@@ -94,6 +96,73 @@ async def test_a_relist_after_410_finds_what_the_watch_missed(plane: ControlPlan
     plane.api.cut_watches()
     await plane.until(lambda: plane.ready(BROKER, "other"))
     await plane.until(lambda: [r.name for r in plane.records().values() if isinstance(r, Target)] == ["other"])
+
+
+def warnings(plane: ControlPlane) -> list[tuple[str, str]]:
+    events = plane.api.all(EVENT).values()
+    return [(event["involvedObject"]["kind"], event["reason"]) for event in events if event["type"] == "Warning"]
+
+
+async def test_nothing_warns_on_the_way_to_ready(plane: ControlPlane) -> None:
+    delivery = {"deadLetterSink": SINK}
+    plane.api.apply(BROKER, named("b", spec={"delivery": delivery}))
+    plane.api.apply(TRIGGER, trigger())
+    plane.api.apply(CHANNEL, named("c", spec={"delivery": delivery}))
+    plane.api.apply(SUBSCRIPTION, subscription())
+    await plane.until(
+        lambda: plane.ready(TRIGGER, "t") and plane.ready(SUBSCRIPTION, "s") and plane.ready(CHANNEL, "c")
+    )
+    await plane.settled()
+    assert warnings(plane) == []
+
+
+async def test_a_broker_of_a_class_that_is_not_served_says_so_with_its_triggers(plane: ControlPlane) -> None:
+    plane.api.apply(BROKER, named("b", {CLASS_ANNOTATION: "RabbitMQ"}))
+    plane.api.apply(TRIGGER, trigger())
+    await plane.until(lambda: plane.condition(TRIGGER, "t").get("reason") == "BrokerClassNotServed")
+    assert plane.condition(BROKER, "b")["message"] == (
+        'Brokers of the class "RabbitMQ" are not served here; '
+        'classes that are: "Penstock", "MTChannelBasedBroker", "Kafka"'
+    )
+    await plane.until(
+        lambda: set(warnings(plane)) == {(kind, "BrokerClassNotServed") for kind in ("Broker", "Trigger")}
+    )
+    assert plane.api.get(BROKER, "ns", "b")["status"].get("address") is None  # type: ignore[index]
+    assert not [record for record in plane.records().values() if isinstance(record, Route | Target)]
+
+
+async def test_a_broker_that_another_controller_serves_is_left_alone(plane: ControlPlane) -> None:
+    theirs = {"conditions": [{"type": "Ready", "status": "True"}]}
+    plane.api.apply(BROKER, named("b", {CLASS_ANNOTATION: "RabbitMQ"}, status=theirs))
+    plane.api.apply(TRIGGER, trigger())
+    await plane.settled()
+    found = plane.api.get(BROKER, "ns", "b")
+    assert found is not None
+    assert found["status"] == theirs
+    assert not (plane.api.get(TRIGGER, "ns", "t") or {}).get("status")
+
+
+async def test_a_broker_whose_configuration_is_missing_is_not_ready_until_it_is_there(plane: ControlPlane) -> None:
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "name": "mine"}
+    plane.api.apply(BROKER, named("b", spec={"config": config}))
+    plane.api.apply(TRIGGER, trigger())
+    await plane.until(lambda: plane.condition(BROKER, "b").get("reason") == "ChannelTemplateFailed")
+    assert plane.condition(BROKER, "b")["message"] == (
+        'Error on setting up the ChannelTemplate: configmap "mine" not found'
+    )
+    await plane.until(lambda: plane.condition(TRIGGER, "t").get("reason") == "ChannelTemplateFailed")
+    plane.api.apply(CONFIG_MAP, named("mine", data={}))
+    await plane.until(lambda: plane.ready(BROKER, "b") and plane.ready(TRIGGER, "t"))
+    plane.api.remove(CONFIG_MAP, Key("ns", "mine"))
+    await plane.until(lambda: plane.condition(TRIGGER, "t").get("reason") == "ChannelTemplateFailed")
+    assert [record for record in plane.records().values() if isinstance(record, Route)], "events are still routed"
+
+
+async def test_only_configmaps_configure_a_broker(plane: ControlPlane) -> None:
+    config = {"apiVersion": "example.com/v1", "kind": "Gadget", "name": "mine"}
+    plane.api.apply(BROKER, named("b", spec={"config": config}))
+    await plane.until(lambda: plane.condition(BROKER, "b").get("reason") == "ChannelTemplateFailed")
+    assert "only [kind: ConfigMap, apiVersion: v1]" in plane.condition(BROKER, "b")["message"]
 
 
 async def test_a_route_stays_while_its_subscriber_is_replaced(plane: ControlPlane) -> None:

@@ -129,6 +129,7 @@ def test_the_conditions_and_their_reasons() -> None:
     conditions = {c["type"]: c for c in status_of(STORED, seen(), "now")["conditions"]}
     assert list(conditions) == [
         "Addressable",
+        "ConfigParsed",
         "DeadLetterSinkResolved",
         "EventPoliciesReady",
         "IngressReady",

@@ -177,9 +177,12 @@ def test_a_channel_without_its_backing_channel_is_not_ready(backing: BackingChan
 
 def test_a_dead_letter_sink_that_the_backing_channel_has_not_resolved_is_named() -> None:
     channel = stored("Channel", delivery={"deadLetterSink": {"uri": "http://d"}})
-    conditions = channel_status(channel, BackingChannel(BACKING, {"status": {}}), "now")["conditions"]
+    reconciled = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
+    conditions = channel_status(channel, BackingChannel(BACKING, reconciled), "now")["conditions"]
     reason = (find(conditions, "DeadLetterSinkResolved") or {})["reason"]
     assert reason == "Backing Channel c didn't set status.deadLetterSinkURI"
+    conditions = channel_status(channel, BackingChannel(BACKING, {"status": {}}), "now")["conditions"]
+    assert (find(conditions, "DeadLetterSinkResolved") or {})["status"] == "Unknown", "it was not looked at yet"
 
 
 SUBSCRIPTION = {**obj("Subscription"), "metadata": {"name": "s", "namespace": "ns", "uid": "s1", "generation": 1}}

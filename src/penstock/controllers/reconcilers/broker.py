@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from penstock.contract.routes import key_of
-from penstock.controllers.api import BROKER, Key, Obj
+from penstock.controllers.api import BROKER, CONFIG_MAP, Key, Kind, Obj
 from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.reconcilers.configuration import tells_types
 from penstock.controllers.reconcilers.destinations import resolve_optional
 from penstock.controllers.routes.route_records import broker_path, broker_target
+from penstock.controllers.tracker import Observer
 from penstock.resources.broker.model import Broker
-from penstock.resources.broker.status import INGRESS_READY, BrokerObservation, status_of
+from penstock.resources.broker.status import (
+    INGRESS_READY,
+    BrokerObservation,
+    is_unattended,
+    status_of,
+    status_of_unserved,
+)
 from penstock.resources.conditions import find
+from penstock.resources.kreference import KReference
 
 
 class BrokerReconciler:
-    """Brokers of the classes that are served here; others are left alone."""
+    """Brokers of the classes that are served here; one of another class is told so, unless somebody else serves it."""
 
     kind = BROKER
 
@@ -25,8 +33,12 @@ class BrokerReconciler:
         """See `Reconciler`."""
         world, me = self._world, (BROKER.kind, key)
         broker = None if obj is None else Broker.read(obj)
-        if obj is None or broker is None or broker.broker_class not in world.settings.broker_classes:
+        if obj is None or broker is None:
             world.publisher.claim(me, [])
+            return
+        if broker.broker_class not in world.settings.broker_classes:
+            world.publisher.claim(me, [])
+            await self._refuse(obj, broker.broker_class)
             return
         target = broker_target(broker.identity, tells_types=tells_types(world, me))
         world.publisher.claim(me, [target])
@@ -35,8 +47,27 @@ class BrokerReconciler:
             url=world.settings.ingress_url + broker_path(broker.identity),
             ingress_takes_it=world.dataplane.ingress_has_taken(key_of(target), before=was_true(obj, INGRESS_READY)),
             dead_letter=resolve_optional(sink, key.namespace, world.tracker.lookup(me)),
+            config_problem=self._config_problem(me, broker),
         )
         await world.write_status(BROKER, obj, status_of(obj, seen, world.now()))
+
+    async def _refuse(self, obj: Obj, broker_class: str) -> None:
+        world = self._world
+        # In a cluster of somebody else's, another controller may be about to serve the class.
+        if world.embedded and is_unattended(obj):
+            served = world.settings.broker_classes
+            await world.write_status(BROKER, obj, status_of_unserved(obj, broker_class, served, world.now()))
+
+    def _config_problem(self, me: Observer, broker: Broker) -> str | None:
+        """Why the Broker's configuration leads nowhere. What stands in it is for other implementations of Brokers."""
+        if not broker.config:
+            return None
+        reference = KReference.read(broker.config, broker.identity.namespace)
+        if Kind(reference.api_version, reference.kind) != CONFIG_MAP:
+            return "Broker.Spec.Config configuration not supported, only [kind: ConfigMap, apiVersion: v1]"
+        if self._world.tracker.look(me, CONFIG_MAP, Key(reference.namespace, reference.name)) is None:
+            return f'configmap "{reference.name}" not found'
+        return None
 
 
 def was_true(obj: Obj, condition: str) -> bool:

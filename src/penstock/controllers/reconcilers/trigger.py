@@ -16,6 +16,7 @@ from penstock.controllers.reconcilers.destinations import resolve, resolve_optio
 from penstock.controllers.routes.route_records import trigger_route
 from penstock.controllers.tracker import Observer
 from penstock.resources.broker.model import Broker
+from penstock.resources.broker.status import is_unattended
 from penstock.resources.conditions import Finding
 from penstock.resources.delivery import effective
 from penstock.resources.kreference import KReference
@@ -32,7 +33,7 @@ from penstock.resources.trigger.validation import dependency_reference
 
 
 class TriggerReconciler:
-    """Triggers of Brokers that are served here."""
+    """Triggers of Brokers that are served here; those of a Broker that nobody serves are told so."""
 
     kind = TRIGGER
 
@@ -49,16 +50,19 @@ class TriggerReconciler:
         broker = world.tracker.look(me, BROKER, Key(trigger.broker_namespace, trigger.broker))
         if broker is not None and broker["metadata"].get("deletionTimestamp"):
             broker = None
-        if broker is not None and Broker.read(broker).broker_class not in world.settings.broker_classes:
+        served = broker is None or Broker.read(broker).broker_class in world.settings.broker_classes
+        if broker is not None and not served:
             world.publisher.claim(me, [])
-            return
+            if not (world.embedded and is_unattended(broker)):
+                return
         lookup = world.tracker.lookup(me)
         delivery = effective(trigger.delivery, None if broker is None else Broker.read(broker).delivery)
         subscriber = resolve(trigger.subscriber, key.namespace, lookup)
         dead_letter = resolve_optional(delivery.get("deadLetterSink"), key.namespace, lookup)
-        route = self._route(trigger, broker, subscriber, delivery, dead_letter)
-        claimed = self._kept(trigger, broker) if route is None else [route]
-        world.publisher.claim(me, claimed, expected=[] if broker is None else [f"route/{trigger.identity.uid}"])
+        route = self._route(trigger, broker, subscriber, delivery, dead_letter) if served else None
+        if served:
+            claimed = self._kept(trigger, broker) if route is None else [route]
+            world.publisher.claim(me, claimed, expected=[] if broker is None else [f"route/{trigger.identity.uid}"])
         before = (
             was_true(obj, SUBSCRIPTION_READY)
             and (obj.get("status") or {}).get("observedGeneration") == trigger.identity.generation

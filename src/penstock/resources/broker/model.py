@@ -19,6 +19,8 @@ class Broker:
     identity: Identity
     broker_class: str
     delivery: dict[str, Any] | None
+    config: dict[str, Any] | None = None
+    """The reference to its configuration."""
 
     @classmethod
     def read(cls, obj: Obj) -> Broker:
@@ -27,4 +29,5 @@ class Broker:
             Identity.read(obj),
             annotations_of(obj).get(CLASS_ANNOTATION, ""),
             (obj.get("spec") or {}).get("delivery"),
+            (obj.get("spec") or {}).get("config"),
         )

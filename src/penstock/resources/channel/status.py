@@ -71,7 +71,7 @@ def _dead_letter_finding(wanted: bool, backing: BackingChannel, theirs: Mapping[
     resolved = Address.read(dict(theirs), "deadLetterSink")
     if resolved is not None:
         return dead_letter_finding(resolved)
-    if backing.obj is None:
+    if backing.obj is None or not theirs.get("conditions"):
         return unknown(DEAD_LETTER_SINK_RESOLVED)
     name = backing.reference.get("name", "")
     return false(DEAD_LETTER_SINK_RESOLVED, f"Backing Channel {name} didn't set status.deadLetterSinkURI")
