@@ -24,6 +24,8 @@ from penstock.apiserver.access.policy import Authorizer
 from penstock.apiserver.access.signing import load_signer
 from penstock.apiserver.cluster import bootstrap, node
 from penstock.apiserver.cluster.aggregation import Aggregation
+from penstock.apiserver.cluster.binding_gate import RESOURCE as SINK_BINDINGS
+from penstock.apiserver.cluster.binding_gate import BindingGate
 from penstock.apiserver.cluster.eventing_gate import EventingGate
 from penstock.apiserver.cluster.rbac_gate import RbacGate
 from penstock.apiserver.documents import Obj, decode
@@ -74,16 +76,16 @@ async def _run(settings: Settings, lifecycle: Lifecycle, listener: socket.socket
 async def assembled(settings: Settings, owner: Owner, housekeeping: Tasks, watches: Watches) -> AsyncIterator[ASGIApp]:
     """The application over the data folder, with everything that goes on behind it."""
     pki = settings.data_dir / "pki"
-    gate, authorizer = EventingGate(settings), Authorizer()
+    gate, bindings, authorizer = EventingGate(settings), BindingGate(), Authorizer()
     registry = Registry(CORE_KINDS, project_kinds.CONVERSIONS)
-    verbs = Verbs(registry, Gates(gate, RbacGate(authorizer)))
+    verbs = Verbs(registry, Gates(gate, bindings, RbacGate(authorizer)))
     emptying = Emptying(verbs)
     aggregation = Aggregation(verbs, bootstrap.kind_of(registry, policy.GROUP, "ClusterRole"))
     history: History | None = None
 
     def committed(changes: list[Change]) -> None:
         _follow_definitions(registry, changes)
-        for follower in (gate, authorizer, aggregation, emptying):
+        for follower in (gate, bindings, authorizer, aggregation, emptying):
             follower.follow(changes)
         if history is not None:
             history.publish(changes)
@@ -91,6 +93,7 @@ async def assembled(settings: Settings, owner: Owner, housekeeping: Tasks, watch
     store = Store(settings.data_dir / "api.db", committed, owner)
     try:
         await _load(store, registry, gate)
+        bindings.load(decode(body) for body in (await store.page(SINK_BINDINGS, None)).bodies)
         await authorizer.load(store)
         await bootstrap.prepare(
             store,

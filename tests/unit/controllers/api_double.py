@@ -112,13 +112,24 @@ class ApiDouble:
             metadata["generation"] = held["metadata"]["generation"] + (0 if same else 1)
             if kind.group:
                 stored["status"] = copy.deepcopy(held.get("status") or {})
+            if metadata.get("deletionTimestamp") and not metadata.get("finalizers"):
+                self._drop(kind, key)
+                return stored
         return self._store(kind, stored, "ADDED" if held is None else "MODIFIED")
 
     def remove(self, kind: Kind, key: Key) -> None:
-        """Deletes an object and what it owns."""
-        held = self._objects.pop((kind, key), None)
+        """Deletes an object and what it owns; one with finalizers goes when the last of them has gone."""
+        held = self._objects.get((kind, key))
         if held is None:
             raise refuse(404, "not found")
+        if held["metadata"].get("finalizers"):
+            held["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+            self._store(kind, held, "MODIFIED")
+        else:
+            self._drop(kind, key)
+
+    def _drop(self, kind: Kind, key: Key) -> None:
+        held = self._objects.pop((kind, key))
         held["metadata"]["resourceVersion"] = self._next()
         self._announce(kind, "DELETED", held)
         for (other, other_key), obj in list(self._objects.items()):

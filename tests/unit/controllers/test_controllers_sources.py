@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from memory_plane import ControlPlane, Starter
 
-from penstock.controllers.api import BROKER, EVENT, PING_SOURCE, Key, Obj
+from penstock.controllers.api import BROKER, CONTAINER_SOURCE, EVENT, PING_SOURCE, SINK_BINDING, Key, Kind, Obj
 from penstock.settings import Settings
 from penstock.sources.pings.tick_notes import Changes, TickNotes
 
@@ -22,6 +22,26 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 def source(name: str = "p", **spec: Any) -> Obj:
     sink = {"ref": {"apiVersion": "eventing.knative.dev/v1", "kind": "Broker", "name": "b"}}
     return {"metadata": {"name": name, "namespace": "ns"}, "spec": {"sink": sink, **spec}}
+
+
+DEPLOYMENT = Kind("apps/v1", "Deployment")
+
+
+def deployment(name: str = "d", **labels: str) -> Obj:
+    containers = [{"name": "c", "image": "i", "env": [{"name": "A", "value": "1"}]}]
+    metadata = {"name": name, "namespace": "ns", "labels": labels}
+    return {"metadata": metadata, "spec": {"replicas": 1, "template": {"spec": {"containers": containers}}}}
+
+
+def binding(**subject: Any) -> Obj:
+    spec = {"sink": {"uri": "http://sink"}, "ceOverrides": {"extensions": {"shop": "north"}}}
+    subject = {"apiVersion": "apps/v1", "kind": "Deployment", **subject}
+    return {"metadata": {"name": "sb", "namespace": "ns"}, "spec": {**spec, "subject": subject}}
+
+
+def environment(plane: ControlPlane, name: str = "d") -> dict[str, str]:
+    obj = plane.api.get(DEPLOYMENT, "ns", name) or {}
+    return {one["name"]: one["value"] for one in obj["spec"]["template"]["spec"]["containers"][0].get("env", [])}
 
 
 BROKER_B = {"metadata": {"name": "b", "namespace": "ns"}}
@@ -62,3 +82,56 @@ async def test_a_deleted_pingsource_is_forgotten(plane: ControlPlane, settings: 
     plane.api.remove(PING_SOURCE, Key("ns", "p"))
     await plane.until(lambda: not notes.load())
     notes.close()
+
+
+BOUND = {"A": "1", "K_SINK": "http://sink", "K_CE_OVERRIDES": '{"extensions":{"shop":"north"}}'}
+
+
+async def test_a_sinkbinding_tells_its_subject_the_sink_and_takes_it_back(plane: ControlPlane) -> None:
+    plane.api.apply(SINK_BINDING, binding(name="d"))
+    await plane.until(lambda: plane.condition(SINK_BINDING, "sb", "SinkBindingAvailable").get("status") == "False")
+    missing = plane.condition(SINK_BINDING, "sb", "SinkBindingAvailable")
+    assert (missing["reason"], missing["message"]) == ("SubjectMissing", 'deployments.apps "d" not found')
+    plane.api.apply(DEPLOYMENT, deployment())
+    await plane.until(lambda: plane.ready(SINK_BINDING, "sb") and environment(plane) == BOUND)
+    plane.api.remove(SINK_BINDING, Key("ns", "sb"))
+    await plane.until(lambda: environment(plane) == {"A": "1"} and plane.api.get(SINK_BINDING, "ns", "sb") is None)
+
+
+async def test_a_sinkbinding_by_labels_binds_what_comes_later_too(plane: ControlPlane) -> None:
+    plane.api.apply(SINK_BINDING, binding(selector={"matchLabels": {"app": "shop"}}))
+    await plane.until(lambda: plane.ready(SINK_BINDING, "sb"))
+    plane.api.apply(DEPLOYMENT, deployment("one", app="shop"))
+    plane.api.apply(DEPLOYMENT, deployment("other", app="office"))
+    await plane.until(lambda: environment(plane, "one") == BOUND)
+    await plane.settled()
+    assert environment(plane, "other") == {"A": "1"}
+
+
+async def test_a_subject_of_a_kind_that_is_not_served_is_told(plane: ControlPlane) -> None:
+    plane.api.unserved.add(DEPLOYMENT)
+    plane.api.apply(SINK_BINDING, binding(name="d"))
+    await plane.until(lambda: plane.condition(SINK_BINDING, "sb").get("reason") == "SubjectUnavailable")
+    assert not plane.ready(SINK_BINDING, "sb")
+
+
+async def test_a_containersource_is_a_deployment_that_knows_its_sink(plane: ControlPlane) -> None:
+    template = {"spec": {"containers": [{"image": "heartbeats"}]}}
+    plane.api.apply(CONTAINER_SOURCE, source("hearts", template=template))
+    await plane.until(lambda: plane.condition(CONTAINER_SOURCE, "hearts", "SinkBindingReady").get("status") == "False")
+    assert plane.api.get(DEPLOYMENT, "ns", "hearts-deployment") is None
+    plane.api.apply(BROKER, BROKER_B)
+    await plane.until(lambda: plane.api.get(DEPLOYMENT, "ns", "hearts-deployment"))
+    await plane.until(lambda: environment(plane, "hearts-deployment").get("K_SINK", "").endswith("/ns/b"))
+    made = plane.api.get(DEPLOYMENT, "ns", "hearts-deployment") or {}
+    assert made["spec"]["selector"]["matchLabels"]["sources.knative.dev/containerSource"] == "hearts"
+    await plane.until(lambda: plane.condition(CONTAINER_SOURCE, "hearts", "SinkBindingReady")["status"] == "True")
+    await plane.settled()
+    changed = {"spec": {"containers": [{"image": "heartbeats:2"}]}}
+    plane.api.apply(CONTAINER_SOURCE, source("hearts", template=changed))
+    await plane.until(
+        lambda: (
+            "heartbeats:2" in str(plane.api.get(DEPLOYMENT, "ns", "hearts-deployment"))
+            and "K_SINK" in environment(plane, "hearts-deployment")
+        )
+    )

@@ -21,6 +21,8 @@ COLUMNS = {
     "JobSink": ["URL", "Age", "Ready", "Reason"],
     "EventType": ["Type", "Source", "Reference Name", "Reference Kind", "Description", "Ready", "Reason"],
     "PingSource": ["Sink", "Schedule", "Age", "Ready", "Reason"],
+    "ContainerSource": ["Sink", "Age", "Ready", "Reason"],
+    "SinkBinding": ["Sink", "Age", "Ready", "Reason"],
 }
 CATEGORIES = {
     "Broker": ["all", "knative", "eventing"],
@@ -33,6 +35,8 @@ CATEGORIES = {
     "EventType": ["all", "knative", "eventing"],
     "JobSink": ["all", "knative", "eventing", "sink"],
     "PingSource": ["all", "knative", "sources"],
+    "ContainerSource": ["all", "knative", "sources"],
+    "SinkBinding": ["all", "knative", "sources", "bindings"],
 }
 SHORT = {"Channel": ["ch"], "InMemoryChannel": ["imc"], "Subscription": ["sub"]}
 

@@ -6,16 +6,22 @@ from collections.abc import Mapping
 from types import ModuleType
 
 from penstock.resources.admission import Admission, KindAdmission
-from penstock.resources.sources import pingsource
+from penstock.resources.sources import containersource, pingsource, sinkbinding
+from penstock.resources.sources.containersource import defaults as containersource_defaults
+from penstock.resources.sources.containersource import validation as containersource_validation
 from penstock.resources.sources.pingsource import defaults as pingsource_defaults
 from penstock.resources.sources.pingsource import validation as pingsource_validation
+from penstock.resources.sources.sinkbinding import defaults as sinkbinding_defaults
+from penstock.resources.sources.sinkbinding import validation as sinkbinding_validation
 
 GROUP = "sources.knative.dev"
 
-PACKAGES: tuple[ModuleType, ...] = (pingsource,)
+PACKAGES: tuple[ModuleType, ...] = (pingsource, containersource, sinkbinding)
 
 ADMISSION: Mapping[tuple[str, str], Admission] = {
     (GROUP, "PingSource"): KindAdmission(GROUP, pingsource_defaults.fill, pingsource_validation.check),
+    (GROUP, "ContainerSource"): KindAdmission(GROUP, containersource_defaults.fill, containersource_validation.check),
+    (GROUP, "SinkBinding"): KindAdmission(GROUP, sinkbinding_defaults.fill, sinkbinding_validation.check),
 }
 
 PING_CONFIG_MAP = pingsource_validation.CONFIG_MAP

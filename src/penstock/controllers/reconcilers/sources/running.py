@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import Callable
 
 from penstock.controllers.reconciler import Reconciler, ReconcilerContext
+from penstock.controllers.reconcilers.sources.containersource import ContainerSourceReconciler
 from penstock.controllers.reconcilers.sources.pingsource import PingSourceReconciler
+from penstock.controllers.reconcilers.sources.sinkbinding import SinkBindingReconciler
 from penstock.controllers.tracker import Observer
 from penstock.sources.sinks import Sinks
 
@@ -17,7 +19,11 @@ class Sources:
     def __init__(self, world: ReconcilerContext, enqueue: Callable[[Observer], None]) -> None:
         self._sinks = Sinks(world.publisher.locate)
         self._pings = PingSourceReconciler(world, enqueue, self._sinks)
-        self.reconcilers: list[Reconciler] = [self._pings]
+        self.reconcilers: list[Reconciler] = [
+            self._pings,
+            ContainerSourceReconciler(world),
+            SinkBindingReconciler(world, enqueue),
+        ]
 
     async def run(self) -> None:
         """Runs them until cancelled. To be started when every object has been looked at once."""

@@ -1,0 +1,46 @@
+"""The ContainerSource controller: a Deployment that runs the containers, and a SinkBinding that tells them the sink."""
+
+from __future__ import annotations
+
+from penstock.controllers.api import CONTAINER_SOURCE, Key, Kind, Obj
+from penstock.controllers.reconciler import ReconcilerContext
+from penstock.controllers.reconcilers.parts import PartFailed, Parts
+from penstock.resources.sources.containersource.model import DEPLOYMENT, deployment_of, is_within, sink_binding_of
+from penstock.resources.sources.containersource.status import ContainerObservation, status_of
+
+
+class ContainerSourceReconciler:
+    """ContainerSources."""
+
+    kind = CONTAINER_SOURCE
+
+    def __init__(self, world: ReconcilerContext) -> None:
+        self._world = world
+
+    async def reconcile(self, key: Key, obj: Obj | None) -> None:
+        """See `Reconciler`."""
+        if obj is None:
+            return
+        world = self._world
+        parts = Parts(world, (CONTAINER_SOURCE.kind, key), obj)
+        wanted, binding, deployment, failure = deployment_of(obj), sink_binding_of(obj), None, None
+        try:
+            binding = await parts.ensure(binding)
+            if (binding.get("status") or {}).get("sinkUri") or parts.there((Kind(*DEPLOYMENT), _key(wanted))):
+                # Without a sink its containers would only start to fail.
+                deployment = await self._deployment(parts, wanted)
+        except PartFailed as error:
+            failure = str(error)
+        seen = ContainerObservation(wanted["metadata"]["name"], binding, deployment, failure)
+        await world.write_status(CONTAINER_SOURCE, obj, status_of(obj, seen, world.now()))
+
+    async def _deployment(self, parts: Parts, wanted: Obj) -> Obj:
+        held = await parts.exists(wanted)
+        spec = held.get("spec") or {}
+        if is_within(wanted["spec"]["template"], spec.get("template")):
+            return held
+        return await parts.ensure({**wanted, "spec": {**spec, "template": wanted["spec"]["template"]}})
+
+
+def _key(part: Obj) -> Key:
+    return Key(part["metadata"]["namespace"], part["metadata"]["name"])

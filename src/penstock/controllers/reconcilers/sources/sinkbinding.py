@@ -1,0 +1,107 @@
+"""The SinkBinding controller: puts the sink into the Pod templates of its subjects, and takes it out when it goes.
+
+While the sink cannot be found, subjects keep what they have: their programs go on, and nobody restarts them twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from penstock.controllers.api import CONFLICT, NOT_FOUND, SINK_BINDING, Key, Kind, Obj, code_of, key_of
+from penstock.controllers.reconciler import ReconcilerContext
+from penstock.controllers.reconcilers.destinations import resolve
+from penstock.controllers.tracker import Observer
+from penstock.resources.resolution import Address
+from penstock.resources.sources.sinkbinding.environment import bound, environment_of, unbound
+from penstock.resources.sources.sinkbinding.model import FINALIZER, SinkBinding, Subject
+from penstock.resources.sources.sinkbinding.status import BindingObservation, BindingProblem, status_of
+
+
+class SinkBindingReconciler:
+    """SinkBindings of any kind of object with a Pod template."""
+
+    kind = SINK_BINDING
+
+    def __init__(self, world: ReconcilerContext, enqueue: Callable[[Observer], None]) -> None:
+        self._world, self._enqueue = world, enqueue
+        self._watched: set[Kind] = set()
+
+    async def reconcile(self, key: Key, obj: Obj | None) -> None:
+        """See `Reconciler`."""
+        if obj is None:
+            leaving = self._world.tracker.informer(SINK_BINDING).get(key)
+            if leaving is not None and FINALIZER in (leaving["metadata"].get("finalizers") or []):
+                await self._finish(key, leaving)
+            return
+        world, binding = self._world, SinkBinding.read(obj)
+        if FINALIZER not in (obj["metadata"].get("finalizers") or []):
+            finalizers = [*(obj["metadata"].get("finalizers") or []), FINALIZER]
+            await world.write_spec(SINK_BINDING, {**obj, "metadata": {**obj["metadata"], "finalizers": finalizers}})
+            obj = world.tracker.informer(SINK_BINDING).get(key) or obj
+        sink = resolve(binding.sink, key.namespace, world.tracker.lookup((SINK_BINDING.kind, key)))
+        subjects = self._subjects(key, binding.subject)
+        problem = subjects if isinstance(subjects, BindingProblem) else None
+        if not isinstance(subjects, BindingProblem) and isinstance(sink, Address):
+            environment = environment_of(sink, binding.overrides)
+            problem = await self._write([(one, bound(one, environment)) for one in subjects])
+        await world.write_status(SINK_BINDING, obj, status_of(obj, BindingObservation(sink, problem), world.now()))
+
+    async def _finish(self, key: Key, obj: Obj) -> None:
+        """Takes back what was done, and lets the SinkBinding go."""
+        subjects = self._subjects(key, SinkBinding.read(obj).subject)
+        if not isinstance(subjects, BindingProblem):
+            await self._write([(one, unbound(one)) for one in subjects])
+        finalizers = [one for one in obj["metadata"]["finalizers"] if one != FINALIZER]
+        try:
+            changed = {**obj, "metadata": {**obj["metadata"], "finalizers": finalizers}}
+            await self._world.write_spec(SINK_BINDING, changed)
+        except Exception as error:
+            if code_of(error) != NOT_FOUND:
+                raise
+
+    def _subjects(self, key: Key, subject: Subject) -> list[Obj] | BindingProblem:
+        """The objects to bind; the SinkBinding is enqueued when they change, and when others become such."""
+        world, kind = self._world, Kind(subject.api_version, subject.kind)
+        found = world.tracker.look((SINK_BINDING.kind, key), kind, Key(subject.namespace, subject.name))
+        informer = world.tracker.informer(kind)
+        if informer.unserved is not None:
+            return BindingProblem("SubjectUnavailable", informer.unserved)
+        if subject.name:
+            missing = BindingProblem("SubjectMissing", world.tracker.why_missing(kind, subject.name))
+            return missing if found is None or found["metadata"].get("deletionTimestamp") else [found]
+        self._watch(kind)
+        return [one for one in informer.all() if subject.has(one) and not one["metadata"].get("deletionTimestamp")]
+
+    def _watch(self, kind: Kind) -> None:
+        """Has the SinkBindings that choose by labels looked at when an object of the kind changes."""
+        if kind in self._watched:
+            return
+        self._watched.add(kind)
+        bindings = self._world.tracker.informer(SINK_BINDING)
+
+        def announce(key: Key, _obj: Obj | None) -> None:
+            for one in bindings.all():
+                subject = SinkBinding.read(one).subject
+                if not subject.name and (subject.namespace, subject.api_version, subject.kind) == (
+                    key.namespace,
+                    kind.api_version,
+                    kind.kind,
+                ):
+                    self._enqueue((SINK_BINDING.kind, key_of(one)))
+
+        self._world.tracker.informer(kind).listen(announce)
+
+    async def _write(self, changes: list[tuple[Obj, Obj]]) -> BindingProblem | None:
+        """Stores what has changed; why it cannot, where the server says so."""
+        for before, after in changes:
+            if after is before:
+                continue
+            try:
+                await self._world.write_spec(Kind(before["apiVersion"], before["kind"]), after)
+            except Exception as error:
+                if code_of(error) == NOT_FOUND:
+                    continue
+                if code_of(error) in (None, CONFLICT):
+                    raise
+                return BindingProblem("BindingFailed", f"failed binding subject {before['metadata']['name']}: {error}")
+        return None

@@ -1,0 +1,1 @@
+"""ContainerSource: a program of the user that sends events."""

@@ -1,0 +1,1 @@
+"""SinkBinding: tells the containers of other objects where their events go."""
