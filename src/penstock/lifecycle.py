@@ -39,11 +39,12 @@ class Tasks:
         self._failure: BaseException | None = None
         self._has_failed = asyncio.Event()
 
-    def start(self, work: Coroutine[Any, Any, Any], name: str) -> None:
+    def start(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
         """Begins the work; when it ends without a failure, it is forgotten."""
         task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
+        return task
 
     async def failed(self) -> NoReturn:
         """Waits for the first failure and raises it."""

@@ -13,8 +13,14 @@ from typing import Any, NamedTuple
 
 import httpx2
 from lightkube import ApiError, AsyncClient, KubeConfig
+from lightkube.config.client_adapter import verify_cluster
 from lightkube.core.resource import ApiInfo, ResourceDef
-from lightkube.generic_resource import GenericNamespacedResource, GenericNamespacedStatus, create_api_info
+from lightkube.generic_resource import (
+    GenericGlobalResource,
+    GenericNamespacedResource,
+    GenericNamespacedStatus,
+    create_api_info,
+)
 
 Obj = dict[str, Any]
 
@@ -79,6 +85,10 @@ CRON_JOB = Kind("batch/v1", "CronJob")
 DEPLOYMENT = Kind("apps/v1", "Deployment")
 REPLICA_SET = Kind("apps/v1", "ReplicaSet")
 ENDPOINT_SLICE = Kind("discovery.k8s.io/v1", "EndpointSlice")
+NAMESPACE = Kind("v1", "Namespace")
+ACCESS_REVIEW = Kind("authorization.k8s.io/v1", "SubjectAccessReview")
+
+EVERYWHERE = "*"
 
 RECONCILED = frozenset({BROKER, TRIGGER, CHANNEL, IN_MEMORY_CHANNEL, SUBSCRIPTION})
 """The kinds that routes are made of: without seeing them, nothing can be said about what should be published."""
@@ -107,22 +117,34 @@ def code_of(error: Exception) -> int | None:
 class Api:
     """A connection to the API server."""
 
-    def __init__(self, kubeconfig: Path) -> None:
-        self._client = AsyncClient(KubeConfig.from_file(kubeconfig), field_manager=FIELD_MANAGER, trust_env=False)
+    def __init__(self, kubeconfig: Path, user: str | None = None) -> None:
+        config = KubeConfig.from_file(kubeconfig).get()
+        if config is None or config.user is None:
+            raise ValueError(f"{kubeconfig} names no cluster and no user")
+        self._kubeconfig, self.url = kubeconfig, config.cluster.server
+        transport = None
+        if user is not None:
+            verify = verify_cluster(config.cluster, config.user, config.abs_file, trust_env=False)
+            transport = _ActingAs(user, httpx2.AsyncHTTPTransport(verify=verify))
+        self._client = AsyncClient(config, field_manager=FIELD_MANAGER, trust_env=False, transport=transport)
+
+    def acting_as(self, user: str) -> Api:
+        """A connection of its own on which the server sees that user."""
+        return Api(self._kubeconfig, user)
 
     async def close(self) -> None:
         """Ends every connection."""
         await self._client.close()
 
-    async def list(self, kind: Kind) -> tuple[list[Obj], str]:
+    async def list(self, kind: Kind, namespace: str = EVERYWHERE) -> tuple[list[Obj], str]:
         """Every object of the kind, and the resource version to watch from."""
-        pages = self._client.list(_resource(kind), namespace="*", chunk_size=500)
+        pages = self._client.list(_resource(kind), namespace=namespace, chunk_size=500)
         objects = [named(dict(obj), kind) async for obj in pages]
         return objects, pages.resourceVersion
 
-    async def watch(self, kind: Kind, version: str) -> AsyncIterator[tuple[str, Obj]]:
+    async def watch(self, kind: Kind, version: str, namespace: str = EVERYWHERE) -> AsyncIterator[tuple[str, Obj]]:
         """Changes after `version`, as (`ADDED` | `MODIFIED` | `DELETED`, object). Raises when the watch breaks."""
-        async for change, obj in self._client.watch(_resource(kind), namespace="*", resource_version=version):
+        async for change, obj in self._client.watch(_resource(kind), namespace=namespace, resource_version=version):
             if change != "BOOKMARK":
                 yield change, named(dict(obj), kind)
 
@@ -151,6 +173,31 @@ class Api:
     async def delete(self, kind: Kind, key: Key) -> None:
         """Deletes the object."""
         await self._client.delete(_resource(kind), key.name, namespace=key.namespace)
+
+    async def may(self, user: str, verb: str, kind: Kind, namespace: str) -> bool:
+        """Whether the user may do that to objects of the kind."""
+        asked = {"namespace": namespace, "verb": verb, "group": kind.group, "resource": kind.plural}
+        review = _AccessReview(spec={"user": user, "resourceAttributes": asked})
+        answer = dict(await self._client.create(review))
+        return bool((answer.get("status") or {}).get("allowed"))
+
+
+class _ActingAs(httpx2.AsyncBaseTransport):
+    """Says in every request whom it is made for."""
+
+    def __init__(self, user: str, inner: httpx2.AsyncHTTPTransport) -> None:
+        self._user, self._inner = user, inner
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        request.headers["Impersonate-User"] = self._user
+        return await self._inner.handle_async_request(request)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class _AccessReview(GenericGlobalResource):
+    _api_info = create_api_info(ACCESS_REVIEW.group, "v1", ACCESS_REVIEW.kind, ACCESS_REVIEW.plural)
 
 
 def named(obj: Obj, kind: Kind) -> Obj:

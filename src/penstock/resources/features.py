@@ -13,6 +13,7 @@ DEFAULTS = {
     "delivery-retryafter": "enabled",
     "cross-namespace-event-links": "disabled",
     "new-trigger-filters": "enabled",
+    "new-apiserversource-filters": "enabled",
     "kreference-group": "disabled",
     "kreference-mapping": "disabled",
     "strict-subscriber": "disabled",
@@ -21,7 +22,8 @@ DEFAULTS = {
     "eventtype-auto-create": "disabled",
 }
 """As upstream, except that `delivery-retryafter` is enabled: `retryAfterMax` is honoured here and need not be asked
-for, and that `strict-subscriber` is disabled: a Subscription may have only a reply, as the specification says."""
+for, as the filters of an ApiServerSource are (`new-apiserversource-filters`); and that `strict-subscriber` is disabled:
+a Subscription may have only a reply, as the specification says."""
 
 
 def enabled(feature: str, ctx: AdmissionContext) -> bool:

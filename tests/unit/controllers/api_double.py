@@ -31,6 +31,10 @@ def refuse(code: int, message: str) -> ApiError:
     return ApiError(status=Status(code=code, message=message))
 
 
+def _in(key: Key, namespace: str) -> bool:
+    return namespace in ("*", key.namespace)
+
+
 class ApiDouble:
     """Offers what `Api` offers, and what a user does."""
 
@@ -43,6 +47,9 @@ class ApiDouble:
         self._watches: list[tuple[Kind, asyncio.Queue[tuple[str, Obj]]]] = []
         self.unserved = unserved or set()
         self.forbidden: set[Kind] = set()
+        self.denied: set[tuple[str, Kind]] = set()
+        """Users and kinds that they may do nothing to."""
+        self.url = "https://api"
         self.status_writes = 0
         self.journal: list[str] = []
         """Every change, for a test that fails."""
@@ -52,24 +59,31 @@ class ApiDouble:
     async def close(self) -> None:
         """Nothing is held."""
 
-    async def list(self, kind: Kind) -> tuple[list[Obj], str]:
+    def acting_as(self, user: str) -> ApiDouble:
+        return self
+
+    async def may(self, user: str, verb: str, kind: Kind, namespace: str) -> bool:
+        return (user, kind) not in self.denied
+
+    async def list(self, kind: Kind, namespace: str = "*") -> tuple[list[Obj], str]:
         await asyncio.sleep(0)
         if kind in self.unserved:
             raise refuse(404, "the server could not find the requested resource")
         if kind in self.forbidden:
             raise refuse(403, f'{kind.qualified_plural} is forbidden: User "penstock" cannot list it')
-        found = [copy.deepcopy(obj) for (k, _), obj in self._objects.items() if k == kind]
+        found = [copy.deepcopy(obj) for (k, key), obj in self._objects.items() if k == kind and _in(key, namespace)]
         self._watches.append((kind, asyncio.Queue()))
         return found, str(len(self._watches) - 1)
 
-    async def watch(self, kind: Kind, version: str) -> AsyncIterator[tuple[str, Obj]]:
+    async def watch(self, kind: Kind, version: str, namespace: str = "*") -> AsyncIterator[tuple[str, Obj]]:
         # A watch starts at its list, so the list's number names the queue that has filled since.
-        watched = [queue for k, queue in self._watches if k == kind][-1]
+        watched = self._watches[int(version)][1]
         while True:
             change, obj = await watched.get()
             if change == "CUT":
                 raise refuse(410, "too old resource version")
-            yield change, obj
+            if _in(key_of(obj), namespace):
+                yield change, obj
 
     async def create(self, kind: Kind, obj: Obj) -> Obj:
         await asyncio.sleep(0)

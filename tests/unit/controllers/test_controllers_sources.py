@@ -9,7 +9,18 @@ from typing import Any
 import pytest
 from memory_plane import ControlPlane, Starter
 
-from penstock.controllers.api import BROKER, CONTAINER_SOURCE, EVENT, PING_SOURCE, SINK_BINDING, Key, Kind, Obj
+from penstock.controllers.api import (
+    API_SERVER_SOURCE,
+    BROKER,
+    CONTAINER_SOURCE,
+    EVENT,
+    PING_SOURCE,
+    POD,
+    SINK_BINDING,
+    Key,
+    Kind,
+    Obj,
+)
 from penstock.settings import Settings
 from penstock.sources.pings.tick_notes import Changes, TickNotes
 
@@ -135,3 +146,45 @@ async def test_a_containersource_is_a_deployment_that_knows_its_sink(plane: Cont
             and "K_SINK" in environment(plane, "hearts-deployment")
         )
     )
+
+
+PODS = {"resources": [{"apiVersion": "v1", "kind": "Pod"}]}
+
+
+async def test_an_apiserversource_is_ready_when_it_watches(plane: ControlPlane) -> None:
+    plane.api.apply(BROKER, BROKER_B)
+    plane.api.apply(API_SERVER_SOURCE, source("s", **PODS))
+    await plane.until(lambda: plane.ready(API_SERVER_SOURCE, "s"))
+    status = (plane.api.get(API_SERVER_SOURCE, "ns", "s") or {})["status"]
+    assert status["namespaces"] == ["ns"]
+    assert status["ceAttributes"][0] == {"type": "dev.knative.apiserver.ref.add", "source": "https://api"}
+    await plane.settled()
+
+
+async def test_an_account_that_may_not_watch_is_told_until_it_may(plane: ControlPlane) -> None:
+    denied = ("system:serviceaccount:ns:default", POD)
+    plane.api.denied.add(denied)
+    plane.api.apply(BROKER, BROKER_B)
+    plane.api.apply(API_SERVER_SOURCE, source("s", **PODS))
+    await plane.until(lambda: plane.condition(API_SERVER_SOURCE, "s", "SufficientPermissions").get("status") == "False")
+    assert plane.condition(API_SERVER_SOURCE, "s", "SufficientPermissions")["message"] == (
+        "User system:serviceaccount:ns:default cannot "
+        'get, list, watch resource "pods" in API group "" in Namespace "ns"'
+    )
+    plane.api.denied.clear()
+    await plane.until(lambda: plane.ready(API_SERVER_SOURCE, "s"))
+
+
+async def test_namespaces_are_chosen_by_their_labels(plane: ControlPlane) -> None:
+    for name, labels in (("one", {"env": "test"}), ("two", {})):
+        plane.api.apply(Kind("v1", "Namespace"), {"metadata": {"name": name, "labels": labels}})
+    plane.api.apply(BROKER, BROKER_B)
+    selector = {"matchLabels": {"env": "test"}}
+    plane.api.apply(API_SERVER_SOURCE, source("s", **PODS, namespaceSelector=selector))
+
+    def watched() -> list[str]:
+        return ((plane.api.get(API_SERVER_SOURCE, "ns", "s") or {}).get("status") or {}).get("namespaces") or []
+
+    await plane.until(lambda: watched() == ["one"])
+    plane.api.apply(Kind("v1", "Namespace"), {"metadata": {"name": "two", "labels": {"env": "test"}}})
+    await plane.until(lambda: watched() == ["one", "two"])

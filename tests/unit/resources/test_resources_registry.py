@@ -21,6 +21,7 @@ COLUMNS = {
     "JobSink": ["URL", "Age", "Ready", "Reason"],
     "EventType": ["Type", "Source", "Reference Name", "Reference Kind", "Description", "Ready", "Reason"],
     "PingSource": ["Sink", "Schedule", "Age", "Ready", "Reason"],
+    "ApiServerSource": ["Sink", "Age", "Ready", "Reason"],
     "ContainerSource": ["Sink", "Age", "Ready", "Reason"],
     "SinkBinding": ["Sink", "Age", "Ready", "Reason"],
 }
@@ -35,6 +36,7 @@ CATEGORIES = {
     "EventType": ["all", "knative", "eventing"],
     "JobSink": ["all", "knative", "eventing", "sink"],
     "PingSource": ["all", "knative", "sources"],
+    "ApiServerSource": ["all", "knative", "sources"],
     "ContainerSource": ["all", "knative", "sources"],
     "SinkBinding": ["all", "knative", "sources", "bindings"],
 }

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from penstock.controllers.reconciler import Reconciler, ReconcilerContext
+from penstock.controllers.reconcilers.sources.apiserversource import ApiServerSourceReconciler
 from penstock.controllers.reconcilers.sources.containersource import ContainerSourceReconciler
 from penstock.controllers.reconcilers.sources.pingsource import PingSourceReconciler
 from penstock.controllers.reconcilers.sources.sinkbinding import SinkBindingReconciler
@@ -19,8 +20,10 @@ class Sources:
     def __init__(self, world: ReconcilerContext, enqueue: Callable[[Observer], None]) -> None:
         self._sinks = Sinks(world.publisher.locate)
         self._pings = PingSourceReconciler(world, enqueue, self._sinks)
+        self._watches = ApiServerSourceReconciler(world, enqueue, self._sinks)
         self.reconcilers: list[Reconciler] = [
             self._pings,
+            self._watches,
             ContainerSourceReconciler(world),
             SinkBindingReconciler(world, enqueue),
         ]
@@ -29,3 +32,4 @@ class Sources:
         """Runs them until cancelled. To be started when every object has been looked at once."""
         async with self._sinks, asyncio.TaskGroup() as group:
             group.create_task(self._pings.runner.run(), name="PingSources")
+            group.create_task(self._watches.run(), name="ApiServerSources")

@@ -1,0 +1,133 @@
+"""The ApiServerSource controller: finds the sink and the namespaces, asks whether the ServiceAccount may watch, and
+hands the source to what does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from penstock.controllers.api import API_SERVER_SOURCE, NAMESPACE, Key, Kind, Obj, key_of
+from penstock.controllers.reconciler import ReconcilerContext
+from penstock.controllers.reconcilers.destinations import resolve
+from penstock.controllers.reconcilers.sources.account_apis import AccountApis
+from penstock.controllers.tracker import Observer
+from penstock.filters.parse import InvalidFilter, parse
+from penstock.filters.predicate import Everything, Predicate
+from penstock.resources import label_selector
+from penstock.resources.resolution import Address
+from penstock.resources.sources.apiserversource.model import ApiServerSource
+from penstock.resources.sources.apiserversource.status import ApiServerObservation, status_of
+from penstock.sources.sinks import Sinks
+from penstock.sources.watches.runner import WatchRunner
+from penstock.sources.watches.watch_plan import WatchPlan
+
+VERBS = ("get", "list", "watch")
+
+
+class InsufficientPermissions(Exception):  # told in the status, and looked at again
+    """The ServiceAccount may not watch what it should; roles may be bound to it later."""
+
+
+class ApiServerSourceReconciler:
+    """ApiServerSources, and what watches for them."""
+
+    kind = API_SERVER_SOURCE
+
+    def __init__(self, world: ReconcilerContext, enqueue: Callable[[Observer], None], sinks: Sinks) -> None:
+        self._world, self._enqueue = world, enqueue
+        self._apis = AccountApis(world.api)
+        self._runner = WatchRunner(self._apis, sinks.send, self._changed)
+        self._keys: dict[str, Key] = {}
+        self._uids: dict[Key, str] = {}
+        self._follows_namespaces = False
+
+    async def run(self) -> None:
+        """Watches until cancelled."""
+        try:
+            await self._runner.run()
+        finally:
+            await self._apis.close()
+
+    async def reconcile(self, key: Key, obj: Obj | None) -> None:
+        """See `Reconciler`."""
+        self._follow(key, None if obj is None else str(obj["metadata"]["uid"]))
+        if obj is None:
+            return
+        world, source = self._world, ApiServerSource.read(obj)
+        me = (API_SERVER_SOURCE.kind, key)
+        sink = resolve(source.sink, key.namespace, world.tracker.lookup(me))
+        namespaces, missing = self._namespaces(me, source), None
+        uid, predicate = source.identity.uid, _predicate(source)
+        if isinstance(sink, Address):
+            missing = None if source.skips_permissions else await self._missing(source, namespaces)
+            if missing is None:
+                self._runner.put(WatchPlan(source, namespaces, predicate, sink, world.api.url))
+            else:
+                self._runner.remove(uid)
+        seen = ApiServerObservation(
+            world.api.url,
+            sink,
+            namespaces,
+            missing,
+            self._runner.watching(uid),
+            self._runner.problem(uid),
+            self._runner.trouble(uid),
+        )
+        await world.write_status(API_SERVER_SOURCE, obj, status_of(obj, seen, world.now()))
+        if missing is not None:
+            raise InsufficientPermissions(f"insufficient permissions: {missing}")
+
+    def _namespaces(self, me: Observer, source: ApiServerSource) -> tuple[str, ...]:
+        if source.namespace_selector is None:
+            return (source.identity.namespace,)
+        self._world.tracker.look(me, NAMESPACE, Key("", ""))
+        self._follow_namespaces()
+        found = self._world.tracker.informer(NAMESPACE).all()
+        labels = {str(one["metadata"]["name"]): one["metadata"].get("labels") for one in found}
+        return tuple(sorted(name for name in labels if label_selector.matches(source.namespace_selector, labels[name])))
+
+    def _follow_namespaces(self) -> None:
+        """Has the sources that choose namespaces by labels looked at when one changes."""
+        if self._follows_namespaces:
+            return
+        self._follows_namespaces = True
+        sources = self._world.tracker.informer(API_SERVER_SOURCE)
+
+        def announce(_key: Key, _obj: Obj | None) -> None:
+            for one in sources.all():
+                if (one.get("spec") or {}).get("namespaceSelector") is not None:
+                    self._enqueue((API_SERVER_SOURCE.kind, key_of(one)))
+
+        self._world.tracker.informer(NAMESPACE).listen(announce)
+
+    async def _missing(self, source: ApiServerSource, namespaces: tuple[str, ...]) -> str | None:
+        """Which permissions the ServiceAccount lacks, in Knative's words."""
+        lacking = []
+        for one in source.resources:
+            kind = Kind(one.api_version, one.kind)
+            for namespace in namespaces:
+                verbs = [v for v in VERBS if not await self._world.api.may(source.user, v, kind, namespace)]
+                if verbs:
+                    what = f'resource "{kind.plural}" in API group "{kind.group}" in Namespace "{namespace}"'
+                    lacking.append(f"{', '.join(verbs)} {what}")
+        return f"User {source.user} cannot {', '.join(lacking)}" if lacking else None
+
+    def _changed(self, uid: str) -> None:
+        if uid in self._keys:
+            self._enqueue((API_SERVER_SOURCE.kind, self._keys[uid]))
+
+    def _follow(self, key: Key, uid: str | None) -> None:
+        """An object that was made anew under the same name is another source."""
+        former = self._uids.get(key)
+        if former is not None and former != uid:
+            self._runner.remove(former)
+            del self._uids[key], self._keys[former]
+        if uid is not None:
+            self._uids[key], self._keys[uid] = uid, key
+
+
+def _predicate(source: ApiServerSource) -> Predicate:
+    """Filters that no admission has seen and that cannot be read pass everything, as with Knative."""
+    try:
+        return parse(None, source.filters)
+    except InvalidFilter:
+        return Everything()

@@ -1,0 +1,1 @@
+"""ApiServerSource: events of changes in the Kubernetes API."""

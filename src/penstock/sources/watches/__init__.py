@@ -1,0 +1,1 @@
+"""ApiServerSources that run: what they watch, and the events they make of it."""

@@ -1,0 +1,193 @@
+"""Runs the ApiServerSources: a watch for each kind and place, and one line of deliveries for each source.
+
+A watch waits while its source's sink accepts nothing. What the API forgets meanwhile is found by the next list.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Any, NoReturn, Protocol
+
+import structlog
+
+from penstock.events.event import CloudEvent
+from penstock.lifecycle import Tasks
+from penstock.observability.logs import describe
+from penstock.resources.sources.apiserversource.model import Change
+from penstock.retry import pause_after
+from penstock.sources.deliveries import Deliveries, Letter, Send
+from penstock.sources.watches.known_objects import KnownObjects, Obj
+from penstock.sources.watches.watch_plan import Watched, WatchPlan, event_of
+
+log = structlog.get_logger()
+
+FIRST_PAUSE_SECONDS = 0.2
+LONGEST_PAUSE_SECONDS = 10.0
+
+
+class Gone(Exception):  # the API's answer, not a defect
+    """The API no longer knows what happened since; list again."""
+
+
+class NotServed(Exception):  # the API's answer, not a defect
+    """There is no such kind."""
+
+
+class Forbidden(Exception):  # the API's answer, not a defect
+    """The source's ServiceAccount may not watch this."""
+
+
+class ObjectApi(Protocol):
+    """The API as the source's ServiceAccount sees it. Raises Gone, NotServed, Forbidden, or whatever broke."""
+
+    async def listing(self, user: str, watched: Watched) -> tuple[list[dict[str, Any]], str]:
+        """The objects, and the version to watch from."""
+
+    def changes(self, user: str, watched: Watched, version: str) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+        """Changes after `version`."""
+
+    def plural(self, watched: Watched) -> str:
+        """The name of the collection."""
+
+
+@dataclass
+class _Source:
+    plan: WatchPlan
+    deliveries: Deliveries
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    waits_for: set[Watched] = field(default_factory=set)
+    """What has not been listed yet."""
+    problems: dict[Watched, str] = field(default_factory=dict)
+
+
+class WatchRunner:
+    """All ApiServerSources of a process."""
+
+    def __init__(self, api: ObjectApi, send: Send, changed: Callable[[str], None]) -> None:
+        self._api, self._send, self._changed = api, send, changed
+        self._sources: dict[str, _Source] = {}
+        self._tasks = Tasks()
+
+    def put(self, plan: WatchPlan) -> None:
+        """Has the source watch, as it now is. Watches that stay the same go on."""
+        held = self._sources.get(plan.uid)
+        if held is not None and _watches(held.plan) == _watches(plan):
+            if held.plan != plan:
+                held.plan = plan
+                held.deliveries.hurry()
+            return
+        self.remove(plan.uid)
+        deliveries = Deliveries(self._send, lambda: self._changed(plan.uid))
+        source = self._sources[plan.uid] = _Source(plan, deliveries, waits_for=set(plan.watched()))
+        for watched in plan.watched():
+            name = f"{plan.source.identity.name} watches {watched.kind.kind}"
+            source.tasks.append(self._tasks.start(self._follow(source, watched), name))
+
+    def remove(self, uid: str) -> None:
+        """The source does not watch any more."""
+        source = self._sources.pop(uid, None)
+        if source is not None:
+            for task in source.tasks:
+                task.cancel()
+
+    def watching(self, uid: str) -> bool:
+        """Whether every change from now on is seen."""
+        source = self._sources.get(uid)
+        return source is not None and not source.waits_for
+
+    def problem(self, uid: str) -> str | None:
+        """Why something cannot be watched."""
+        source = self._sources.get(uid)
+        return None if source is None else next(iter(source.problems.values()), None)
+
+    def trouble(self, uid: str) -> str | None:
+        """Why the source waits for its sink; None where it does not."""
+        source = self._sources.get(uid)
+        return None if source is None else source.deliveries.trouble
+
+    async def run(self) -> NoReturn:
+        """Runs until cancelled."""
+        try:
+            await self._tasks.failed()
+        finally:
+            await self._tasks.close()
+
+    async def _follow(self, source: _Source, watched: Watched) -> None:
+        known, failures = KnownObjects(watched.has), 0
+        while True:
+            try:
+                if known.version is None:
+                    await self._list(source, watched, known)
+                failures = 0
+                await self._watch(source, watched, known)
+            except Gone:
+                known.version = None
+            except NotServed as error:
+                # As with Knative, the others are watched all the same; the kind may come.
+                self._seen(source, watched, None)
+                failures = await self._pause(source, watched, error, failures)
+            except Forbidden as error:
+                self._seen(source, watched, str(error))
+                failures = await self._pause(source, watched, error, failures)
+            except Exception as error:
+                failures = await self._pause(source, watched, error, failures)
+
+    async def _list(self, source: _Source, watched: Watched, known: KnownObjects) -> None:
+        objects, version = await self._api.listing(source.plan.source.user, watched)
+        for change, obj in known.listed(objects):
+            await self._tell(source, watched, change, obj)
+        known.version = version
+        self._seen(source, watched, None)
+
+    async def _watch(self, source: _Source, watched: Watched, known: KnownObjects) -> None:
+        async for kind, obj in self._api.changes(source.plan.source.user, watched, known.version or ""):
+            told = known.changed(kind, obj)
+            if told is not None:
+                await self._tell(source, watched, *told)
+            known.version = str(obj["metadata"]["resourceVersion"])
+
+    async def _tell(self, source: _Source, watched: Watched, change: Change, obj: Obj) -> None:
+        plural = self._api.plural(watched)
+        event = event_of(source.plan, change, obj, plural)
+        if event is None:
+            return
+
+        def letter() -> Letter:
+            return source.plan.sink, _same_id(event_of(source.plan, change, obj, plural), event)
+
+        async with source.turn:
+            await source.deliveries.deliver(letter)
+
+    def _seen(self, source: _Source, watched: Watched, problem: str | None) -> None:
+        """What is known of a watch; the status is looked at where that is news."""
+        before = (watched in source.waits_for, source.problems.get(watched))
+        if problem is None:
+            source.waits_for.discard(watched)
+            source.problems.pop(watched, None)
+        else:
+            source.problems[watched] = problem
+        if before != (watched in source.waits_for, source.problems.get(watched)):
+            self._changed(source.plan.uid)
+
+    async def _pause(self, source: _Source, watched: Watched, error: Exception, failures: int) -> int:
+        log.warning(
+            "a source cannot watch and tries again",
+            source=source.plan.source.identity.name,
+            namespace=source.plan.source.identity.namespace,
+            kind=watched.kind.kind,
+            error=describe(error),
+        )
+        await asyncio.sleep(pause_after(failures + 1, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS))
+        return failures + 1
+
+
+def _same_id(now: CloudEvent | None, first: CloudEvent) -> CloudEvent:
+    """The event as the source makes it now; one that it would no longer send is sent as it was."""
+    return first if now is None else now.with_attributes(time=first.attributes["time"])
+
+
+def _watches(plan: WatchPlan) -> tuple[object, ...]:
+    return (plan.watched(), plan.source.user)

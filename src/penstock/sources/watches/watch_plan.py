@@ -1,0 +1,116 @@
+"""What an ApiServerSource watches, and the event it makes of a change."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.events.event import CloudEvent
+from penstock.filters.evaluate import matches
+from penstock.filters.predicate import Predicate
+from penstock.resources import label_selector
+from penstock.resources.metadata import controller_of
+from penstock.resources.resolution import Address
+from penstock.resources.sources.apiserversource.model import (
+    REFERENCE,
+    ApiServerSource,
+    Change,
+    WatchedKind,
+    event_type,
+)
+from penstock.timestamps import rfc3339
+
+_IDS = uuid.UUID("2c8a5d1e-6b0f-4c55-8f3a-9d2b7e4a1c60")
+
+Obj = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Watched:
+    """Objects of one kind, in one namespace or everywhere."""
+
+    kind: WatchedKind
+    namespace: str | None
+    """None: everywhere."""
+
+    def has(self, obj: Obj) -> bool:
+        """Whether the object has the labels that are asked for."""
+        return label_selector.matches(self.kind.selector, obj["metadata"].get("labels"))
+
+
+@dataclass(frozen=True)
+class WatchPlan:
+    """An ApiServerSource with its sink found, its namespaces chosen and its filters read."""
+
+    source: ApiServerSource
+    namespaces: tuple[str, ...]
+    predicate: Predicate
+    sink: Address
+    api_url: str
+
+    @property
+    def uid(self) -> str:
+        """The uid of the ApiServerSource."""
+        return self.source.identity.uid
+
+    def watched(self) -> tuple[Watched, ...]:
+        """Everything to watch."""
+        places: tuple[str | None, ...] = (None,) if self.source.everywhere else self.namespaces
+        return tuple(Watched(kind, place) for kind in self.source.resources for place in places)
+
+
+def event_of(plan: WatchPlan, change: Change, obj: Obj, plural: str) -> CloudEvent | None:
+    """The event of a change; None where the source does not tell of such objects."""
+    if not _is_owned(plan.source.owner, obj):
+        return None
+    event = _event(plan, change, obj, plural)
+    if not matches(plan.predicate, event.attributes):
+        return None
+    overrides = {name.lower(): value for name, value in plan.source.extensions.items()}
+    return CloudEvent({**event.attributes, **overrides}, event.data)
+
+
+def _event(plan: WatchPlan, change: Change, obj: Obj, plural: str) -> CloudEvent:
+    metadata = obj["metadata"]
+    namespace, name = str(metadata.get("namespace") or ""), str(metadata["name"])
+    version = f"{metadata.get('uid')}/{metadata.get('resourceVersion')}"
+    attributes = {
+        "specversion": "1.0",
+        "id": str(uuid.uuid5(_IDS, f"{plan.uid}/{version}/{change}")),
+        "source": plan.api_url,
+        "type": event_type(plan.source.mode, change),
+        "subject": f"/apis/{obj['apiVersion']}/namespaces/{namespace}/{plural}/{name}",
+        "time": rfc3339(),
+        "datacontenttype": "application/json",
+        "kind": str(obj["kind"]),
+        "apiversion": str(obj["apiVersion"]),
+        "name": name,
+    }
+    if namespace:
+        attributes["namespace"] = namespace
+    return CloudEvent(attributes, json.dumps(_data(plan.source.mode, obj), separators=(",", ":")).encode())
+
+
+def _data(mode: str, obj: Obj) -> Obj:
+    if mode != REFERENCE:
+        return obj
+    metadata = obj["metadata"]
+    reference = {
+        "kind": obj["kind"],
+        "namespace": metadata.get("namespace"),
+        "name": metadata["name"],
+        "apiVersion": obj["apiVersion"],
+    }
+    return {name: value for name, value in reference.items() if value}
+
+
+def _is_owned(owner: tuple[str, str] | None, obj: Obj) -> bool:
+    if owner is None:
+        return True
+    controller = controller_of(dict(obj))
+    return controller is not None and all(
+        not wanted or controller.get(name) == wanted for name, wanted in zip(("apiVersion", "kind"), owner, strict=True)
+    )
