@@ -16,7 +16,7 @@ from grpc_tools import protoc
 HERE = Path(__file__).parent
 GROUPS = (
     *("core", "apps", "batch", "coordination", "discovery", "events"),
-    *("rbac", "authorization", "authentication", "autoscaling"),
+    *("rbac", "authorization", "authentication", "autoscaling", "networking"),
 )
 KUBERNETES = [
     *(f"k8s.io/api/{group}/v1/generated.proto" for group in GROUPS),

@@ -143,6 +143,11 @@ def method_not_allowed() -> ApiError:
     return ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
 
 
+def vacant(kind: str) -> ApiError:
+    """Nothing of this kind can be kept, since nothing here would bring it to life."""
+    return ApiError(405, "MethodNotAllowed", f"{kind} is not supported by this server, so that none can be created")
+
+
 def too_large(limit: int) -> ApiError:
     """The body is over the limit."""
     return ApiError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}")

@@ -229,6 +229,51 @@ def test_events_by_field_selector_as_they_come(server: Server, kubectl: Kubectl,
     assert "Started" in kubectl("get", "events")
 
 
+def test_events_are_shown_as_on_a_cluster(server: Server, kubectl: Kubectl, namespace: str) -> None:
+    event = {
+        "metadata": {"name": "e", "namespace": namespace},
+        "involvedObject": {"kind": "Pod", "name": "sink", "namespace": namespace},
+        "reason": "Seen",
+        "message": "an event",
+        "type": "Normal",
+        "eventTime": None,
+    }
+    assert server.call("POST", f"/api/v1/namespaces/{namespace}/events", event).status == 201
+    header, row = kubectl("get", "events").splitlines()
+    assert header.split() == ["LAST", "SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"]
+    assert row.split()[1:] == ["Normal", "Seen", "pod/sink", "an", "event"]
+    assert kubectl("get", "events", "-o", "wide").splitlines()[0].split()[-1] == "NAME"
+
+
+def test_what_get_prints_can_be_applied(kubectl: Kubectl) -> None:
+    kubectl("create", "-f", "-", stdin=SET)
+    everything = kubectl("get", "brokers,triggers,services", "-o", "yaml")
+    assert yaml.safe_load(everything)["kind"] == "List"
+    told = kubectl("apply", "-f", "-", stdin=everything)
+    assert told.count(" configured") + told.count(" unchanged") == 3
+
+
+def test_a_kind_that_is_not_served_is_told_as_on_a_cluster(kubectl: Kubectl) -> None:
+    unknown = "apiVersion: example.com/v1\nkind: Nothing\nmetadata: {name: x}\n"
+    told = kubectl("apply", "-f", "-", stdin=unknown, ok=False)
+    assert 'no matches for kind "Nothing" in version "example.com/v1"' in told
+    assert "ensure CRDs are installed first" in told
+    stateful = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "s"}}
+    told = kubectl("create", "--validate=false", "-f", "-", stdin=json.dumps(stateful), ok=False)
+    assert "StatefulSet is not supported by this server" in told
+
+
+def test_apply_prunes_what_is_named_no_more(kubectl: Kubectl) -> None:
+    first, second = (BROKER.replace("default", name) for name in ("one", "two"))
+    kept = ("apply", "--prune", "-l", "app=demo", "--prune-allowlist=eventing.knative.dev/v1/Broker", "-f", "-")
+    kubectl(*kept, stdin=f"{first}---{second}")
+    assert "broker.eventing.knative.dev/two pruned" in kubectl(*kept, stdin=first)
+    config = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: NAME, labels: {app: demo}}\n"
+    for name in ("a", "b"):
+        told = kubectl("apply", "--prune", "-l", "app=demo", "-f", "-", stdin=config.replace("NAME", name))
+    assert "configmap/a pruned" in told
+
+
 def test_explain(kubectl: Kubectl) -> None:
     told = kubectl("explain", "broker.spec.delivery")
     assert "backoffPolicy" in told

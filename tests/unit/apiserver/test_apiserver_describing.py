@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -9,12 +10,15 @@ from typing import Any
 import pytest
 
 from penstock.apiserver.errors import ApiError
+from penstock.apiserver.http.openapi_documents import prefers_protobuf
 from penstock.apiserver.http.rendering import Renderer
 from penstock.apiserver.http.requests import Form
 from penstock.apiserver.kinds import custom_kinds, discovery, jsonpath, openapi, tables
 from penstock.apiserver.kinds.ages import human_age, human_duration
 from penstock.apiserver.kinds.core_kinds import CORE_KINDS
 from penstock.apiserver.kinds.registry import Registry
+from penstock.apiserver.protobuf import openapi_v2
+from penstock.apiserver.protobuf.messages import message
 
 DEFINITION = {
     "metadata": {"name": "widgets.tests.example"},
@@ -98,6 +102,43 @@ def test_openapi_resolves_every_reference() -> None:
     assert openapi.document(kinds, "nothing", "v1") is None
     second = openapi.document_v2(kinds)
     assert set(references(second)) <= {f"#/definitions/{name}" for name in second["definitions"]}
+
+
+def test_the_second_document_is_the_same_in_protobuf() -> None:
+    swagger = openapi.document_v2(registry().all())
+    parsed: Any = message("openapi.v2.Document", "openapi_v2")
+    parsed.ParseFromString(openapi_v2.document(swagger))
+    schemas = {entry.name: entry.value for entry in parsed.definitions.additional_properties}
+    assert schemas.keys() == swagger["definitions"].keys()
+    pod = {entry.name: entry.value for entry in schemas["io.k8s.api.core.v1.Pod"].properties.additional_properties}
+    assert pod["spec"]._ref == "#/definitions/io.k8s.api.core.v1.PodSpec"
+    assert list(pod["kind"].type.value) == ["string"]
+    spec = {entry.name: entry.value for entry in schemas["io.k8s.api.core.v1.PodSpec"].properties.additional_properties}
+    containers = spec["containers"]
+    assert containers.items.schema[0]._ref == "#/definitions/io.k8s.api.core.v1.Container"
+    extensions = {entry.name: entry.value.yaml for entry in containers.vendor_extension}
+    assert extensions["x-kubernetes-patch-merge-key"] == '"name"'
+    assert list(schemas["io.k8s.api.core.v1.PodSpec"].required) == ["containers"]
+    paths = {entry.name: entry.value for entry in parsed.paths.path}
+    patch = paths["/apis/tests.example/v1/namespaces/{namespace}/widgets/{name}"].patch
+    queries = [one.parameter.non_body_parameter.query_parameter_sub_schema.name for one in patch.parameters]
+    assert "fieldValidation" in queries
+    named = {entry.name: entry.value.yaml for entry in patch.vendor_extension}["x-kubernetes-group-version-kind"]
+    assert json.loads(named) == {"group": "tests.example", "version": "v1", "kind": "Widget"}
+
+
+@pytest.mark.parametrize(
+    ("accept", "protobuf"),
+    [
+        (openapi_v2.MEDIA, True),
+        (f"{openapi_v2.ANSWERED_MEDIA}; q=1", True),
+        (f"application/json,{openapi_v2.MEDIA}", False),
+        ("*/*", False),
+        (None, False),
+    ],
+)
+def test_protobuf_is_for_those_who_ask_for_it_first(accept: str | None, protobuf: bool) -> None:
+    assert prefers_protobuf(accept) == protobuf
 
 
 def test_the_address_of_a_document_changes_with_its_content() -> None:

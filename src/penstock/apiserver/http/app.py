@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import lru_cache
 from pathlib import Path
 
 import structlog
@@ -11,23 +10,24 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.apiserver import errors
 from penstock.apiserver.access import account_tokens
 from penstock.apiserver.access.authentication import Authenticator
 from penstock.apiserver.access.policy import Authorizer
 from penstock.apiserver.access.reviews import Reviews
-from penstock.apiserver.documents import Obj, decode, encode
+from penstock.apiserver.documents import Obj, decode
 from penstock.apiserver.errors import ApiError
 from penstock.apiserver.http import pod_logs, requests
 from penstock.apiserver.http.changing import Changer
 from penstock.apiserver.http.guard import Guard
+from penstock.apiserver.http.openapi_documents import OpenApiDocuments
 from penstock.apiserver.http.reading import Reader
 from penstock.apiserver.http.requests import Place
-from penstock.apiserver.http.responses import json_response, object_response, refusal
+from penstock.apiserver.http.responses import object_response, refusal
 from penstock.apiserver.http.watching import WatchResponse
-from penstock.apiserver.kinds import discovery, openapi
+from penstock.apiserver.kinds import discovery
 from penstock.apiserver.kinds.discovery import subresource_verbs
 from penstock.apiserver.kinds.registry import Registry
 from penstock.apiserver.store.storage import Store
@@ -67,7 +67,7 @@ class Api:
         self._authenticator, self._authorizer = authenticator, authorizer
         self._reviews = Reviews(authenticator, authorizer)
         self._address, self._logs = address, logs
-        self._document = lru_cache(64)(self._make_document)
+        self._openapi = OpenApiDocuments(registry)
 
     def application(self) -> ASGIApp:
         """The ASGI application."""
@@ -81,19 +81,19 @@ class Api:
             Route("/apis/{group}", self._group),
             Route("/api/{version}", self._resources),
             Route("/apis/{group}/{version}", self._resources),
-            Route("/openapi/v2", self._openapi),
-            Route("/openapi/v3", self._openapi),
-            Route("/openapi/v3/{path:path}", self._openapi),
+            Route("/openapi/v2", self._openapi.respond),
+            Route("/openapi/v3", self._openapi.respond),
+            Route("/openapi/v3/{path:path}", self._openapi.respond),
             Route("/{path:path}", self._resource, methods=_METHODS),
         ]
         app = Starlette(routes=routes, exception_handlers={ApiError: _refused, Exception: _failed})
-        # Kubernetes has no redirects from paths with a slash at the end to those without.
+        # Kubernetes takes paths with a slash at the end for those without it, and has no redirects.
         app.router.redirect_slashes = False
-        return Guard(app, self._authenticator, self._authorizer)
+        return Guard(_without_last_slash(app), self._authenticator, self._authorizer)
 
     def _groups(self, request: Request) -> Response:
         form = requests.accepted_form(request.headers.get("accept"))
-        core, kinds = request.url.path == "/api", self._registry.all()
+        core, kinds = request.scope["path"] == "/api", self._registry.all()
         if form.discovery:
             listed = discovery.aggregated(kinds, core=core, version=form.discovery)
             response = object_response(listed)
@@ -117,25 +117,6 @@ class Api:
             raise errors.no_such_path()
         return object_response(listed)
 
-    def _openapi(self, request: Request) -> Response:
-        # Kinds are compared by identity, so a changed definition is a new key.
-        return json_response(self._document(self._registry.all(), request.url.path.rstrip("/")))
-
-    def _make_document(self, kinds: tuple[object, ...], path: str) -> bytes:
-        served = self._registry.all()
-        if path == "/openapi/v2":
-            return encode(openapi.document_v2(served))
-        if path == "/openapi/v3":
-            return encode(openapi.index(served))
-        parts = path.removeprefix("/openapi/v3/").split("/")
-        group, version = ("", parts[1]) if parts[0] == "api" and len(parts) == 2 else ("", "")
-        if parts[0] == "apis" and len(parts) == 3:
-            group, version = parts[1], parts[2]
-        document = openapi.document(served, group, version)
-        if document is None:
-            raise errors.no_such_path()
-        return encode(document)
-
     async def _resource(self, request: Request) -> Response | WatchResponse:
         place = requests.locate(request.scope["path"], self._registry)
         if place.subresource == "token":
@@ -144,7 +125,7 @@ class Api:
         if place.subresource == "log":
             return self._pod_log(request, place)
         if verb not in (subresource_verbs(place.subresource) if place.subresource else place.kind.verbs):
-            raise errors.method_not_allowed()
+            raise errors.vacant(place.kind.kind) if place.kind.vacant else errors.method_not_allowed()
         if place.kind.verbs == ("create",):
             return await self._review(request, place)
         actions: dict[str, Callable[[Request, Place], Awaitable[Response | WatchResponse]]] = {
@@ -205,6 +186,18 @@ def _verb(request: Request, place: Place) -> str:
     if method in ("PUT", "PATCH") and place.name:
         return {"PUT": "update", "PATCH": "patch"}[method]
     raise errors.method_not_allowed()
+
+
+def _without_last_slash(app: ASGIApp) -> ASGIApp:
+    """Takes `/version/` for `/version`."""
+
+    async def served(scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope.get("path", "")
+        if len(path) > 1 and path.endswith("/"):
+            scope = {**scope, "path": path.rstrip("/") or "/"}
+        await app(scope, receive, send)
+
+    return served
 
 
 def _healthy(_: Request) -> Response:

@@ -16,6 +16,7 @@ from lightkube.models import (
     core_v1,
     discovery_v1,
     meta_v1,
+    networking_v1,
     rbac_v1,
 )
 
@@ -40,6 +41,11 @@ _EVENT_FIELDS = (
     "involvedObject.uid",
 )
 _POD_FIELDS = ("spec.nodeName", "spec.restartPolicy", "spec.serviceAccountName", "status.phase", "status.podIP")
+
+
+def _vacant(group: str, plural: str, model: type[msgspec.Struct], **more: Any) -> ServedKind:
+    """A kind that nobody here could bring to life, so that none is taken; `kubectl apply --prune` looks for each."""
+    return _kind(group, plural, model, verbs=("get", "list", "watch"), vacant=True, **more)
 
 
 def _kind(group: str, plural: str, model: type[msgspec.Struct], **more: Any) -> ServedKind:
@@ -132,6 +138,12 @@ CORE_KINDS: tuple[ServedKind, ...] = (
         subresources=("status",),
         counts_generations=True,
     ),
+    _vacant("", "persistentvolumeclaims", core_v1.PersistentVolumeClaim, short_names=("pvc",)),
+    _vacant("", "persistentvolumes", core_v1.PersistentVolume, namespaced=False, short_names=("pv",)),
+    _vacant("", "replicationcontrollers", core_v1.ReplicationController, short_names=("rc",)),
+    _vacant("apps", "daemonsets", apps_v1.DaemonSet, short_names=("ds",)),
+    _vacant("apps", "statefulsets", apps_v1.StatefulSet, short_names=("sts",)),
+    _vacant("networking.k8s.io", "ingresses", networking_v1.Ingress, short_names=("ing",)),
     _kind("discovery.k8s.io", "endpointslices", discovery_v1.EndpointSlice),
     _kind("coordination.k8s.io", "leases", coordination_v1.Lease),
     _kind(_RBAC, "roles", rbac_v1.Role, name_rule="path"),

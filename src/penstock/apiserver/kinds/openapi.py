@@ -60,14 +60,37 @@ def document(kinds: Iterable[ServedKind], group: str, version: str) -> Obj | Non
 def document_v2(kinds: Iterable[ServedKind]) -> Obj:
     """Everything in one Swagger 2.0 document."""
     schemas: Obj = {}
+    paths: Obj = {}
     for kind in kinds:
-        schemas[schema_name(kind)] = _schema(kind)
+        name = schema_name(kind)
+        schemas[name] = _schema(kind)
+        for path, operations in _paths(kind, name).items():
+            paths[path] = {method: _operation_v2(operation) for method, operation in operations.items()}
     _add_references(schemas)
     return {
         "swagger": "2.0",
         "info": {"title": "penstock", "version": "v1.32.0"},
-        "paths": {},
-        "definitions": _with_v2_references(schemas),
+        "paths": _in_v2(paths),
+        "definitions": _in_v2(schemas),
+    }
+
+
+def _operation_v2(operation: Obj) -> Obj:
+    """An operation whose parameters have no schemas of their own, and whose body is one of them."""
+    body = operation.get("requestBody")
+    plain = [{**part["schema"], "name": part["name"], "in": part["in"]} for part in operation["parameters"]]
+    answer = operation["responses"]["200"]
+    result: Obj = {key: value for key, value in operation.items() if key.startswith("x-")}
+    if body:
+        media, content = next(iter(body["content"].items()))
+        plain.append({"name": "body", "in": "body", "required": True, "schema": content["schema"]})
+        result["consumes"] = list(body["content"]) if media != "application/json" else ["*/*"]
+    schema = answer["content"]["application/json"]["schema"]
+    return {
+        **result,
+        "produces": ["application/json", "application/yaml"],
+        "parameters": plain,
+        "responses": {"200": {"description": answer["description"], "schema": schema}},
     }
 
 
@@ -104,13 +127,21 @@ def _references(node: Any) -> Iterable[str]:
             yield from _references(value)
 
 
-def _with_v2_references(node: Any) -> Any:
-    if isinstance(node, Mapping):
-        return {
-            key: value.replace(_V3, _V2) if key == "$ref" and isinstance(value, str) else _with_v2_references(value)
-            for key, value in node.items()
-        }
-    return [_with_v2_references(value) for value in node] if isinstance(node, list) else node
+def _in_v2(node: Any) -> Any:
+    """The same in Swagger 2.0: other references, which need no wrapping there, and integers or strings as text."""
+    if isinstance(node, list):
+        return [_in_v2(value) for value in node]
+    if not isinstance(node, Mapping):
+        return node
+    wrapped = node.get("allOf")
+    if isinstance(wrapped, list) and len(wrapped) == 1 and "$ref" in wrapped[0]:
+        node = {**{key: value for key, value in node.items() if key not in ("allOf", "type")}, **wrapped[0]}
+    if node.get("x-kubernetes-int-or-string") is True:
+        node = {"type": "string", "format": "int-or-string", **node}
+    return {
+        key: value.replace(_V3, _V2) if key == "$ref" and isinstance(value, str) else _in_v2(value)
+        for key, value in node.items()
+    }
 
 
 def _paths(kind: ServedKind, name: str) -> Obj:

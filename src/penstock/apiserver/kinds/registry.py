@@ -52,6 +52,8 @@ class ServedKind:
     storage_version: str = ""
     custom: bool = False
     """Whether the kind came from a CustomResourceDefinition: then strategic merge patches are refused."""
+    vacant: bool = False
+    """Whether there never is an object of the kind: it is known, so that clients that look for some find none."""
     counts_generations: bool = True
     name_rule: str = "subdomain"
     """What a name must look like: `subdomain`, `label` or `path`."""
