@@ -55,7 +55,7 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
     api = AsyncClient(config, field_manager=NODE_NAME, trust_env=False)
     await asyncio.to_thread(end_leftovers, settings.data_dir.resolve())
     try:
-        async with _client() as client, _proxy(locate, client) as proxy:
+        async with _client() as client, _proxy(locate) as proxy:
             around = await _surroundings(settings, config, proxy)
             logs = settings.data_dir.resolve() / "logs" / "pods"
             node = Node(PodApi(api), client, locate, logs, Images(settings.images), around)
@@ -74,11 +74,17 @@ def _client() -> Client:
     return ClientBuilder().no_proxy().user_agent(USER_AGENT).follow_redirects(False).build()
 
 
+def _untouched() -> ClientBuilder:
+    """A client that passes answers on as they come."""
+    return ClientBuilder().follow_redirects(False).gzip(False).brotli(False).zstd(False).deflate(False)
+
+
 @contextlib.asynccontextmanager
-async def _proxy(locate: Locate, direct: Client) -> AsyncIterator[str]:
+async def _proxy(locate: Locate) -> AsyncIterator[str]:
     """The proxy of names; its URL."""
     # Beyond the cluster's names the proxy does as this process would, which may be behind a proxy itself.
-    async with ClientBuilder().follow_redirects(False).build() as outside:
+    direct, outside = _untouched().no_proxy().pool_max_idle_per_host(0).build(), _untouched().build()
+    async with direct, outside:
         listener = bound_socket(LOOPBACK, 0)
         listener.listen(256)
         server = Server(NameProxy(locate, direct, outside), listener)

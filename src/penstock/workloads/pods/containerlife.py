@@ -22,13 +22,11 @@ from penstock.workloads.pods import restarts
 from penstock.workloads.pods.podstatus import Container, Running, Terminated, Waiting
 from penstock.workloads.processes import probes
 from penstock.workloads.processes.environment import ConfigError
-from penstock.workloads.processes.process import CannotStart
+from penstock.workloads.processes.process import START_ERROR, CannotStart
 from penstock.workloads.program import Exit
 from penstock.workloads.program import Program as Run
 
 CONFIG_RETRY_SECONDS = 2.0
-START_ERROR = 128
-"""Exit code of a program that could not be started."""
 
 Manifest = dict[str, Any]
 Image = Actor | Program | None

@@ -20,6 +20,8 @@ from penstock.workloads.processes.command import exit_code
 from penstock.workloads.program import Exit
 
 LAUNCHER = Path(__file__).with_name("launch.py")
+START_ERROR = 128
+"""Exit code of a program that could not be started."""
 MARK = "POD_OF_PENSTOCK"
 """Variable of every program with the data folder of its stack, by which the next start finds what a crash left."""
 
@@ -70,7 +72,10 @@ class LocalProcess:
 
     async def run(self, ready: Callable[[], None]) -> Exit:
         """Runs to its end. `ready` is called once it is started."""
-        process = await self._start()
+        try:
+            process = await self._start()
+        except (OSError, ValueError) as error:  # too many words, a NUL among them, no more processes
+            return Exit(START_ERROR, f"cannot start {self._launch.command[0]}: {error}")
         ready()
         ending = asyncio.create_task(process.wait())
         stopping = asyncio.create_task(self._stop.wait())
