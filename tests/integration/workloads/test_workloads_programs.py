@@ -33,6 +33,10 @@ def state(pod: dict[str, Any], index: int = 0) -> dict[str, Any]:
     return found
 
 
+def restarts(pod: dict[str, Any]) -> int:
+    return sum(one["restartCount"] for one in pod.get("status", {}).get("containerStatuses") or ())
+
+
 def is_ready(pod: dict[str, Any]) -> bool:
     conditions = {one["type"]: one["status"] for one in pod.get("status", {}).get("conditions") or ()}
     return conditions.get("Ready") == "True"
@@ -92,7 +96,7 @@ def test_exit_codes_logs_and_what_came_before(cluster: Cluster) -> None:
     assert state(ended)["terminated"]["exitCode"] == 3
     assert sorted(cluster.kubectl("logs", "once").splitlines()) == ["err", "out"]
     cluster.create(pod("again", shell("echo run; exit 1"), restart="OnFailure"))
-    cluster.until("again", lambda pod: pod["status"]["containerStatuses"][0]["restartCount"] >= 1, 120)
+    cluster.until("again", lambda pod: restarts(pod) >= 1, 120)
     eventually(lambda: "run" in cluster.kubectl("logs", "again", "--previous", check=False), 60)
     cluster.kubectl("delete", "pod", "again", "--now")
 
@@ -135,7 +139,7 @@ def alive(pid: int) -> bool:
 def test_a_container_that_is_not_alive_is_started_again(cluster: Cluster) -> None:
     failing = {"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 1}
     cluster.create(pod("sick", shell("exec sleep 1000", livenessProbe=failing), restart="Always"))
-    cluster.until("sick", lambda pod: pod["status"]["containerStatuses"][0]["restartCount"] >= 1, 120)
+    cluster.until("sick", lambda pod: restarts(pod) >= 1, 120)
     assert "Unhealthy" in cluster.kubectl("get", "events", "--field-selector", "involvedObject.name=sick")
     cluster.kubectl("delete", "pod", "sick", "--now")
 
