@@ -17,6 +17,7 @@ GROUPS = {
     "tests/conformance/*": "stack",
     "tests/integration/engine/test_engine_getting_started.py": "stack",
     "tests/integration/engine/test_engine_stack.py": "stack",
+    "tests/integration/examples/*": "stack",
     "tests/integration/workloads/test_workloads_services.py": "stack",
     "tests/integration/workloads/test_workloads_controllers.py": "stack",
     "tests/integration/router/test_router_live.py": "router live",

@@ -13,6 +13,7 @@ from penstock.controllers.reconciler import Reconciler, ReconcilerContext, Worke
 from penstock.controllers.reconcilers.broker import BrokerReconciler
 from penstock.controllers.reconcilers.channel import ChannelReconciler
 from penstock.controllers.reconcilers.event_type_maker import EventTypeMaker
+from penstock.controllers.reconcilers.eventtransform import EventTransformReconciler
 from penstock.controllers.reconcilers.eventtype import EventTypeReconciler
 from penstock.controllers.reconcilers.flows.parallel import ParallelReconciler
 from penstock.controllers.reconcilers.flows.sequence import SequenceReconciler
@@ -158,6 +159,7 @@ def _employ(world: ReconcilerContext, workers: Workers, sources: Sources) -> lis
             services,
             KServiceReconciler(world),
             JobSinkReconciler(world),
+            EventTransformReconciler(world),
             *workload_reconcilers(world, workers),
         ]
     for reconciler in reconcilers:

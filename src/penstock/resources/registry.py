@@ -15,6 +15,7 @@ import yaml
 from penstock.resources import (
     broker,
     channel,
+    eventtransform,
     eventtype,
     features,
     inmemorychannel,
@@ -35,6 +36,8 @@ from penstock.resources.broker import defaults as broker_defaults
 from penstock.resources.broker import validation as broker_validation
 from penstock.resources.channel import defaults as channel_defaults
 from penstock.resources.channel import validation as channel_validation
+from penstock.resources.eventtransform import defaults as eventtransform_defaults
+from penstock.resources.eventtransform import validation as eventtransform_validation
 from penstock.resources.eventtype import conversion as eventtype_conversion
 from penstock.resources.eventtype import defaults as eventtype_defaults
 from penstock.resources.eventtype import validation as eventtype_validation
@@ -70,6 +73,9 @@ SINKS = "sinks.knative.dev"
 ADMISSION: Mapping[tuple[str, str], Admission] = {
     (EVENTING, "Broker"): KindAdmission(EVENTING, broker_defaults.fill, broker_validation.check),
     (EVENTING, "Trigger"): KindAdmission(EVENTING, trigger_defaults.fill, trigger_validation.check),
+    (EVENTING, "EventTransform"): KindAdmission(
+        EVENTING, eventtransform_defaults.fill, eventtransform_validation.check
+    ),
     (EVENTING, "EventType"): KindAdmission(EVENTING, eventtype_defaults.fill, eventtype_validation.check),
     (MESSAGING, "Channel"): KindAdmission(MESSAGING, channel_defaults.fill, channel_validation.check),
     (MESSAGING, "InMemoryChannel"): KindAdmission(
@@ -102,7 +108,7 @@ FOR_KNATIVES_PROGRAMS = (
 
 @cache
 def _parsed_crds() -> tuple[str, ...]:
-    core = (broker, trigger, channel, inmemorychannel, subscription, eventtype, kservice, jobsink)
+    core = (broker, trigger, channel, inmemorychannel, subscription, eventtype, eventtransform, kservice, jobsink)
     packages = (*core, *flows.PACKAGES, *sources.PACKAGES)
     return tuple(resources.files(package).joinpath("crd.yaml").read_text("utf-8") for package in packages)
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Literal
 
-ActorName = Literal["recordevents", "eventshub", "event_display"]
+ActorName = Literal["recordevents", "eventshub", "event_display", "transform-jsonata"]
 
-ACTORS: tuple[ActorName, ...] = ("recordevents", "eventshub", "event_display")
+ACTORS: tuple[ActorName, ...] = ("recordevents", "eventshub", "event_display", "transform-jsonata")
 """By the last part of the image's name; registry, tag and digest may differ."""
 
 

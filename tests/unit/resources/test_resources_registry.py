@@ -18,6 +18,7 @@ COLUMNS = {
     "Subscription": ["Age", "Ready", "Reason"],
     "Sequence": ["URL", "Age", "Ready", "Reason"],
     "Parallel": ["URL", "Age", "Ready", "Reason"],
+    "EventTransform": ["URL", "Sink", "Ready", "Reason"],
     "JobSink": ["URL", "Age", "Ready", "Reason"],
     "EventType": ["Type", "Source", "Reference Name", "Reference Kind", "Description", "Ready", "Reason"],
     "PingSource": ["Sink", "Schedule", "Age", "Ready", "Reason"],
@@ -34,6 +35,7 @@ CATEGORIES = {
     "Sequence": ["all", "knative", "flows"],
     "Parallel": ["all", "knative", "flows"],
     "EventType": ["all", "knative", "eventing"],
+    "EventTransform": ["all", "knative", "eventing"],
     "JobSink": ["all", "knative", "eventing", "sink"],
     "PingSource": ["all", "knative", "sources"],
     "ApiServerSource": ["all", "knative", "sources"],
@@ -68,7 +70,9 @@ def test_columns_categories_and_short_names_are_knatives(kind: str) -> None:
     assert version["subresources"] == {"status": {}}
 
 
-@pytest.mark.parametrize("kind", ["Broker", "Channel", "InMemoryChannel", "Sequence", "Parallel", "JobSink"])
+@pytest.mark.parametrize(
+    "kind", ["Broker", "Channel", "InMemoryChannel", "Sequence", "Parallel", "JobSink", "EventTransform"]
+)
 def test_both_broker_and_channel_must_conform_to_the_addressable_partial_schema(kind: str) -> None:
     assert CRDS[kind]["metadata"]["labels"]["duck.knative.dev/addressable"] == "true"
     address = _schema(kind)["properties"]["status"]["properties"]["address"]

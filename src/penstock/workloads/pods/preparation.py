@@ -17,6 +17,7 @@ from penstock.workloads.actors.options import BrokenEnvironment, read_options
 from penstock.workloads.actors.program import PORT, ActorEnvironment, EventsHub
 from penstock.workloads.actors.reporting import REASON, PodLog, Reports
 from penstock.workloads.actors.sender import Locate
+from penstock.workloads.actors.transform import Transform
 from penstock.workloads.images import Actor, Images, Program
 from penstock.workloads.kubernetes import Manifest, PodApi
 from penstock.workloads.pods.addresses import Address
@@ -118,6 +119,8 @@ class Preparation:
 
         if actor.name == "event_display":
             return Logged(EventDisplay(log, listener), log)
+        if actor.name == "transform-jsonata":
+            return Logged(Transform(env, log, self._node.client, self._node.locate, listener), log)
         try:
             wanted = read_options(actor.name, {"POD_NAME": self._pod["metadata"]["name"], **env})
         except BrokenEnvironment as broken:

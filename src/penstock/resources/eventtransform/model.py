@@ -1,0 +1,89 @@
+"""An EventTransform as the controllers see it: the Deployment that transforms, and the Service that leads to it."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.contract.names import CLUSTER_DOMAIN
+from penstock.resources.admission import Obj
+from penstock.resources.metadata import Identity, controller_reference
+
+GROUP, KIND, PLURAL = "eventing.knative.dev", "EventTransform", "eventtransforms"
+
+IMAGE, CONTAINER, PORT = "transform-jsonata", "jsonata-event-transform", 8080
+JSONATA_LABEL, NAME_LABEL = "eventing.knative.dev/event-transform-jsonata", "eventing.knative.dev/event-transform-name"
+
+_SUFFIX, _LONGEST_NAME, _DIGEST = "-jsonata", 63, 32
+
+
+@dataclass(frozen=True)
+class EventTransform:
+    """What is asked for."""
+
+    obj: Obj
+    identity: Identity
+    expression: str
+    sink: dict[str, Any] | None
+    reply_expression: str
+    discards_reply: bool
+
+    @classmethod
+    def read(cls, obj: Obj) -> EventTransform:
+        """The EventTransform behind a stored object."""
+        spec = obj.get("spec") or {}
+        reply = spec.get("reply") or {}
+        return cls(
+            obj,
+            Identity.read(obj),
+            str((spec.get("jsonata") or {}).get("expression") or ""),
+            spec.get("sink") or None,
+            str((reply.get("jsonata") or {}).get("expression") or ""),
+            bool(reply.get("discard")),
+        )
+
+    @property
+    def part_name(self) -> str:
+        """The name of the Deployment and of the Service."""
+        name = self.identity.name
+        if len(name) + len(_SUFFIX) <= _LONGEST_NAME:
+            return name + _SUFFIX
+        digest = hashlib.md5(name.encode(), usedforsecurity=False).hexdigest()
+        return name[: _LONGEST_NAME - _DIGEST - len(_SUFFIX)] + digest + _SUFFIX
+
+    @property
+    def url(self) -> str:
+        """Where it takes events."""
+        return f"http://{self.part_name}.{self.identity.namespace}.svc.{CLUSTER_DOMAIN}"
+
+    def deployment(self, sink: str | None) -> Obj:
+        """What transforms; `sink` is where the sink leads."""
+        told = {"JSONATA_TRANSFORM": self.expression, "JSONATA_RESPONSE_TRANSFORM": self.reply_expression}
+        told |= {"JSONATA_DISCARD_RESPONSE_BODY": "true" if self.discards_reply else "false", "K_SINK": sink or ""}
+        container = {
+            "name": CONTAINER,
+            "image": IMAGE,
+            "env": [{"name": name, "value": value} for name, value in told.items() if value],
+            "ports": [{"containerPort": PORT, "name": "http", "protocol": "TCP"}],
+        }
+        template = {"metadata": {"labels": self._labels()}, "spec": {"containers": [container]}}
+        spec = {"replicas": 1, "selector": {"matchLabels": self._labels()}, "template": template}
+        return self._part("apps/v1", "Deployment", spec)
+
+    def service(self) -> Obj:
+        """What leads to it."""
+        ports = [{"name": "http", "port": 80, "protocol": "TCP", "targetPort": PORT}]
+        return self._part("v1", "Service", {"selector": self._labels(), "ports": ports})
+
+    def _labels(self) -> dict[str, str]:
+        return {JSONATA_LABEL: "true", NAME_LABEL: self.identity.name}
+
+    def _part(self, api_version: str, kind: str, spec: dict[str, Any]) -> Obj:
+        metadata = {
+            "name": self.part_name,
+            "namespace": self.identity.namespace,
+            "labels": self._labels(),
+            "ownerReferences": [controller_reference(self.obj)],
+        }
+        return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}

@@ -1,0 +1,65 @@
+"""A process that evaluates JSONata: one line of JSON in, one line out.
+
+It is a process of its own because a program may need for ever, or all memory: this one can be ended at any moment, and
+has a limit of memory. It ends with whoever started it; should that happen within an evaluation, an alarm ends it.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import signal
+import sys
+from typing import Any
+
+from jsonata import Jsonata  # type: ignore[import-untyped]  # it has annotations, but does not say so
+
+MEMORY_BYTES = 512 * 1024 * 1024
+
+
+def main() -> None:
+    """First the expressions by name; then, for each request, the name of one and its input."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    expressions: dict[str, Jsonata] = {}
+    for line in sys.stdin:
+        request = json.loads(line)
+        if "expressions" in request:
+            _tell(_compile(request["expressions"], expressions))
+        else:
+            signal.setitimer(signal.ITIMER_REAL, request["seconds"])
+            answer = _evaluate(expressions[request["name"]], request["input"])
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            _tell(answer)
+
+
+def _compile(sources: dict[str, str], expressions: dict[str, Jsonata]) -> dict[str, Any]:
+    for name, source in sources.items():
+        try:
+            expressions[name] = Jsonata(source)
+        except Exception as error:
+            return {"error": f"{name}: {error}"}
+    return {"result": True}
+
+
+def _evaluate(expression: Jsonata, value: Any) -> dict[str, Any]:
+    try:
+        return {"result": expression.evaluate(value)}
+    except RecursionError:
+        return {"error": "the expression calls itself too deeply"}
+    except MemoryError:
+        return {"error": "the expression needs too much memory"}
+    except Exception as error:
+        return {"error": str(error) or type(error).__name__}
+
+
+def _tell(answer: dict[str, Any]) -> None:
+    try:
+        text = json.dumps(answer)
+    except (TypeError, ValueError, MemoryError, RecursionError) as error:
+        text = json.dumps({"error": f"the result is no JSON: {error}"})
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

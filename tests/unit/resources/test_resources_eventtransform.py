@@ -1,0 +1,100 @@
+"""Validation, parts and status of EventTransforms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from penstock.resources.eventtransform.model import EventTransform
+from penstock.resources.eventtransform.status import EventTransformObservation, status_of
+from penstock.resources.resolution import Address, Unresolved
+
+Obj = dict[str, Any]
+DENIED = 'admission webhook "validation.webhook.eventing.knative.dev" denied the request: validation failed: '
+JSONATA = {"expression": "$"}
+SINK = {"uri": "http://sink"}
+
+
+def transform(**spec: Any) -> Obj:
+    metadata = {"name": "t", "namespace": "ns", "uid": "u", "generation": 1}
+    return {
+        "apiVersion": "eventing.knative.dev/v1alpha1",
+        "kind": "EventTransform",
+        "metadata": metadata,
+        "spec": spec,
+    }
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({}, "expected exactly one, got neither: spec.jsonata"),
+        ({"jsonata": JSONATA, "sink": {}}, "expected at least one, got none: spec.sink.ref, spec.sink.uri"),
+        ({"jsonata": JSONATA, "reply": {"jsonata": JSONATA}}, "reply is set without spec.sink: spec.reply"),
+        (
+            {"jsonata": JSONATA, "sink": SINK, "reply": {"jsonata": JSONATA, "discard": True}},
+            "expected exactly one, got both: spec.reply.discard, spec.reply.jsonata",
+        ),
+    ],
+)
+def test_a_transform_that_cannot_work_is_refused_in_knatives_words(
+    refusal: Callable[..., str], spec: Obj, message: str
+) -> None:
+    assert refusal("EventTransform", transform(**spec)) == DENIED + message
+
+
+def test_certificates_of_the_sink_are_refused(refusal: Callable[..., str]) -> None:
+    text = refusal("EventTransform", transform(jsonata=JSONATA, sink={**SINK, "CACerts": "pem"}))
+    assert text.startswith(DENIED + "CACerts for the sink is not supported for JSONata transformations")
+    assert text.endswith(": spec.sink.CACerts")
+
+
+def test_its_parts_are_a_deployment_that_knows_the_expressions_and_a_service() -> None:
+    wanted = EventTransform.read(transform(jsonata=JSONATA, sink=SINK, reply={"jsonata": {"expression": "reply"}}))
+    deployment, service = wanted.deployment("http://sink"), wanted.service()
+    assert deployment["metadata"]["name"] == service["metadata"]["name"] == "t-jsonata"
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
+    assert {entry["name"]: entry["value"] for entry in container["env"]} == {
+        "JSONATA_TRANSFORM": "$",
+        "JSONATA_RESPONSE_TRANSFORM": "reply",
+        "JSONATA_DISCARD_RESPONSE_BODY": "false",
+        "K_SINK": "http://sink",
+    }
+    assert service["spec"]["selector"] == deployment["spec"]["selector"]["matchLabels"]
+    assert wanted.url == "http://t-jsonata.ns.svc.cluster.local"
+    long = {**transform(), "metadata": {"name": "x" * 60, "namespace": "ns"}}
+    assert len(EventTransform.read(long).part_name) == 63
+
+
+RUNS = {"metadata": {"generation": 1}, "status": {"replicas": 1, "updatedReplicas": 1, "availableReplicas": 1}}
+
+
+def told(seen: EventTransformObservation) -> dict[str, tuple[str, str | None]]:
+    conditions = status_of(transform(jsonata=JSONATA), seen, "now")["conditions"]
+    return {one["type"]: (one["status"], one.get("reason")) for one in conditions}
+
+
+def test_it_is_ready_when_its_deployment_runs() -> None:
+    seen = EventTransformObservation(RUNS, Address("http://sink"))
+    status = status_of(transform(jsonata=JSONATA), seen, "now")
+    assert told(seen)["Ready"] == ("True", None)
+    assert status["address"] == {"name": "http", "url": "http://t-jsonata.ns.svc.cluster.local"}
+    assert status["sinkUri"] == "http://sink"
+    assert status["jsonata"]["deployment"]["availableReplicas"] == 1
+
+
+def test_it_says_what_it_waits_for() -> None:
+    stopped = {**RUNS, "status": {"replicas": 1, "availableReplicas": 0}}
+    assert told(EventTransformObservation(stopped, None)) == {
+        "Addressable": ("False", "WaitingForServiceEndpoints"),
+        "EventPoliciesReady": ("True", "OIDCDisabled"),
+        "JsonataDeploymentReady": ("False", "JsonataDeploymentUnavailable"),
+        "JsonataSinkBindingReady": ("True", None),
+        "Ready": ("False", "JsonataDeploymentUnavailable"),
+        "TransformationReady": ("False", "JsonataDeploymentUnavailable"),
+    }
+    missing = told(EventTransformObservation(None, Unresolved("not there")))
+    assert missing["TransformationReady"] == missing["JsonataSinkBindingReady"] == ("False", "SinkNotFound")
+    assert told(EventTransformObservation(None, None, "forbidden"))["JsonataDeploymentReady"][0] == "False"
