@@ -27,6 +27,7 @@ from penstock.apiserver.cluster.aggregation import Aggregation
 from penstock.apiserver.cluster.binding_gate import RESOURCE as SINK_BINDINGS
 from penstock.apiserver.cluster.binding_gate import BindingGate
 from penstock.apiserver.cluster.eventing_gate import EventingGate
+from penstock.apiserver.cluster.features_gate import FeaturesGate
 from penstock.apiserver.cluster.rbac_gate import RbacGate
 from penstock.apiserver.documents import Obj, decode
 from penstock.apiserver.http.app import VERSION, Api
@@ -78,7 +79,7 @@ async def assembled(settings: Settings, owner: Owner, housekeeping: Tasks, watch
     pki = settings.data_dir / "pki"
     gate, bindings, authorizer = EventingGate(settings), BindingGate(), Authorizer()
     registry = Registry(CORE_KINDS, project_kinds.CONVERSIONS)
-    verbs = Verbs(registry, Gates(gate, bindings, RbacGate(authorizer)))
+    verbs = Verbs(registry, Gates(gate, bindings, FeaturesGate(), RbacGate(authorizer)))
     emptying = Emptying(verbs)
     aggregation = Aggregation(verbs, bootstrap.kind_of(registry, policy.GROUP, "ClusterRole"))
     history: History | None = None

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from penstock.resources.admission import AdmissionContext
 
 CONFIG_MAP = "config-features"
+WEBHOOK = "config.webhook.eventing.knative.dev"
 
 DEFAULTS = {
     "delivery-timeout": "enabled",
@@ -19,11 +20,51 @@ DEFAULTS = {
     "strict-subscriber": "disabled",
     "transport-encryption": "disabled",
     "authentication-oidc": "disabled",
+    "default-authorization-mode": "allow-same-namespace",
     "eventtype-auto-create": "disabled",
 }
 """As upstream, except that `delivery-retryafter` is enabled: `retryAfterMax` is honoured here and need not be asked
 for, as the filters of an ApiServerSource are (`new-apiserversource-filters`); and that `strict-subscriber` is disabled:
 a Subscription may have only a reply, as the specification says."""
+
+
+PROMISES_OF_SAFETY = ("transport-encryption", "authentication-oidc")
+"""Features that are not here yet; who turned one on would believe to be protected."""
+WITHOUT_EFFECT = ("new-trigger-filters", "kreference-group", "kreference-mapping", "default-authorization-mode")
+"""Features that are always as their default says."""
+
+
+def refused(data: Mapping[str, str]) -> list[str]:
+    """Why this content of the ConfigMap cannot be taken."""
+    return [
+        f'feature "{name}" cannot be "{data[name]}": it is not supported by penstock, only "{DEFAULTS[name]}" is'
+        for name in PROMISES_OF_SAFETY
+        if name in data and not _same(data[name], DEFAULTS[name])
+    ]
+
+
+def warnings(data: Mapping[str, str]) -> list[str]:
+    """What in this content of the ConfigMap has no effect."""
+    told: list[str] = []
+    for name, value in sorted(data.items()):
+        if name.startswith("_"):
+            continue
+        if name not in DEFAULTS:
+            told.append(f'feature "{name}" is not known to penstock and has no effect')
+        elif name in WITHOUT_EFFECT:
+            if not _same(value, DEFAULTS[name]):
+                told.append(f'feature "{name}" has no effect in penstock, which behaves as with "{DEFAULTS[name]}"')
+        elif _is_switch(name) and not any(_same(value, known) for known in ("enabled", "disabled")):
+            told.append(f'feature "{name}" is off: "{value}" is neither "enabled" nor "disabled"')
+    return told
+
+
+def _is_switch(name: str) -> bool:
+    return DEFAULTS[name] in ("enabled", "disabled")
+
+
+def _same(value: str, other: str) -> bool:
+    return value.strip().lower() == other
 
 
 def enabled(feature: str, ctx: AdmissionContext) -> bool:

@@ -20,6 +20,7 @@ from penstock.resources import (
     features,
     inmemorychannel,
     jobsink,
+    knative_programs,
     kservice,
     subscription,
     trigger,
@@ -98,13 +99,6 @@ CONVERSIONS: Mapping[tuple[str, str], Callable[[Obj, str], Obj]] = {
 }
 """For kinds whose versions differ in more than their name: the object in another apiVersion."""
 
-READ_BY_KNATIVES_PROGRAMS = ("config-logging", "config-observability", "config-tracing")
-"""Programs made with Knative's libraries, adapters and tests among them, end at once where these are missing."""
-FOR_KNATIVES_PROGRAMS = (
-    "# Read by programs made with Knative's libraries, which may run here as Pods. penstock itself logs, measures and\n"
-    "# traces as its settings say.\n"
-)
-
 
 @cache
 def _parsed_crds() -> tuple[str, ...]:
@@ -135,7 +129,7 @@ def bootstrap_configmaps(settings: Settings) -> list[dict[str, Any]]:
         _configmap(features.CONFIG_MAP, dict(features.DEFAULTS)),
         _configmap(sources.PING_CONFIG_MAP, {sources.PING_SIZE_KEY: str(sources.PING_UNLIMITED)}),
         _configmap("config-br-default-channel", {"channel-template-spec": _yaml(channel_defaults.TEMPLATE)}),
-        *(_configmap(name, {"_example": FOR_KNATIVES_PROGRAMS}) for name in READ_BY_KNATIVES_PROGRAMS),
+        *(_configmap(name, dict(data)) for name, data in knative_programs.CONFIGMAPS.items()),
     ]
 
 

@@ -429,3 +429,21 @@ def test_pods_on_a_node_are_given_time_to_end(kubectl: Kubectl) -> None:
     assert "Terminating" in kubectl("get", "pod", "busy")
     kubectl("delete", "pod", "busy", "--grace-period=0", "--force")
     assert eventually(lambda: "NotFound" in kubectl("get", "pod", "busy", "--ignore-not-found=false", ok=False))
+
+
+def test_features_without_effect_are_told_by_name(server: Server) -> None:
+    patch = (
+        "-n",
+        "knative-eventing",
+        "patch",
+        "configmap",
+        "config-features",
+        "--dry-run=server",
+        "--type=merge",
+        "-p",
+    )
+    told = server.kubectl(*patch, '{"data": {"kreference-group": "enabled"}}')
+    assert 'Warning: feature "kreference-group" has no effect in penstock' in told
+    told = server.kubectl(*patch, '{"data": {"authentication-oidc": "enabled"}}', ok=False)
+    assert 'feature "authentication-oidc" cannot be "enabled"' in told
+    assert "Warning" not in server.kubectl(*patch, '{"data": {"eventtype-auto-create": "enabled"}}')

@@ -1,11 +1,12 @@
 """The CRDs and the ConfigMaps, as they are installed."""
 
+import json
 from typing import Any
 
 import pytest
 import yaml
 
-from penstock.resources.registry import READ_BY_KNATIVES_PROGRAMS, bootstrap_configmaps, crds
+from penstock.resources.registry import bootstrap_configmaps, crds
 from penstock.settings import Settings
 
 CRDS = {crd["spec"]["names"]["kind"]: crd for crd in crds()}
@@ -132,7 +133,9 @@ def test_the_caller_may_change_what_crds_returns() -> None:
 def test_the_configmaps_follow_the_settings() -> None:
     found = {cm["metadata"]["name"]: cm for cm in bootstrap_configmaps(Settings(default_broker_class="Kafka"))}
     ours = {"config-br-defaults", "default-ch-webhook", "config-features", "config-br-default-channel"}
-    assert set(found) == ours | {"config-ping-defaults"} | set(READ_BY_KNATIVES_PROGRAMS)
+    theirs = {"config-ping-defaults", "config-logging", "config-observability", "config-tracing"}
+    assert set(found) == ours | theirs
+    assert json.loads(found["config-logging"]["data"]["zap-logger-config"])["encoderConfig"]["messageKey"] == "msg"
     assert all(cm["metadata"]["namespace"] == "knative-eventing" for cm in found.values())
     default = yaml.safe_load(found["config-br-defaults"]["data"]["default-br-config"])["clusterDefault"]
     assert default["brokerClass"] == "Kafka"

@@ -6,7 +6,7 @@ as they are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from penstock.apiserver.documents import Obj
@@ -24,6 +24,8 @@ class AdmissionRequest:
     """`CREATE`, `UPDATE` or `DELETE`."""
     groups: tuple[str, ...] = ()
     """Those of the user."""
+    warnings: list[str] = field(default_factory=list)
+    """Collects what the client should be warned of."""
 
 
 class Denied(Exception):  # named after what the client is told

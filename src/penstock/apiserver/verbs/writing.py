@@ -215,7 +215,8 @@ class Verbs:
         self._report_unknown(target, walker.prune(obj))
         _drop_nulls_of(kind, obj)
         walker.fill(obj)
-        occasion = AdmissionRequest(kind, target.namespace, target.user, "UPDATE" if old else "CREATE", target.groups)
+        done = "UPDATE" if old else "CREATE"
+        occasion = AdmissionRequest(kind, target.namespace, target.user, done, target.groups, target.warnings)
         governed = target.subresource in ("", "scale")
         if governed:
             obj = self._gate.default(obj, old, occasion)

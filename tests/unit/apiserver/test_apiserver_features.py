@@ -1,0 +1,54 @@
+"""Features without effect are refused or warned of, never taken in silence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.apiserver.cluster.features_gate import FeaturesGate
+from penstock.apiserver.kinds.core_kinds import CORE_KINDS
+from penstock.apiserver.verbs.admission import AdmissionRequest, Denied
+from penstock.resources import features
+
+CONFIG_MAPS = next(kind for kind in CORE_KINDS if kind.plural == "configmaps")
+
+
+def warned(data: dict[str, Any], name: str = "config-features", namespace: str = "knative-eventing") -> list[str]:
+    occasion = AdmissionRequest(CONFIG_MAPS, namespace, "someone", "UPDATE")
+    FeaturesGate().validate({"metadata": {"name": name}, "data": data}, None, occasion)
+    return occasion.warnings
+
+
+def test_the_features_that_exist_from_the_start_raise_no_warning() -> None:
+    assert warned(dict(features.DEFAULTS)) == []
+    assert (
+        warned({"_example": "anything", "delivery-timeout": "Disabled", "cross-namespace-event-links": "enabled"}) == []
+    )
+
+
+@pytest.mark.parametrize(
+    ("feature", "value", "told"),
+    [
+        ("kreference-group", "enabled", 'feature "kreference-group" has no effect in penstock'),
+        ("new-trigger-filters", "disabled", 'behaves as with "enabled"'),
+        ("default-authorization-mode", "deny-all", 'feature "default-authorization-mode" has no effect'),
+        ("telepathy", "enabled", 'feature "telepathy" is not known to penstock and has no effect'),
+        ("delivery-timeout", "maybe", 'feature "delivery-timeout" is off: "maybe" is neither'),
+    ],
+)
+def test_what_has_no_effect_is_named(feature: str, value: str, told: str) -> None:
+    (warning,) = warned({feature: value})
+    assert told in warning
+
+
+@pytest.mark.parametrize(("feature", "value"), [("transport-encryption", "strict"), ("authentication-oidc", "Enabled")])
+def test_a_promise_of_safety_that_is_not_kept_is_refused(feature: str, value: str) -> None:
+    with pytest.raises(Denied, match=f'feature "{feature}" cannot be "{value}"'):
+        warned({feature: value})
+    assert warned({feature: "Disabled"}) == []
+
+
+def test_other_configmaps_are_left_alone() -> None:
+    assert warned({"telepathy": "enabled"}, name="other") == []
+    assert warned({"authentication-oidc": "enabled"}, namespace="default") == []
