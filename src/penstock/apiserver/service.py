@@ -35,7 +35,7 @@ from penstock.apiserver.store.storage import Change, Store
 from penstock.apiserver.verbs.history import History
 from penstock.apiserver.verbs.namespace_finalizer import Emptying
 from penstock.apiserver.verbs.writing import Verbs
-from penstock.lifecycle import Lifecycle, Tasks, first
+from penstock.lifecycle import Lifecycle, first
 from penstock.log.threads import Owner
 from penstock.resources import registry as project_kinds
 from penstock.settings import Settings
@@ -74,7 +74,7 @@ async def _run(settings: Settings, lifecycle: Lifecycle, listener: socket.socket
         if history is not None:
             history.publish(changes)
 
-    owner, housekeeping = Owner(), Tasks()
+    owner = Owner()
     store = Store(data_dir / "api.db", committed, owner)
     watches = Watches()
     try:
@@ -96,12 +96,12 @@ async def _run(settings: Settings, lifecycle: Lifecycle, listener: socket.socket
             address=f"{settings.host}:{settings.api_port}",
             logs=data_dir / "logs" / "pods",
         )
-        housekeeping.start(expire_forever(store), "expiry of events")
-        housekeeping.start(emptying.run(store), "emptying of namespaces")
+        owner.start(expire_forever(store), "expiry of events")
+        owner.start(emptying.run(store), "emptying of namespaces")
         serving = _serve(_configured(api.application(tokens), settings, pki), listener, lifecycle, watches)
-        await first(serving, owner.failed(), housekeeping.failed())
+        await first(serving, owner.failed())
     finally:
-        await housekeeping.close()
+        await owner.close()
         await store.close()
 
 
