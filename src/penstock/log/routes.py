@@ -56,7 +56,7 @@ class StoredReader:
         """What was read so far."""
         unreadable = frozenset(self._builder.unreadable)
         # Where the version cannot be read, nothing tells how many routes there should be.
-        missing = self._newest.missing > 0 or VERSION_KEY in unreadable
+        missing = self._builder.missing > 0 or VERSION_KEY in unreadable
         return Stored(self._builder.records(), self._newest.version, self._complete, unreadable, missing)
 
 

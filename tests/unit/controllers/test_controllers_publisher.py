@@ -254,6 +254,16 @@ async def test_a_route_whose_record_cannot_be_read_begins_with_the_oldest_event(
     assert starts_in(topic) == {"a": (2, 3), "b": (7, 9), "new": (70, 90)}
 
 
+async def test_garbage_behind_the_version_explains_the_route_that_is_missing(topic: TopicDouble) -> None:
+    await published_before(topic, "a", "b")
+    del topic.records["route/a"]
+    topic.records["route/a"] = GARBAGE
+    async with publishing(topic) as publisher:
+        publisher.claim(ME, [route("a"), route("b"), route("new")])
+        await publish(publisher, 2)
+    assert starts_in(topic) == {"a": (2, 3), "b": (7, 9), "new": (70, 90)}
+
+
 async def test_a_record_that_cannot_be_read_and_that_nobody_claims_is_deleted(topic: TopicDouble) -> None:
     await published_before(topic, "a", "b")
     topic.records["route/a"] = topic.records["target/x"] = GARBAGE
