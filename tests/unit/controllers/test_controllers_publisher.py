@@ -334,6 +334,26 @@ async def test_a_version_that_cannot_be_read_is_followed_by_a_higher_one(topic: 
     assert starts_in(topic) == {"a": (7, 9)}
 
 
+async def test_garbage_is_replaced_as_soon_as_it_is_there(topic: TopicDouble) -> None:
+    await published_before(topic, "a", "b")
+    before = {key: value for key, value in topic.records.items() if key != "version"}
+    async with publishing(topic) as publisher:
+        publisher.claim(ME, [route("a"), route("b")])
+        publisher.drop_unclaimed()
+        publishes = asyncio.create_task(publisher.run())
+        await asyncio.wait_for(topic.watched.wait(), 5)
+        for number, key in enumerate(("route/a", "route/stranger", "version")):
+            out = asyncio.Event()
+            publisher.announce = lambda _, out=out: out.set()  # type: ignore[misc]
+            topic.spoil(key)
+            await asyncio.wait_for(out.wait(), 5)
+            assert publisher.version == number + 2
+        publishes.cancel()
+        await asyncio.gather(publishes, return_exceptions=True)
+    assert {key: value for key, value in topic.records.items() if key != "version"} == before
+    assert version_in(topic) == Version(4, routes=2)
+
+
 async def test_an_older_record_that_can_still_be_read_tells_the_start(topic: TopicDouble) -> None:
     reader = StoredReader()
     for key, value in (("route/a", encode(route("a", start=(7, 9)))), ("route/a", GARBAGE), ("version", GARBAGE)):
