@@ -354,6 +354,26 @@ async def test_garbage_is_replaced_as_soon_as_it_is_there(topic: TopicDouble) ->
     assert version_in(topic) == Version(4, routes=2)
 
 
+@pytest.mark.parametrize("key", ["route/a", "route/stranger", "version"])
+async def test_garbage_that_is_noticed_during_a_write_is_replaced_by_the_next(
+    topic: TopicDouble, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    """It may have come before that write, or after it."""
+    async with publishing(topic) as publisher:
+        publisher.claim(ME, [route("a")])
+        write = topic.write
+
+        def interrupted(changes: list[tuple[str, bytes | None]], version: bytes) -> None:
+            write(changes, version)
+            monkeypatch.setattr(topic, "write", write)
+            topic.spoil(key)
+
+        monkeypatch.setattr(topic, "write", interrupted)
+        await publish(publisher, 2)
+    assert topic.records.keys() == {"route/a", "version"}
+    assert (version_in(topic), starts_in(topic)) == (Version(2, routes=1), {"a": (0, 0)})
+
+
 async def test_an_older_record_that_can_still_be_read_tells_the_start(topic: TopicDouble) -> None:
     reader = StoredReader()
     for key, value in (("route/a", encode(route("a", start=(7, 9)))), ("route/a", GARBAGE), ("version", GARBAGE)):

@@ -59,6 +59,8 @@ class Publisher:
         """Keys that a failed attempt may have changed in the topic, or under which it holds what cannot be read."""
         self._unreadable: set[str] = set()
         """Keys whose record was found to be unreadable and has not been replaced since."""
+        self._found_meanwhile: set[str] = set()
+        """Keys that were found so since the newest attempt began: it may have come before what cannot be read."""
         self._routes_missing = False
         """Whether any route that is claimed may have been published before: some are, and nothing of them is left."""
         self._start_unknown: set[str] = set()
@@ -141,6 +143,7 @@ class Publisher:
 
     def found_unreadable(self, key: str) -> None:
         """The topic holds a record under this key that cannot be read."""
+        self._found_meanwhile.add(key)
         if key == VERSION_KEY:
             self._incomplete = True
             self._work.set()
@@ -191,14 +194,17 @@ class Publisher:
         version = self._next_version(changes)
         self._unconfirmed.update(changes)
         self._incomplete = True
+        self._found_meanwhile.clear()
         encoded = [(key, None if record is None else encode(record)) for key, record in changes.items()]
         await asyncio.to_thread(self._topic.write, encoded, encode(version))
         self._incomplete = False
-        self._unconfirmed.clear()
+        self._unconfirmed -= changes.keys()
         self.version = version.version
         for key, record in changes.items():
             self._settle(key, record, version.version)
         self._dirty = {key for key in self._dirty if self._desired.get(key) != self._published.get(key)}
+        for key in tuple(self._found_meanwhile):
+            self.found_unreadable(key)
         self.announce(version.version)
         log.info("routes published", version=version.version, changed=len(changes))
 
