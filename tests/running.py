@@ -177,7 +177,8 @@ def read_to_end(settings: Settings, topic: str, seconds: float = 60.0) -> list[M
     # Asked for also because an assignment to a topic that the client does not know starts half a second late.
     places = consumer.list_topics(topic, 10).topics[topic].partitions
     consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in places])
-    found, ends, deadline = list[Message[bytes, bytes]](), 0, time.monotonic() + seconds
+    found: list[Message[bytes, bytes]] = []
+    ends, deadline = 0, time.monotonic() + seconds
     while ends < len(places):
         message = consumer.poll(1)
         problem = None if message is None else message.error()
