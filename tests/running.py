@@ -15,18 +15,16 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
 from penstock.engine import components, jars, java
 from penstock.engine import embedded_kafka as kafka
 from penstock.engine import topic_setup as topics
 from penstock.engine.processes.process import tied_to_parent
 from penstock.settings import Settings
-
-if TYPE_CHECKING:
-    from confluent_kafka import Message
 
 STACK_READY_SECONDS = 200
 STACK_STOP_SECONDS = 60
@@ -163,6 +161,35 @@ def running_kafka(settings: Settings, jar_folders: jars.Jars) -> Iterator[subpro
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def read_to_end(settings: Settings, topic: str, seconds: float = 60.0) -> list[Message[bytes, bytes]]:
+    """Everything that is committed in a topic, partition by partition in order."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": settings.bootstrap,
+            "group.id": "test",
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+            "fetch.wait.max.ms": 20,
+        }
+    )
+    # Asked for also because an assignment to a topic that the client does not know starts half a second late.
+    places = consumer.list_topics(topic, 10).topics[topic].partitions
+    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in places])
+    found: list[Message[bytes, bytes]] = []
+    ends, deadline = 0, time.monotonic() + seconds
+    while ends < len(places):
+        message = consumer.poll(1)
+        problem = None if message is None else message.error()
+        if message is not None and problem is None:
+            found.append(message)
+        elif problem is not None and problem.code() == KafkaError._PARTITION_EOF:
+            ends += 1
+        elif time.monotonic() > deadline:
+            pytest.fail(f"{topic} was not read to its end within {seconds:g} s: {problem}")
+    consumer.close()
+    return found
 
 
 def headers_of(message: Message[bytes, bytes]) -> dict[str, bytes]:

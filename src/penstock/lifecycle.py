@@ -14,7 +14,7 @@ import json
 import os
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 APPEARS_SECONDS = 0.1
 """Pause between looks at a file that is not there yet."""
@@ -29,45 +29,6 @@ def settle_garbage() -> None:
     gc.set_threshold(*GARBAGE_THRESHOLDS)
     gc.collect()
     gc.freeze()
-
-
-class Tasks:
-    """Tasks of one owner. The first that fails is the failure of them all: its owner waits for `failed` and ends."""
-
-    def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._failure: BaseException | None = None
-        self._has_failed = asyncio.Event()
-
-    def start(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
-        """Begins the work; when it ends without a failure, it is forgotten."""
-        task = asyncio.create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-        return task
-
-    async def failed(self) -> NoReturn:
-        """Waits for the first failure and raises it."""
-        await self._has_failed.wait()
-        raise self._failure or RuntimeError("it failed")
-
-    async def ended(self, seconds: float) -> None:
-        """Waits until nothing runs, or so long."""
-        if self._tasks:
-            await asyncio.wait(tuple(self._tasks), timeout=seconds)
-
-    async def close(self) -> None:
-        """Cancels whatever still runs, and waits for its end."""
-        tasks = tuple(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None and self._failure is None:
-            self._failure = error
-            self._has_failed.set()
 
 
 async def first(*works: Coroutine[Any, Any, object]) -> None:

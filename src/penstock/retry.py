@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-MOST_DOUBLINGS = 30
+MOST_DOUBLINGS = 60
 
 
 def pause_after(failures: int, first: float, longest: float) -> float:

@@ -27,6 +27,17 @@ def rfc3339_of(seconds: int) -> str:
     return rfc3339(datetime.fromtimestamp(seconds, UTC))
 
 
+def rfc3339_milli(seconds: float) -> str:
+    """The time since 1970 to the millisecond, always with three digits: the form of log lines."""
+    return f"{rfc3339_of(int(seconds))[:-1]}.{int(seconds % 1 * 1000):03d}Z"
+
+
+def nanoseconds_of(text: str) -> int:
+    """The moment as the time since 1970, with all of its nine digits. Raises ValueError."""
+    fraction = _FRACTION.search(text)
+    return int(parse_rfc3339(text).timestamp()) * _SECOND + int(f"{fraction[1][:9]:0<9}" if fraction else 0)
+
+
 def parse_rfc3339(text: str) -> datetime:
     """The moment, with any number of digits after the second; UTC where no zone is named. Raises ValueError."""
     # Python reads as many digits as it keeps, six, and Go writes nine.

@@ -1,4 +1,4 @@
-"""Tasks with an owner, and races among coroutines."""
+"""Races among coroutines, and what a component waits for."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.lifecycle import Lifecycle, Tasks, first
+from penstock.lifecycle import Lifecycle, first
 
 
 async def fail() -> None:
@@ -20,27 +20,6 @@ async def forever(ended: list[str] | None = None) -> None:
     finally:
         if ended is not None:
             ended.append("cancelled")
-
-
-async def test_the_first_task_that_fails_is_told_to_the_owner() -> None:
-    tasks, ended = Tasks(), list[str]()
-    tasks.start(forever(ended), "lives on")
-    tasks.start(asyncio.sleep(0), "ends well")
-    tasks.start(fail(), "fails")
-    with pytest.raises(ZeroDivisionError):
-        await asyncio.wait_for(tasks.failed(), 1)
-    assert ended == []
-    await tasks.close()
-    assert ended == ["cancelled"]
-
-
-async def test_tasks_that_are_cancelled_have_not_failed() -> None:
-    tasks = Tasks()
-    tasks.start(forever(), "lives on")
-    await asyncio.sleep(0)
-    await tasks.close()
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(tasks.failed(), 0.01)
 
 
 async def test_the_first_to_end_ends_the_others_and_its_failure_is_raised() -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from penstock.timestamps import parse_rfc3339, rfc3339, rfc3339_nano, rfc3339_of
+from penstock.timestamps import nanoseconds_of, parse_rfc3339, rfc3339, rfc3339_milli, rfc3339_nano, rfc3339_of
 
 
 def test_kubernetes_and_go_write_a_moment_in_their_ways() -> None:
@@ -15,6 +15,13 @@ def test_kubernetes_and_go_write_a_moment_in_their_ways() -> None:
     assert rfc3339_of(1633552853) == "2021-10-06T20:40:53Z"
     assert rfc3339_nano(1633552853_257339300) == "2021-10-06T20:40:53.2573393Z"
     assert rfc3339_nano(1633552853_000000000) == "2021-10-06T20:40:53Z"
+    assert rfc3339_milli(1633552853.0625) == "2021-10-06T20:40:53.062Z"
+
+
+def test_no_digit_of_a_moment_is_lost() -> None:
+    assert nanoseconds_of("2021-10-06T20:40:53.257339312Z") == 1633552853_257339312
+    assert nanoseconds_of("2021-10-06T22:40:53.5+02:00") == 1633552853_500000000
+    assert nanoseconds_of("2021-10-06T20:40:53Z") == 1633552853_000000000
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ from penstock.apiserver.verbs.admission import Gates
 from penstock.apiserver.verbs.history import History
 from penstock.apiserver.verbs.namespace_finalizer import Emptying
 from penstock.apiserver.verbs.writing import Verbs
-from penstock.lifecycle import Lifecycle, Tasks, first
+from penstock.lifecycle import Lifecycle, first
 from penstock.log.threads import Owner
 from penstock.resources import registry as project_kinds
 from penstock.settings import Settings
@@ -67,14 +67,14 @@ async def _run(settings: Settings, lifecycle: Lifecycle, listener: socket.socket
     pki = settings.data_dir / "pki"
     certificates.ensure(pki, settings.host)
     _write_kubeconfigs(settings, pki, identity.load_tokens(pki / "tokens.json")[1])
-    owner, housekeeping, watches = Owner(), Tasks(), Watches()
-    async with assembled(settings, owner, housekeeping, watches) as app:
+    owner, watches = Owner(), Watches()
+    async with assembled(settings, owner, watches) as app:
         serving = _serve(_configured(app, settings, pki), listener, lifecycle, watches)
-        await first(serving, owner.failed(), housekeeping.failed())
+        await first(serving, owner.failed())
 
 
 @contextlib.asynccontextmanager
-async def assembled(settings: Settings, owner: Owner, housekeeping: Tasks, watches: Watches) -> AsyncIterator[ASGIApp]:
+async def assembled(settings: Settings, owner: Owner, watches: Watches) -> AsyncIterator[ASGIApp]:
     """The application over the data folder, with everything that goes on behind it."""
     pki = settings.data_dir / "pki"
     gate, bindings, authorizer = EventingGate(settings), BindingGate(), Authorizer()
@@ -116,12 +116,12 @@ async def assembled(settings: Settings, owner: Owner, housekeeping: Tasks, watch
             address=f"{settings.host}:{settings.api_port}",
             logs=settings.data_dir / "logs" / "pods",
         )
-        housekeeping.start(expire_forever(store), "expiry of events")
-        housekeeping.start(emptying.run(store), "emptying of namespaces")
-        housekeeping.start(aggregation.run(store), "aggregation of ClusterRoles")
+        owner.start(expire_forever(store), "expiry of events")
+        owner.start(emptying.run(store), "emptying of namespaces")
+        owner.start(aggregation.run(store), "aggregation of ClusterRoles")
         yield api.application()
     finally:
-        await housekeeping.close()
+        await owner.close()
         await store.close()
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from penstock.cli.options import DataDirOption
+from penstock.timestamps import rfc3339
 
 if TYPE_CHECKING:
     from penstock.conformance.catalog import DeliveryTest
@@ -155,7 +156,7 @@ async def _run(path: Path, tests: list[DeliveryTest], options: object, results: 
         outcome = await runner.run(cluster, tests, options, done)
     finally:
         await cluster.close()
-    stamp = started.isoformat(timespec="seconds").replace("+00:00", "Z")
+    stamp = rfc3339(started)
     write(results / "event-delivery.json", ResultFile("event-delivery", cluster.address, stamp, tuple(outcome)))
     passed = sum(result.outcome == "passed" for result in outcome)
     seconds = (datetime.now(UTC) - started).total_seconds()

@@ -41,6 +41,7 @@ class SnapshotBuilder:
         self._names: dict[str, ServiceName] = {}
         self.unreadable: set[str] = set()
         """Keys whose newest record cannot be read."""
+        self._counted = 0
 
     def apply(self, key: str, value: bytes | None) -> Snapshot | None:
         """Takes one record; returns the snapshot if it completes a version. Raises Unreadable, having taken nothing."""
@@ -69,17 +70,18 @@ class SnapshotBuilder:
         tables = (self._targets, self._routes, self._names)
         return {key_of(record): record for table in tables for record in table.values()}
 
+    @property
+    def missing(self) -> int:
+        """How many routes the newest version counts that no key names, be it that of a record that cannot be read."""
+        return max(0, self._counted - len(self._routes) - len(self._unreadable_routes() - self._routes.keys()))
+
     def _snapshot(self, version: Version) -> Snapshot:
-        unreadable = frozenset(uid for key in self.unreadable if (uid := route_of_key(key)) is not None)
-        known = len(self._routes) + len(unreadable - self._routes.keys())
-        return Snapshot(
-            version.version,
-            dict(self._targets),
-            dict(self._routes),
-            NameTable(self._names.values()),
-            unreadable,
-            max(0, version.routes - known),
-        )
+        self._counted = version.routes
+        names, unreadable = NameTable(self._names.values()), self._unreadable_routes()
+        return Snapshot(version.version, dict(self._targets), dict(self._routes), names, unreadable, self.missing)
+
+    def _unreadable_routes(self) -> frozenset[str]:
+        return frozenset(uid for key in self.unreadable if (uid := route_of_key(key)) is not None)
 
     def _drop(self, key: str) -> None:
         kind, _, ident = key.partition("/")

@@ -19,7 +19,7 @@ from penstock.controllers.recorder import EventRecorder
 from penstock.controllers.routes.dataplane import DataPlane
 from penstock.controllers.routes.publisher import Publisher
 from penstock.controllers.tracker import NotYetKnown, Observer, Tracker
-from penstock.lifecycle import Tasks
+from penstock.log.threads import Owner
 from penstock.observability.logs import describe
 from penstock.resources.conditions import READY, find
 from penstock.resources.resolution import EVENTS_RETAINED
@@ -125,7 +125,7 @@ class Workers:
 
     def __init__(self) -> None:
         self._queues: dict[str, WorkQueue[Key]] = {}
-        self._tasks = Tasks()
+        self._owner = Owner()
 
     def enqueue(self, observer: Observer) -> None:
         """Has the object looked at."""
@@ -154,7 +154,7 @@ class Workers:
         """Begins work."""
         for reconciler in reconcilers:
             for number in range(self.PER_KIND):
-                self._tasks.start(self._work(reconciler, world), f"{reconciler.kind.kind} worker {number}")
+                self._owner.start(self._work(reconciler, world), f"{reconciler.kind.kind} worker {number}")
 
     async def drained(self) -> None:
         """Returns when every queue was seen empty in one round."""
@@ -174,11 +174,11 @@ class Workers:
 
     async def failed(self) -> NoReturn:
         """Waits for a worker to fail, and raises why."""
-        await self._tasks.failed()
+        await self._owner.failed()
 
     async def close(self) -> None:
         """Ends work; what is under way is cut off, and taken up again at the next start."""
-        await self._tasks.close()
+        await self._owner.close()
         for queue in self._queues.values():
             queue.close()
 

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from penstock.controllers.api import Api, Key, Kind, Obj
 from penstock.controllers.informer import Informer
-from penstock.lifecycle import Tasks
+from penstock.log.threads import Owner
 from penstock.resources.kreference import KReference
 from penstock.resources.resolution import Unresolved
 
@@ -31,7 +31,7 @@ class Tracker:
     def __init__(self, api: Api, enqueue: Callable[[Observer], None]) -> None:
         self._api, self._enqueue = api, enqueue
         self._informers: dict[Kind, Informer] = {}
-        self._tasks = Tasks()
+        self._owner = Owner()
         self._observers: dict[Place, set[Observer]] = defaultdict(set)
         self._places: dict[Observer, set[Place]] = defaultdict(set)
         self._waiting: dict[Kind, set[Observer]] = defaultdict(set)
@@ -43,8 +43,8 @@ class Tracker:
             informer.listen(lambda key, _: self._changed((kind, key)))
             informer.served_changed = lambda: self._served_changed(kind)
             self._informers[kind] = informer
-            self._tasks.start(informer.run(), f"informer of {kind.kind}")
-            self._tasks.start(self._announce_sync(informer), f"first list of {kind.kind}")
+            self._owner.start(informer.run(), f"informer of {kind.kind}")
+            self._owner.start(self._announce_sync(informer), f"first list of {kind.kind}")
         return self._informers[kind]
 
     def resync(self) -> None:
@@ -98,11 +98,11 @@ class Tracker:
 
     async def failed(self) -> NoReturn:
         """Waits for an informer to fail, and raises why."""
-        await self._tasks.failed()
+        await self._owner.failed()
 
     async def close(self) -> None:
         """Ends every informer."""
-        await self._tasks.close()
+        await self._owner.close()
 
     async def _announce_sync(self, informer: Informer) -> None:
         await informer.synced.wait()

@@ -22,11 +22,13 @@ from penstock.log.reports import StopSign
 from penstock.log.table import TableFollower
 from penstock.log.threads import OwnedThread
 from penstock.observability.logs import describe
+from penstock.retry import pause_after
 from penstock.settings import Settings
 
 log = structlog.get_logger()
 
-PAUSES_SECONDS = (0.5, 1.0, 2.0, 5.0, 10.0)
+RESTART_SECONDS = (0.5, 10.0)
+"""First and longest pause before the job is started again."""
 """Before the job is started again, the last one from then on."""
 STEADY_SECONDS = 60.0
 """A job that ran this long had started well: the pauses begin anew."""
@@ -131,6 +133,6 @@ class DispatcherService:
                 if deaths >= MAX_DEATHS:
                     self._failure = problem or RuntimeError("the dispatcher's job keeps ending")
                     return
-                self._stopping.wait(PAUSES_SECONDS[min(deaths, len(PAUSES_SECONDS)) - 1])
+                self._stopping.wait(pause_after(deaths, *RESTART_SECONDS))
         finally:
             self._ended.set()

@@ -103,19 +103,10 @@ class _Task:
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Starts and works. A stop counts at any time, also while Kafka is waited for."""
-        starting = self._loop.create_task(self._start())
-        stopped = self._loop.create_task(stop.wait())
-        failed = self._loop.create_task(self._owner.failed())
-        try:
-            await asyncio.wait({starting, stopped, failed}, return_when=asyncio.FIRST_COMPLETED)
-            self._owner.check()
-            if starting.done():
-                starting.result()
-                await self._run(stop)
-        finally:
-            for work in (starting, stopped, failed):
-                work.cancel()
-            await asyncio.gather(starting, stopped, failed, return_exceptions=True)
+        await first(self._start(), stop.wait(), self._owner.failed())
+        self._owner.check()
+        if self._tail is not None:
+            await self._run(stop)
 
     async def _start(self) -> None:
         """Takes over and restores."""
@@ -149,28 +140,19 @@ class _Task:
 
     async def _run(self, stop: asyncio.Event) -> None:
         """Works until stopped, or until something ends it."""
-        stopped = self._loop.create_task(stop.wait(), name="stop")
-        works = {
-            stopped,
-            self._loop.create_task(self._owner.failed(), name="failure"),
-            self._loop.create_task(self._owner.watch(self._flush_forever()), name="flush"),
-            self._loop.create_task(self._owner.watch(self._dispatcher.catch_up()), name="catch up"),
-            self._loop.create_task(self._owner.watch(self._each_second()), name="each second"),
-            self._loop.create_task(self._owner.watch(self._measure()), name="measure"),
-        }
+        self._owner.start(self._flush_forever(), "flush")
+        self._owner.start(self._dispatcher.catch_up(), "catch up")
+        self._owner.start(self._each_second(), "each second")
+        self._owner.start(self._measure(), "measure")
         try:
-            done, _ = await asyncio.wait(works, return_when=asyncio.FIRST_COMPLETED)
+            await first(stop.wait(), self._owner.failed())
             self._owner.check()
-            for work in done - {stopped}:
-                work.result()
             if self._tail is not None:
                 await self._blocking(self._tail.stop)
             await self._dispatcher.drain(self._settings.drain_seconds)
             self._owner.check()
         finally:
-            for work in works:
-                work.cancel()
-            await asyncio.gather(*works, return_exceptions=True)
+            await self._owner.close()
         with contextlib.suppress(GivenUp, TimeoutError):
             await asyncio.wait_for(self._last_flush(), timeout=max(LAST_FLUSH_SECONDS, self._settings.drain_seconds))
 

@@ -23,12 +23,14 @@ from penstock.log.table import TableFollower
 from penstock.log.threads import Owner
 from penstock.observability.instruments import record_metrics
 from penstock.observability.logs import configure_logging
+from penstock.retry import pause_after
 from penstock.settings import Settings
 
 log = structlog.get_logger()
 
 ASK_SECONDS = 5.0
-PAUSES_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0)
+PAUSE_SECONDS = (0.1, 2.0)
+"""First and longest pause before Kafka is asked for the topic again."""
 """Before the topic is looked for again, the last one from then on."""
 
 
@@ -71,7 +73,7 @@ async def _deliver(settings: Settings, index: int, stop: asyncio.Event) -> None:
 
 async def _partitions(admin: TopicAdmin, topic: str, stop: asyncio.Event) -> range:
     """The partitions there really are: their number is fixed when the topic is created. None if told to stop before."""
-    for pause in itertools.chain(PAUSES_SECONDS, itertools.repeat(PAUSES_SECONDS[-1])):
+    for failures in itertools.count(1):
         try:
             count = (await asyncio.to_thread(admin.partitions, ASK_SECONDS)).get(topic, 0)
             problem = "it does not exist"
@@ -79,10 +81,10 @@ async def _partitions(admin: TopicAdmin, topic: str, stop: asyncio.Event) -> ran
             count, problem = 0, str(error)
         if count or stop.is_set():
             break
-        if pause == PAUSES_SECONDS[0]:
+        if failures == 1:
             log.warning("waiting for a topic", topic=topic, problem=problem)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), pause)
+            await asyncio.wait_for(stop.wait(), pause_after(failures, *PAUSE_SECONDS))
     return range(count)
 
 

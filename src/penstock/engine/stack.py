@@ -118,7 +118,7 @@ async def _end(prepared: Prepared, record: StackRecord, stop: asyncio.Event, sto
     await stop.wait()
     record.stopping()
     try:
-        if record.ready.is_set():
+        if record.ready:
             await _make_archives(prepared, record.watches)
     finally:
         stopping.set()
@@ -213,9 +213,13 @@ class StackRecord:
     def __init__(self, data: DataDir, settings: Settings, screen: Screen) -> None:
         self.watches: dict[str, Watch] = {}
         self._data, self._settings, self._screen = data, settings, screen
-        self.ready = asyncio.Event()
         self._started = time.time()
         self._state = "starting"
+
+    @property
+    def ready(self) -> bool:
+        """Whether everything has come to serve."""
+        return self._state == "ready"
 
     def changed(self, watch: Watch) -> None:
         """A component changed."""
@@ -233,7 +237,6 @@ class StackRecord:
     def all_ready(self) -> None:
         """Everything serves. The time counts from the start of this process, as the user's does."""
         self.write(state="ready")
-        self.ready.set()
         self._screen.ready(self._settings, time.time() - psutil.Process().create_time())
 
     def write(self, state: str | None = None) -> None:

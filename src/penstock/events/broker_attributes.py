@@ -7,10 +7,10 @@ an event into a Broker applies these, be it the ingress or a reply.
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 from functools import lru_cache
 
 from penstock.events.event import CloudEvent, MalformedEvent
+from penstock.timestamps import rfc3339_of
 
 ARRIVAL_TIME = "knativearrivaltime"
 TTL = "knativebrokerttl"
@@ -32,7 +32,7 @@ def arrival_time(now_ns: int) -> str:
 @lru_cache(maxsize=4)
 def _second(seconds: int) -> str:
     """Thousands of events share a second."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return rfc3339_of(seconds)[:-1]
 
 
 def next_ttl(present: str | None, default: int) -> int:

@@ -45,10 +45,8 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
     server = Server(app, settings, owner)
     following = _Following(app, reporter, owner)
     follower = SnapshotFollower(settings, following.announce, owner.fail)
-    watching = [
-        asyncio.create_task(owner.watch(disk.run()), name="disk watch"),
-        asyncio.create_task(owner.watch(kafka.run()), name="Kafka watch"),
-    ]
+    owner.start(disk.run(), "disk watch")
+    owner.start(kafka.run(), "Kafka watch")
     try:
         await server.start(listening)
         follower.start()
@@ -63,9 +61,7 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
         left = await events.close(settings.drain_seconds)
         if left:
             log.error("events without a confirmation at the end; their senders got no 202", events=left)
-        for task in watching:
-            task.cancel()
-        await asyncio.gather(*watching, return_exceptions=True)
+        await owner.close()
         for close in (follower.stop, reporter.close, tracer.close):
             await asyncio.to_thread(close)
 

@@ -7,6 +7,7 @@ every control plane: one that comes to a Kafka where another publishes already t
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaException, TopicPartition
@@ -14,8 +15,10 @@ from confluent_kafka import KafkaException, TopicPartition
 from penstock.contract import topics
 from penstock.contract.routes import VERSION_KEY, Record
 from penstock.contract.snapshot import Snapshot, SnapshotBuilder
+from penstock.contract.unreadable import Unreadable
 from penstock.log import clients
 from penstock.log.table import TableFollower
+from penstock.log.threads import Failed
 from penstock.log.topic_ends import Retained
 from penstock.log.transactions import Entry, Fenced, TransactionalPartition
 from penstock.settings import Settings
@@ -56,7 +59,7 @@ class StoredReader:
         """What was read so far."""
         unreadable = frozenset(self._builder.unreadable)
         # Where the version cannot be read, nothing tells how many routes there should be.
-        missing = self._newest.missing > 0 or VERSION_KEY in unreadable
+        missing = self._builder.missing > 0 or VERSION_KEY in unreadable
         return Stored(self._builder.records(), self._newest.version, self._complete, unreadable, missing)
 
 
@@ -95,6 +98,28 @@ class RoutesTopic:
         if failures:
             raise failures[0]
         return reader.stored()
+
+    def watch_unreadable(self, found: Callable[[str], None], failed: Failed) -> TableFollower:
+        """Tells, from a thread of its own, each key whose record cannot be read: those there are, and those to come."""
+        reader, behind = StoredReader(), True
+
+        def apply(key: str, value: bytes | None) -> None:
+            try:
+                reader.apply(key, value)
+            except Unreadable:
+                if not behind:
+                    found(key)
+                raise
+
+        def caught_up() -> None:
+            nonlocal behind
+            behind = False
+            for key in reader.stored().unreadable:
+                found(key)
+
+        follower = TableFollower(self._settings, topics.ROUTES, apply, caught_up, failed)
+        follower.start()
+        return follower
 
     def close(self) -> None:
         """Ends what waits; nothing is written afterwards."""

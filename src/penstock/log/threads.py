@@ -1,4 +1,4 @@
-"""Threads and loop callbacks that have an owner: an exception that ends one of them ends the component it belongs to.
+"""Threads, tasks and loop callbacks that have an owner: an exception that ends one of them ends the component.
 
 A component that has lost one of its threads looks alive, answers heartbeats and does nothing. Its end is harmless: the
 supervisor or Spark starts it again, and it goes on from its cursors.
@@ -53,6 +53,7 @@ class Owner:
         self.failure: BaseException | None = None
         self._loop = asyncio.get_running_loop()
         self._has_failed = asyncio.Event()
+        self._tasks: set[asyncio.Task[object]] = set()
 
     def fail(self, error: BaseException) -> None:
         """Ends the component. May be called from any thread; what is handed over afterwards no longer counts."""
@@ -75,6 +76,30 @@ class Owner:
         except Exception as error:
             log.exception("a callback ended by an exception")
             self.fail(error)
+
+    def start(self, work: Coroutine[Any, Any, object], name: str) -> asyncio.Task[object]:
+        """Begins the work as a task. If it raises, the component has failed; if it ends well, it is forgotten."""
+        task = self._loop.create_task(self.watch(work), name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    async def ended(self, seconds: float) -> None:
+        """Waits until nothing that was started runs any more, or so long."""
+        if self._tasks:
+            await asyncio.wait(tuple(self._tasks), timeout=seconds)
+
+    def _ended(self, task: asyncio.Task[object]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # asyncio would tell once more what has been told
+
+    async def close(self) -> None:
+        """Cancels what was started and still runs, and waits for its end."""
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def watch(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs the coroutine; if it raises, the component has failed before anything else can run."""

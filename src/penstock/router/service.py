@@ -32,6 +32,7 @@ from penstock.log.table import SnapshotFollower
 from penstock.log.topic_ends import KafkaAway, TopicEnds
 from penstock.observability import metrics
 from penstock.observability.logs import describe
+from penstock.retry import pause_after
 from penstock.router.announcements import Announcements
 from penstock.router.generations import CannotStop, Generation, GenerationFailed, Generations, StandsStill, Stopping
 from penstock.router.hang_watchdog import HangWatchdog, stack_of
@@ -48,7 +49,8 @@ from penstock.settings import Settings
 
 log = structlog.get_logger()
 
-RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+RETRY_SECONDS = (0.2, 10.0)
+"""First and longest pause before the next generation is tried."""
 """Pauses before the query is started again, the last one from then on."""
 
 MAX_DEATHS = 8
@@ -263,7 +265,7 @@ class RouterService:
         self._deaths += 1
         if self._deaths >= MAX_DEATHS and not serving:
             raise GenerationFailed(f"{reason}. It was attempt {self._deaths}; the router gives up")
-        self._stop.wait(RETRY_SECONDS[min(self._deaths, len(RETRY_SECONDS)) - 1])
+        self._stop.wait(pause_after(self._deaths, *RETRY_SECONDS))
 
     def _advance(self, generations: Generations, snapshot: Snapshot) -> None:
         before = generations.live

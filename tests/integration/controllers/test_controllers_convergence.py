@@ -7,11 +7,16 @@ import time
 from functools import partial
 from typing import Any
 
+import msgspec
 import pytest
+from confluent_kafka import Producer
 from control_plane import Cluster, DataPlaneStandIn, Restartable
 
+from penstock.contract import topics
+from penstock.contract.routes import Route, decode
 from penstock.controllers.api import BROKER, CHANNEL, IN_MEMORY_CHANNEL, SERVICE, SUBSCRIPTION, TRIGGER, Kind
-from running import eventually
+from penstock.settings import Settings
+from running import eventually, read_to_end
 
 SINK = {"uri": "http://127.0.0.1:9/"}
 SERVICE_REF = {"apiVersion": "v1", "kind": "Service", "name": "sink"}
@@ -87,6 +92,42 @@ def test_what_is_deleted_while_the_controllers_are_away_goes_when_they_come_back
     assert uid in data_plane.snapshot.routes
     controllers.start()
     eventually(lambda: uid not in data_plane.snapshot.routes)
+
+
+def test_a_record_that_cannot_be_read_is_written_anew(
+    cluster: Cluster, controllers: Restartable, data_plane: DataPlaneStandIn, control_settings: Settings
+) -> None:
+    cluster.create(BROKER, "spoilt")
+    uid = cluster.create(TRIGGER, "spoilt", spec={"broker": "spoilt", "subscriber": SINK})["metadata"]["uid"]
+    eventually(lambda: cluster.ready(TRIGGER, "spoilt"))
+    producer = Producer({"bootstrap.servers": control_settings.bootstrap})
+
+    def newest() -> tuple[Route, bool]:
+        """What the topic says of the route, and whether that can be read by everybody."""
+        values = [m.value() for m in read_to_end(control_settings, topics.ROUTES) if m.key() == f"route/{uid}".encode()]
+        readable = [value for value in values if value and value.startswith(b"{")]
+        found = decode(f"route/{uid}", readable[-1])
+        assert isinstance(found, Route)
+        return found, readable[-1] is values[-1]
+
+    def spoil(*values: bytes | None) -> None:
+        for value in values:
+            producer.produce(topics.ROUTES, key=f"route/{uid}", value=value)
+        producer.flush(10)
+
+    before, _ = newest()
+    spoil(b"\xff")
+    eventually(lambda: newest() == (before, True), 60)
+    controllers.stop()
+    spoil(None, b"\xff")  # as if what was before had been compacted away
+    producer.produce(topics.EVENTS, value=b"", partition=0)
+    producer.flush(10)
+    controllers.start()
+    eventually(lambda: newest()[1], 60)
+    after, _ = newest()
+    assert after.start[0] <= before.start[0]
+    assert msgspec.structs.replace(after, start=before.start) == before
+    eventually(lambda: cluster.ready(TRIGGER, "spoilt"), 60)
 
 
 def _state(data_plane: DataPlaneStandIn, namespace: str) -> dict[str, Any]:

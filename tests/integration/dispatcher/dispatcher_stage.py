@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Producer
 
 from penstock.contract import routes as records
 from penstock.contract import topics
 from penstock.contract.routes import Endpoint, Record, Route, ServiceName, Version
 from penstock.dispatcher.task import run_task
 from penstock.settings import Settings
-from running import headers_of
+from running import headers_of, read_to_end
 
 TRACE = "00-" + "a" * 32 + "-" + "b" * 16 + "-01"
 
@@ -180,31 +180,10 @@ class Stage:
 
     def read(self, topic: str) -> list[tuple[str, bytes | None, dict[str, bytes]]]:
         """Key, value and headers of everything committed in a topic."""
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self.settings.bootstrap,
-                "group.id": "stage",
-                "enable.partition.eof": True,
-                "isolation.level": "read_committed",
-                "fetch.wait.max.ms": 20,
-            }
-        )
-        consumer.list_topics(topic, 10)  # an assignment to an unknown topic starts half a second late
-        count = 1 if topic in (topics.ROUTES, topics.REPORTS) else self.settings.partitions
-        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in range(count)])
-        found, ends, deadline = [], 0, time.monotonic() + 20
-        while ends < count and time.monotonic() < deadline:
-            message = consumer.poll(1)
-            if message is None:
-                continue
-            problem = message.error()
-            if problem is not None:
-                ends += problem.code() == KafkaError._PARTITION_EOF
-                continue
-            key = bytes(message.key() or b"").decode("utf-8", "replace")
-            found.append((key, message.value(), headers_of(message)))
-        consumer.close()
-        return found
+        return [
+            (bytes(message.key() or b"").decode("utf-8", "replace"), message.value(), headers_of(message))
+            for message in read_to_end(self.settings, topic)
+        ]
 
     def table(self, topic: str) -> dict[str, bytes]:
         """The newest values of a compacted topic."""

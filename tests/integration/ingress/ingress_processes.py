@@ -13,14 +13,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 
 from penstock.contract import routes, topics
 from penstock.contract.routes import Record, Target, Version
 from penstock.events import kafka_binding as kafka
 from penstock.events.event import CloudEvent
 from penstock.settings import Settings
-from running import eventually, headers_of
+from running import eventually, headers_of, read_to_end
 
 BROKER = Target("broker-uid", "Broker", "shop", "orders", ("/shop/orders",))
 CHANNEL = Target(
@@ -91,25 +91,11 @@ def stored(
     settings: Settings, topic: str = topics.EVENTS
 ) -> list[tuple[dict[str, bytes], bytes | None, int, str | None]]:
     """Every record of a topic: headers, value, partition, key."""
-    consumer = Consumer({"bootstrap.servers": settings.bootstrap, "group.id": "test", "enable.auto.commit": False})
     found = []
-    try:
-        partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
-        ends = {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=10) for p in partitions}
-        consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p, (low, high) in ends.items() if high > low])
-        left = {p for p, (low, high) in ends.items() if high > low}
-        while left:
-            message = consumer.poll(10)
-            assert message is not None, f"records are missing in partitions {left}"
-            assert message.error() is None, message.error()
-            partition, offset, key = message.partition(), message.offset(), message.key()
-            assert partition is not None
-            assert offset is not None
-            found.append((headers_of(message), message.value(), partition, key.decode() if key else None))
-            if offset >= ends[partition][1] - 1:
-                left.discard(partition)
-    finally:
-        consumer.close()
+    for message in read_to_end(settings, topic):
+        partition, key = message.partition(), message.key()
+        assert partition is not None
+        found.append((headers_of(message), message.value(), partition, key.decode() if key else None))
     return found
 
 

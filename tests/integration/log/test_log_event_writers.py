@@ -6,7 +6,7 @@ import asyncio
 import time
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+from confluent_kafka import KafkaError
 
 from penstock.contract import topics
 from penstock.contract.event_record import record_of
@@ -15,7 +15,7 @@ from penstock.events.event import CloudEvent
 from penstock.log.events import EventWriter
 from penstock.log.threads import Owner
 from penstock.settings import Settings
-from running import headers_of
+from running import headers_of, read_to_end
 
 TRACE = "00-" + "a" * 32 + "-" + "b" * 16 + "-01"
 
@@ -27,23 +27,12 @@ def event(ident: str, key: str) -> CloudEvent:
 
 def partitions(settings: Settings, prefix: str) -> dict[str, int]:
     """The partition of each event whose id begins so."""
-    config = {"bootstrap.servers": settings.bootstrap, "group.id": "test", "enable.partition.eof": True}
-    consumer = Consumer(config)
-    consumer.assign([TopicPartition(topics.EVENTS, n, OFFSET_BEGINNING) for n in range(settings.partitions)])
-    found, ends, deadline = dict[str, int](), 0, time.monotonic() + 20
-    while ends < settings.partitions and time.monotonic() < deadline:
-        message = consumer.poll(1)
-        if message is None:
-            continue
-        problem = message.error()
-        if problem is not None:
-            ends += problem.code() == KafkaError._PARTITION_EOF
-            continue
+    found = dict[str, int]()
+    for message in read_to_end(settings, topics.EVENTS):
         ident, partition = headers_of(message).get("ce_id", b"").decode(), message.partition()
         if ident.startswith(prefix):
             assert partition is not None
             found[ident.removeprefix(prefix)] = partition
-    consumer.close()
     return found
 
 

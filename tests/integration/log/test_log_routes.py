@@ -88,6 +88,26 @@ def test_garbage_among_the_routes_is_passed_over(kafka: Settings, topic: RoutesT
     producer.flush(10)
 
 
+def test_records_that_cannot_be_read_are_told_as_they_come(kafka: Settings, topic: RoutesTopic) -> None:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    for key in (b"target/mended", b"target/before"):
+        producer.produce(topics.ROUTES, key=key, value=b"{")
+    producer.produce(topics.ROUTES, key=b"target/mended", value=None)
+    producer.flush(10)
+    found, failures = list[str](), list[BaseException]()
+    watch = topic.watch_unreadable(found.append, failures.append)
+    eventually(lambda: "target/before" in found)
+    producer.produce(topics.ROUTES, key=b"target/after", value=b"{")
+    producer.flush(10)
+    eventually(lambda: "target/after" in found)
+    watch.stop()
+    assert "target/mended" not in found
+    assert failures == []
+    for key in (b"target/before", b"target/after"):
+        producer.produce(topics.ROUTES, key=key, value=None)
+    producer.flush(10)
+
+
 def test_a_route_of_which_nothing_is_left_is_missed(kafka: Settings, topic: RoutesTopic) -> None:
     version = topic.read().version
     topic.write([], encode(Version(version + 1, routes=100)))

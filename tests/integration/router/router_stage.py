@@ -12,11 +12,12 @@ from functools import partial
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from penstock.contract import headers, routes, topics
+from penstock.contract import headers, reports, routes, topics
+from penstock.contract.reports import Ack
 from penstock.contract.routes import Record, Route, Version
 from penstock.router.service import RouterService
 from penstock.settings import Settings
-from running import eventually, headers_of
+from running import eventually, headers_of, read_to_end
 
 TARGET = "broker-1"
 VERSIONS = itertools.count(1)
@@ -153,3 +154,16 @@ def steady_load(stage: Stage, kind: str, pause: float) -> Iterator[list[str]]:
         done.set()
         thread.join()
     stage.producer.flush(10)
+
+
+def newest_ack(settings: Settings, version: int) -> Ack:
+    """What the router says of the version, once it has said that it acts by it."""
+
+    def said() -> Ack | None:
+        values = [m.value() for m in read_to_end(settings, topics.REPORTS) if m.key() == b"ack/router/router"]
+        newest = reports.decode("ack/router/router", values[-1]) if values and values[-1] else None
+        return newest if isinstance(newest, Ack) and newest.version == version else None
+
+    found = eventually(said, 60)
+    assert isinstance(found, Ack)
+    return found

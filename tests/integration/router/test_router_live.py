@@ -7,11 +7,10 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
 
-from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import SparkSession
-from router_stage import Stage, steady_load, trigger, wait_for_version
+from router_stage import Stage, newest_ack, steady_load, trigger, wait_for_version
 
-from penstock.contract import reports, topics
+from penstock.contract import topics
 from penstock.contract.routes import Endpoint, Route
 from penstock.router.service import RouterService
 from penstock.settings import Settings
@@ -54,21 +53,7 @@ def test_a_change_that_is_not_about_routing_needs_no_new_query(stage: Stage, sta
     version = stage.publish(with_subscriber(route, "http://elsewhere"))
     wait_for_version(router, version)
     assert router.status()["generation"] == generation
-    assert acknowledged(stage.settings) == version
-
-
-def acknowledged(settings: Settings) -> int | None:
-    """The newest version that the router reported."""
-    consumer = Consumer({"bootstrap.servers": settings.bootstrap, "group.id": "reports"})
-    consumer.assign([TopicPartition(topics.REPORTS, 0, 0)])
-    newest = None
-    while (message := consumer.poll(2.0)) is not None:
-        if message.error() is None and message.key() == b"ack/router/router":
-            value = message.value()
-            report = None if value is None else reports.decode("ack/router/router", value)
-            newest = report.version if isinstance(report, reports.Ack) else None
-    consumer.close()
-    return newest
+    assert newest_ack(stage.settings, version).version == version
 
 
 def test_switching_under_load_loses_nothing(stage: Stage, start_router: StartRouter) -> None:

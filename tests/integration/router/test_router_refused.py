@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import Column
 from pyspark.sql import functions as F
-from router_stage import Stage, trigger, wait_for_version
+from router_stage import Stage, newest_ack, trigger, wait_for_version
 from test_router_live import StartRouter
 
-from penstock.contract import reports, topics
-from penstock.contract.reports import Ack
 from penstock.contract.routes import Route
 from penstock.filters.columns import column
 from penstock.filters.predicate import Cesql, Predicate
 from penstock.filters.terms import MAX_TERMS
 from penstock.router import routing
-from penstock.settings import Settings
 from running import eventually
 
 ENORMOUS = " OR ".join(f"LENGTH(type) > {number}" for number in range(MAX_TERMS // 4 + 1))
@@ -26,20 +22,6 @@ IMPOSSIBLE = "LENGTH(type) > 12345"
 
 def sql(uid: str, stage: Stage, text: str) -> Route:
     return msgspec.structs.replace(trigger(uid, stage.ends()), filters=[{"cesql": text}])
-
-
-def refused(settings: Settings) -> dict[str, str]:
-    """What the router refuses, by its newest acknowledgement."""
-    consumer = Consumer({"bootstrap.servers": settings.bootstrap, "group.id": "refused"})
-    consumer.assign([TopicPartition(topics.REPORTS, 0, 0)])
-    newest: dict[str, str] = {}
-    while (message := consumer.poll(2.0)) is not None:
-        value, key = message.value(), message.key()
-        if message.error() is None and value is not None and key == b"ack/router/router":
-            report = reports.decode("ack/router/router", value)
-            newest = report.refused if isinstance(report, Ack) else {}
-    consumer.close()
-    return newest
 
 
 def test_routes_that_cannot_be_served_hold_up_nobody(
@@ -61,7 +43,7 @@ def test_routes_that_cannot_be_served_hold_up_nobody(
     wait_for_version(router, version)
     stage.send("through", "refusal")
     assert eventually(lambda: stage.ids("served") == ["through"] == stage.ids("long"))
-    found = refused(stage.settings)
+    found = newest_ack(stage.settings, version).refused
     assert sorted(found) == ["enormous", "impossible"]
     assert "terms" in found["enormous"]
     assert "no such column" in found["impossible"]
@@ -70,5 +52,5 @@ def test_routes_that_cannot_be_served_hold_up_nobody(
     wait_for_version(router, version)
     stage.send("mended", "refusal")
     assert eventually(lambda: "mended" in stage.ids("impossible"))
-    assert refused(stage.settings) == {}
+    assert newest_ack(stage.settings, version).refused == {}
     assert router.failure() is None

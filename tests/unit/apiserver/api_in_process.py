@@ -13,7 +13,6 @@ from starlette.types import ASGIApp, Message
 from penstock.apiserver.access import identity
 from penstock.apiserver.http.watching import Watches
 from penstock.apiserver.service import assembled
-from penstock.lifecycle import Tasks
 from penstock.log.threads import Owner
 from penstock.settings import Settings
 
@@ -86,5 +85,5 @@ class ApiInProcess:
 async def api_in_process(folder: Path) -> AsyncIterator[ApiInProcess]:
     """The server over a folder, until the end of the block."""
     _, tokens = identity.load_tokens(folder / "pki" / "tokens.json")
-    async with assembled(Settings(data_dir=folder), Owner(), Tasks(), Watches()) as app:
+    async with assembled(Settings(data_dir=folder), Owner(), Watches()) as app:
         yield ApiInProcess(app, tokens)

@@ -11,7 +11,7 @@ import contextlib
 import copy
 import dataclasses
 import itertools
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from lightkube import ApiError
 from lightkube.models.meta_v1 import Status
@@ -218,12 +218,22 @@ class ApiDouble:
                 queue.put_nowait((change, copy.deepcopy(obj)))
 
 
+class Watch:
+    """There is no thread that would have to end."""
+
+    def stop(self) -> None:
+        """It has."""
+
+
 class TopicDouble:
     """`RoutesTopic` in memory."""
 
     def __init__(self) -> None:
         self.records: dict[str, bytes] = {}
         self.complete = True
+        self.watched = asyncio.Event()
+        """Set once somebody hears of records that cannot be read."""
+        self._found: Callable[[str], None] = lambda _: None
         self.writes: list[list[str]] = []
         self.firsts: tuple[int, ...] = (0, 0)
         self.ends: tuple[int, ...] = (0, 0)
@@ -262,6 +272,16 @@ class TopicDouble:
         self.records[key] = value
         if isinstance(version := decode(key, value), Version):
             self.snapshots.append((version.version, {k: v for k, v in self.records.items() if k != VERSION_KEY}))
+
+    def watch_unreadable(self, found: Callable[[str], None], _: object) -> Watch:
+        self._found = found
+        self.watched.set()
+        return Watch()
+
+    def spoil(self, key: str) -> None:
+        """Somebody writes what cannot be read, and it is noticed."""
+        self.records[key] = b"\xff{"
+        self._found(key)
 
     def look_after(self) -> None:
         """There is no client that would have to be heard."""

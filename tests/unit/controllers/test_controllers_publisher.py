@@ -254,6 +254,16 @@ async def test_a_route_whose_record_cannot_be_read_begins_with_the_oldest_event(
     assert starts_in(topic) == {"a": (2, 3), "b": (7, 9), "new": (70, 90)}
 
 
+async def test_garbage_behind_the_version_explains_the_route_that_is_missing(topic: TopicDouble) -> None:
+    await published_before(topic, "a", "b")
+    del topic.records["route/a"]
+    topic.records["route/a"] = GARBAGE
+    async with publishing(topic) as publisher:
+        publisher.claim(ME, [route("a"), route("b"), route("new")])
+        await publish(publisher, 2)
+    assert starts_in(topic) == {"a": (2, 3), "b": (7, 9), "new": (70, 90)}
+
+
 async def test_a_record_that_cannot_be_read_and_that_nobody_claims_is_deleted(topic: TopicDouble) -> None:
     await published_before(topic, "a", "b")
     topic.records["route/a"] = topic.records["target/x"] = GARBAGE
@@ -322,6 +332,46 @@ async def test_a_version_that_cannot_be_read_is_followed_by_a_higher_one(topic: 
         await publish(publisher, 2)
     assert version_in(topic).version > 10**12
     assert starts_in(topic) == {"a": (7, 9)}
+
+
+async def test_garbage_is_replaced_as_soon_as_it_is_there(topic: TopicDouble) -> None:
+    await published_before(topic, "a", "b")
+    before = {key: value for key, value in topic.records.items() if key != "version"}
+    async with publishing(topic) as publisher:
+        publisher.claim(ME, [route("a"), route("b")])
+        publisher.drop_unclaimed()
+        publishes = asyncio.create_task(publisher.run())
+        await asyncio.wait_for(topic.watched.wait(), 5)
+        for number, key in enumerate(("route/a", "route/stranger", "version")):
+            out = asyncio.Event()
+            publisher.announce = lambda _, out=out: out.set()  # type: ignore[misc]
+            topic.spoil(key)
+            await asyncio.wait_for(out.wait(), 5)
+            assert publisher.version == number + 2
+        publishes.cancel()
+        await asyncio.gather(publishes, return_exceptions=True)
+    assert {key: value for key, value in topic.records.items() if key != "version"} == before
+    assert version_in(topic) == Version(4, routes=2)
+
+
+@pytest.mark.parametrize("key", ["route/a", "route/stranger", "version"])
+async def test_garbage_that_is_noticed_during_a_write_is_replaced_by_the_next(
+    topic: TopicDouble, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    """It may have come before that write, or after it."""
+    async with publishing(topic) as publisher:
+        publisher.claim(ME, [route("a")])
+        write = topic.write
+
+        def interrupted(changes: list[tuple[str, bytes | None]], version: bytes) -> None:
+            write(changes, version)
+            monkeypatch.setattr(topic, "write", write)
+            topic.spoil(key)
+
+        monkeypatch.setattr(topic, "write", interrupted)
+        await publish(publisher, 2)
+    assert topic.records.keys() == {"route/a", "version"}
+    assert (version_in(topic), starts_in(topic)) == (Version(2, routes=1), {"a": (0, 0)})
 
 
 async def test_an_older_record_that_can_still_be_read_tells_the_start(topic: TopicDouble) -> None:

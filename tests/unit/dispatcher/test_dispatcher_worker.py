@@ -32,7 +32,7 @@ async def find(admin: Admin, stop: asyncio.Event) -> range:
 
 
 async def test_a_topic_that_is_missing_is_waited_for_and_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "PAUSES_SECONDS", (0.001, 0.002))
+    monkeypatch.setattr(worker, "PAUSE_SECONDS", (0.001, 0.002))
     admin = Admin({}, NotDone("away"), {"other": 1}, {"topic": 3})
     with capture_logs() as lines:
         assert await find(admin, asyncio.Event()) == range(3)
@@ -41,7 +41,7 @@ async def test_a_topic_that_is_missing_is_waited_for_and_said_once(monkeypatch: 
 
 
 async def test_there_is_a_pause_between_two_questions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "PAUSES_SECONDS", (60.0,))
+    monkeypatch.setattr(worker, "PAUSE_SECONDS", (60.0, 60.0))
     admin, stop = Admin({}), asyncio.Event()
     finding = asyncio.create_task(find(admin, stop))
     while not admin.asked:  # noqa: ASYNC110  # it is asked in a thread

@@ -14,6 +14,18 @@ def broken(*_: object) -> None:
     raise ZeroDivisionError("on purpose")
 
 
+async def fail() -> None:
+    broken()
+
+
+async def forever(ended: list[str] | None = None) -> None:
+    try:
+        await asyncio.Event().wait()
+    finally:
+        if ended is not None:
+            ended.append("cancelled")
+
+
 def test_a_thread_that_ends_by_an_exception_tells_its_owner() -> None:
     told: list[BaseException] = []
     thread = OwnedThread("broken", broken, told.append)
@@ -77,3 +89,24 @@ async def test_the_first_failure_counts() -> None:
     owner.fail(ZeroDivisionError("second"))
     with pytest.raises(KeyError):
         await asyncio.wait_for(owner.failed(), 5)
+
+
+async def test_the_first_task_that_fails_is_told_to_the_owner() -> None:
+    owner, ended = Owner(), list[str]()
+    owner.start(forever(ended), "lives on")
+    owner.start(asyncio.sleep(0), "ends well")
+    owner.start(fail(), "fails")
+    with pytest.raises(ZeroDivisionError):
+        await asyncio.wait_for(owner.failed(), 1)
+    assert ended == []
+    await owner.close()
+    assert ended == ["cancelled"]
+
+
+async def test_tasks_that_are_cancelled_have_not_failed() -> None:
+    owner = Owner()
+    owner.start(forever(), "lives on")
+    await asyncio.sleep(0)
+    await owner.close()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(owner.failed(), 0.01)

@@ -7,9 +7,9 @@ changes nothing in it. A new route gets its `start` here: the ends of `penstock.
 A write that failed may have been stored all the same, and readers may act by it. So every attempt has a version number
 of its own, and the next attempt writes again whatever the failed one may have left in the topic.
 
-A record that cannot be read is written again, and with it goes what only the topic knew: the route's start. The end of
-the events would be a loss to a route that is behind it, so such a route begins with the oldest event that is retained.
-Its cursors know what it has had already.
+A record that cannot be read is written again as soon as it is seen. Where that is only at the next start, what the
+topic alone knew is gone: the route's start. The end of the events would be a loss to a route that is behind it, so such
+a route begins with the oldest event that is retained. Its cursors know what it has had already.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Set
+from functools import partial
 
 import msgspec
 import structlog
@@ -25,7 +26,9 @@ import structlog
 from penstock.contract.names import Location, NameTable
 from penstock.contract.routes import VERSION_KEY, Record, Route, ServiceName, Target, Version, encode, key_of
 from penstock.controllers.tracker import Observer
+from penstock.lifecycle import first
 from penstock.log.routes import RoutesTopic, Superseded
+from penstock.log.threads import Owner
 from penstock.log.topic_ends import Retained
 from penstock.observability.logs import describe
 
@@ -57,11 +60,14 @@ class Publisher:
         """Keys that a failed attempt may have changed in the topic, or under which it holds what cannot be read."""
         self._unreadable: set[str] = set()
         """Keys whose record was found to be unreadable and has not been replaced since."""
+        self._found_meanwhile: set[str] = set()
+        """Keys that were found so since the newest attempt began: it may have come before what cannot be read."""
         self._routes_missing = False
         """Whether any route that is claimed may have been published before: some are, and nothing of them is left."""
         self._start_unknown: set[str] = set()
         """Keys of routes that may have been published before, with a start that is not known any more."""
         self._expected: dict[Observer, frozenset[str]] = {}
+        self._all_claimed = False
         self._incomplete = True
         self._names: NameTable | None = None
         self._work = asyncio.Event()
@@ -137,17 +143,43 @@ class Publisher:
 
     def drop_unclaimed(self) -> None:
         """Every object has been looked at: what nobody has claimed, and nobody is expected to, is gone."""
+        self._all_claimed = True
         for key in self._published.keys() - self._desired.keys():
             self._mark(key)
-        expected = frozenset[str]().union(*self._expected.values())
-        self._write_again(self._unreadable - expected)
+        self._replace_unreadable()
         if self._routes_missing:
-            self._start_unknown |= (expected | self._desired.keys()) - self._published.keys()
+            self._start_unknown |= (self._all_expected() | self._desired.keys()) - self._published.keys()
             self._routes_missing = False
+
+    def found_unreadable(self, key: str) -> None:
+        """The topic holds a record under this key that cannot be read."""
+        self._found_meanwhile.add(key)
+        if key == VERSION_KEY:
+            self._incomplete = True
+            self._work.set()
+            return
+        self._unreadable.add(key)
+        self._replace_unreadable()
+
+    def _replace_unreadable(self) -> None:
+        """Writes again what is claimed, and deletes what will not be."""
+        ended = self._unreadable - self._all_expected() if self._all_claimed else frozenset[str]()
+        self._write_again((self._unreadable & self._desired.keys()) | ended)
+
+    def _all_expected(self) -> frozenset[str]:
+        return frozenset[str]().union(*self._expected.values())
 
     async def run(self) -> None:
         """Publishes until cancelled. To be started when every object has been looked at, or tried to be, once."""
-        self._write_again(self._unreadable & self._desired.keys())
+        owner = Owner()
+        watch = self._topic.watch_unreadable(partial(owner.hand_over, self.found_unreadable), owner.fail)
+        try:
+            await first(self._publish_forever(), owner.failed())
+        finally:
+            await asyncio.to_thread(watch.stop)
+
+    async def _publish_forever(self) -> None:
+        self._replace_unreadable()
         if self._incomplete:
             self._work.set()
         while True:
@@ -172,14 +204,17 @@ class Publisher:
         version = self._next_version(changes)
         self._unconfirmed.update(changes)
         self._incomplete = True
+        self._found_meanwhile.clear()
         encoded = [(key, None if record is None else encode(record)) for key, record in changes.items()]
         await asyncio.to_thread(self._topic.write, encoded, encode(version))
         self._incomplete = False
-        self._unconfirmed.clear()
+        self._unconfirmed -= changes.keys()
         self.version = version.version
         for key, record in changes.items():
             self._settle(key, record, version.version)
         self._dirty = {key for key in self._dirty if self._desired.get(key) != self._published.get(key)}
+        for key in tuple(self._found_meanwhile):
+            self.found_unreadable(key)
         self.announce(version.version)
         log.info("routes published", version=version.version, changed=len(changes))
 

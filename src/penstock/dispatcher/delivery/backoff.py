@@ -8,19 +8,19 @@ from __future__ import annotations
 from email.utils import parsedate_to_datetime
 
 from penstock.contract.routes import Delivery
+from penstock.retry import pause_after
 
 LONGEST_SECONDS = 30 * 24 * 3600.0
 """Exponential waits end here: a month, longer than any retention by default."""
-
-_LARGEST_EXPONENT = 60
 
 
 def backoff(policy: Delivery, retry: int) -> float:
     """Seconds before the retry with this index, counted from 0. Both a policy and a delay must be set to wait."""
     if policy.backoff_policy is None or not policy.backoff_delay:
         return 0.0
-    factor = float(retry) if policy.backoff_policy == "linear" else 2.0 ** min(retry, _LARGEST_EXPONENT)
-    return min(policy.backoff_delay * factor, LONGEST_SECONDS)
+    if policy.backoff_policy == "linear":
+        return min(policy.backoff_delay * retry, LONGEST_SECONDS)
+    return pause_after(retry + 1, policy.backoff_delay, LONGEST_SECONDS)
 
 
 def retry_after(header: str | None, now: float) -> float | None:

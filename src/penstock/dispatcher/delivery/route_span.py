@@ -6,15 +6,12 @@ that an event was matched, and when; it records the span on the router's behalf,
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from penstock.contract.routes import Target
 from penstock.dispatcher.matched.record import Matched
 from penstock.events.broker_attributes import ARRIVAL_TIME
 from penstock.events.event import MalformedEvent
 from penstock.observability import span_attributes, trace
-
-_NS = 1_000_000_000
+from penstock.timestamps import nanoseconds_of
 
 
 def record_route_span(tracer: trace.Tracer, record: Matched, target: Target | None) -> None:
@@ -44,11 +41,7 @@ def record_route_span(tracer: trace.Tracer, record: Matched, target: Target | No
 
 def _arrival_ns(text: str | None, otherwise: int) -> int:
     """When the event entered its Broker; Channels leave no such mark, so their span has only its end."""
-    if text is None or not text.endswith("Z"):
-        return otherwise
-    whole, _, fraction = text[:-1].partition(".")
     try:
-        seconds = int(datetime.fromisoformat(whole).replace(tzinfo=UTC).timestamp())
-        return seconds * _NS + int(fraction.ljust(9, "0")[:9] or 0)
+        return otherwise if text is None else nanoseconds_of(text)
     except ValueError:
         return otherwise

@@ -17,6 +17,7 @@ from typing import Any
 
 from penstock.engine.processes import log_throttle as complaints
 from penstock.engine.processes.log_throttle import Complaints
+from penstock.timestamps import rfc3339_milli
 
 FILE_BYTES = 8 * 1024 * 1024
 FILES_KEPT = 3
@@ -54,8 +55,8 @@ def wrap(line: str, component: str, now: float) -> dict[str, Any]:
     level = complaints.level(line) or next(
         (name for name in ("error", "fatal", "warn") if f"[{name.upper()}]" in line[:80]), "info"
     )
-    stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now % 1 * 1000):03d}Z"
-    return {"timestamp": stamp, "level": {"warn": "warning"}.get(level, level), "component": component, "event": line}
+    level = {"warn": "warning"}.get(level, level)
+    return {"timestamp": rfc3339_milli(now), "level": level, "component": component, "event": line}
 
 
 def readable(line: str) -> str:

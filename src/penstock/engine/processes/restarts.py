@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from penstock.retry import pause_after
+
 
 @dataclass(frozen=True)
 class Restart:
@@ -61,4 +63,4 @@ class Deaths:
         """None after a first death, which is an accident; then longer each time."""
         if self._in_a_row == 1:
             return 0.0
-        return min(self.patience.first_delay * 2.0 ** (self._in_a_row - 2), self.patience.longest_delay)
+        return pause_after(self._in_a_row - 1, self.patience.first_delay, self.patience.longest_delay)

@@ -18,7 +18,8 @@ from typing import Protocol
 
 import structlog
 
-from penstock.lifecycle import Tasks, first
+from penstock.lifecycle import first
+from penstock.log.threads import Owner
 from penstock.observability.logs import describe
 from penstock.sources.deliveries import Deliveries, Letter, Send
 from penstock.sources.pings.agenda import Agenda
@@ -80,7 +81,7 @@ class PingRunner:
         self._writing: asyncio.Task[None] | None = None
         self._ending = False
         self._wake = asyncio.Event()
-        self._tasks = Tasks()
+        self._tasks = Owner()
 
     def put(self, ping: Ping) -> None:
         """Has the source fire, as it now is."""

@@ -13,7 +13,7 @@ from typing import Any, NoReturn, Protocol
 import structlog
 
 from penstock.events.event import CloudEvent
-from penstock.lifecycle import Tasks
+from penstock.log.threads import Owner
 from penstock.observability.logs import describe
 from penstock.resources.sources.apiserversource.model import Change
 from penstock.retry import pause_after
@@ -57,7 +57,7 @@ class _Source:
     plan: WatchPlan
     deliveries: Deliveries
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    tasks: list[asyncio.Task[object]] = field(default_factory=list)
     waits_for: set[Watched] = field(default_factory=set)
     """What has not been listed yet."""
     problems: dict[Watched, str] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class WatchRunner:
     def __init__(self, api: ObjectApi, send: Send, changed: Callable[[str], None]) -> None:
         self._api, self._send, self._changed = api, send, changed
         self._sources: dict[str, _Source] = {}
-        self._tasks = Tasks()
+        self._tasks = Owner()
 
     def put(self, plan: WatchPlan) -> None:
         """Has the source watch, as it now is. Watches that stay the same go on."""
