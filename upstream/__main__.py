@@ -22,6 +22,8 @@ from upstream.testlog import TestLog
 EXPECTED = binaries.MODULE / "expectations.yaml"
 FEATURES = binaries.MODULE / "config-features.yaml"
 ALL = "."
+STRAY_LINES = 10
+"""What the suite printed outside its tests: why it ended early is among the last of it."""
 
 
 def main() -> int:
@@ -52,7 +54,12 @@ def main() -> int:
     report.write(folder, listed, page, results, "".join(log.stray))
     print(page)
     if wrong := expectations.differences(expected, results, arguments.run, silent):
-        say("\n".join(["", *wrong, f"NOT AS EXPECTED: what the tests printed and the stack's logs are in {folder}"]))
+        said = "".join(log.stray).splitlines()[-STRAY_LINES:]
+        say(
+            "\n".join(
+                ["", *said, *wrong, f"NOT AS EXPECTED: output of the tests and logs of the stack are in {folder}"]
+            )
+        )
         return 1
     if arguments.publish:
         publish(PAGE, "upstream", page)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -110,7 +111,7 @@ class SuiteRun:
 def command_line(suite: Path, images: Path, run: str, skip: Sequence[str]) -> list[str]:
     """The tests through test2json, which starts them."""
     return [
-        *("go", "tool", "test2json", "-t", "-p", SUITE),
+        *(shutil.which("go") or "go", "tool", "test2json", "-t", "-p", SUITE),
         *(str(suite), "-test.v=test2json", f"-test.parallel={PARALLEL}", f"-test.timeout={MOST_MINUTES}m"),
         f"-test.run={run}",
         *([f"-test.skip=^({'|'.join(skip)})$"] if skip else []),
