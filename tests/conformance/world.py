@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -201,12 +202,17 @@ def binary(ident: str, event_type: str = "t", **attributes: str) -> dict[str, st
 class World:
     """One namespace of the stack under test, and the sinks."""
 
-    def __init__(self, stack: Stack, sinks: Sinks, namespace: str) -> None:
+    def __init__(self, stack: Stack, sinks: Sinks, namespace: str, kubeconfig: Path | None = None) -> None:
+        """As the administrator, or as whoever the kubeconfig is for."""
         self.stack, self.sinks, self.namespace = stack, sinks, namespace
-        self._client = Client(KubeConfig.from_file(stack.kubeconfig), trust_env=False)
+        self._client = Client(KubeConfig.from_file(kubeconfig or stack.kubeconfig), trust_env=False)
 
     def close(self) -> None:
         self._client.delete(KINDS["Namespace"], self.namespace)
+        self.disconnect()
+
+    def disconnect(self) -> None:
+        """Leaves everything as it is."""
         self._client.close()
 
     def make(self, text: str) -> list[Manifest]:

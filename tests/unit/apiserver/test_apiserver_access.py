@@ -137,6 +137,9 @@ def test_ever_new_names_do_not_fill_the_memory() -> None:
     for number in range(MOST_REMEMBERED + 10):
         assert not policy.decide(ACCOUNT, AccessRequest("get", "", "pods", name=str(number))).allowed
         policy.decide(User(str(number)), AccessRequest("get", "", "pods"))
+    long = AccessRequest("get", "", "pods", name="x" * 10_000)
+    policy.decide(ACCOUNT, long)
+    assert long not in policy._grants(ACCOUNT).decisions
     assert len(policy._users) <= MOST_REMEMBERED
     assert all(len(grants.decisions) <= MOST_REMEMBERED for grants in policy._users.values())
 

@@ -22,6 +22,10 @@ PODS = "/api/v1/namespaces/ns/pods"
     [
         ("GET", PODS, "", AccessRequest("list", "", "pods", "", "ns")),
         ("GET", PODS, "watch=true&x=1", AccessRequest("watch", "", "pods", "", "ns")),
+        ("GET", PODS, "w%61tch=1", AccessRequest("watch", "", "pods", "", "ns")),
+        ("GET", PODS, "watch=true&watch=", AccessRequest("list", "", "pods", "", "ns")),
+        ("GET", PODS, "fieldSelector=metadata.name=a&fieldSelector=", AccessRequest("list", "", "pods", "", "ns")),
+        ("GET", PODS, "fieldSelector=metadata.name!=a", AccessRequest("list", "", "pods", "", "ns")),
         ("GET", PODS, "limit=5", AccessRequest("list", "", "pods", "", "ns")),
         ("GET", PODS, "fieldSelector=metadata.name%3Da", AccessRequest("list", "", "pods", "", "ns", "a")),
         ("GET", f"{PODS}/a", "", AccessRequest("get", "", "pods", "", "ns", "a")),

@@ -24,6 +24,8 @@ CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS = f"clusterroles.{GROUP}", f"clusterrolebin
 RESOURCES = (ROLES, ROLE_BINDINGS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS)
 MOST_REMEMBERED = 4096
 """Decisions of one user that are kept; a client that asks for ever new names does not fill the memory."""
+LONGEST_REMEMBERED = 512
+"""Letters of a request, for the same reason."""
 
 
 class Decision(NamedTuple):
@@ -75,12 +77,14 @@ class Policy:
         """Whether the user may do that."""
         if user.is_master:
             return Decision(True)
-        decisions = self._grants(user).decisions
-        found = decisions.get(request)
+        grants = self._grants(user)
+        found = grants.decisions.get(request)
         if found is None:
-            if len(decisions) >= MOST_REMEMBERED:
-                decisions.clear()
-            found = decisions[request] = self._grants(user).decide(request)
+            found = grants.decide(request)
+            if len(grants.decisions) >= MOST_REMEMBERED:
+                grants.decisions.clear()
+            if sum(map(len, request)) <= LONGEST_REMEMBERED:
+                grants.decisions[request] = found
         return found
 
     def rules_of(self, user: User, namespace: str) -> list[Obj]:

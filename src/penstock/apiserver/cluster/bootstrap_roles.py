@@ -15,6 +15,7 @@ from penstock.apiserver.documents import Obj, meta
 
 AUTOUPDATE = "rbac.authorization.kubernetes.io/autoupdate"
 _FILES = ("kubernetes.yaml", "knative.yaml", "penstock.yaml")
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _BOOTSTRAPPED = {"kubernetes.io/bootstrapping": "rbac-defaults"}
 
 
@@ -24,7 +25,7 @@ def roles() -> list[Obj]:
     return [
         _marked(document, name == "kubernetes.yaml")
         for name in _FILES
-        for document in yaml.safe_load_all(folder.joinpath(name).read_text())
+        for document in yaml.load_all(folder.joinpath(name).read_text(), _LOADER)
     ]
 
 

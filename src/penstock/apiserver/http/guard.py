@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from urllib.parse import parse_qs, unquote
 
 from starlette.datastructures import Headers
@@ -19,7 +20,9 @@ from penstock.apiserver.http.responses import refusal
 OPEN_PATHS = ("/livez", "/readyz", "/healthz")
 _VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _NAMESPACE_SUBRESOURCES = ("status", "finalize")
+_IMPERSONATE = b"impersonate-"
 _EXTRA = "impersonate-extra-"
+_TELLING = re.compile(r"%|watch=|fieldSelector=")
 _AUTHENTICATION = "authentication.k8s.io"
 
 
@@ -33,7 +36,7 @@ class Guard:
         """Puts the user into the request's state."""
         if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
             try:
-                user = self._admitted(Headers(scope=scope))
+                user = self._admitted(scope)
                 if not user.is_master:
                     query = scope.get("query_string", b"").decode("latin-1")
                     self._authorizer.demand(user, wanted(scope["method"], scope["path"], query))
@@ -43,13 +46,14 @@ class Guard:
             scope.setdefault("state", {})["user"] = user
         await self._app(scope, receive, send)
 
-    def _admitted(self, headers: Headers) -> User:
+    def _admitted(self, scope: Scope) -> User:
+        headers = Headers(scope=scope)
         user = self._authenticator.user(headers.get("authorization"))
         if user is None:
             raise errors.unauthorized()
-        other = impersonated(headers)
-        if other is None:
+        if not any(name.startswith(_IMPERSONATE) for name, _ in scope["headers"]):
             return user
+        other = impersonated(headers)
         for request in impersonations(other, headers.getlist("impersonate-group")):
             self._authorizer.demand(user, request)
         return other
@@ -71,16 +75,14 @@ def wanted(method: str, path: str, query: str) -> AccessRequest:
             rest = rest[2:]
     name, subresource = (*rest[1:3], "", "")[:2]
     verb = _VERBS.get(method, method.lower())
-    if query and verb in ("get", "delete"):
-        options = parse_qs(query)
+    if verb in {"get", "delete"}:
+        # Only what may change the verb or the name is worth reading.
+        options = parse_qs(query, keep_blank_values=True) if _TELLING.search(query) else {}
         if verb == "get" and options.get("watch", [""])[-1] in ("true", "1"):
             verb = "watch"
+        elif not name:
+            verb = "list" if verb == "get" else "deletecollection"
         name = name or _selected_name(options.get("fieldSelector", [""])[-1])
-        listed = len(rest) < 2
-    else:
-        listed = not name
-    if listed:
-        verb = {"get": "list", "delete": "deletecollection"}.get(verb, verb)
     return AccessRequest(verb, group, rest[0], subresource, namespace, name)
 
 
@@ -93,7 +95,7 @@ def _selected_name(selector: str) -> str:
     return ""
 
 
-def impersonated(headers: Headers) -> User | None:
+def impersonated(headers: Headers) -> User:
     """Whom the request wants to act as; raises 400 if it names groups of nobody."""
     name, groups = headers.get("impersonate-user", ""), headers.getlist("impersonate-group")
     uid = headers.get("impersonate-uid", "")
@@ -103,9 +105,7 @@ def impersonated(headers: Headers) -> User | None:
             key = unquote(header.removeprefix(_EXTRA))
             extra[key] = (*extra.get(key, ()), value)
     if not name:
-        if groups or uid or extra:
-            raise errors.bad_request("requested impersonation of groups, a uid or extra values without a user")
-        return None
+        raise errors.bad_request("requested impersonation of groups, a uid or extra values without a user")
     return acting_as(name, groups, uid, tuple(extra.items()))
 
 
