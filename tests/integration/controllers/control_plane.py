@@ -126,6 +126,22 @@ class Cluster:
         assert isinstance(made, CustomResourceDefinition)
         self._client.create(made)
 
+    def declare_addressable(self, group: str, plural: str) -> None:
+        """Lets the control plane read a kind, as whoever installs one does."""
+        from lightkube.resources.rbac_authorization_v1 import ClusterRole
+
+        role = ClusterRole.from_dict(
+            {
+                "metadata": {
+                    "name": f"{plural}-addressable-resolver",
+                    "labels": {"duck.knative.dev/addressable": "true"},
+                },
+                "rules": [{"apiGroups": [group], "resources": [plural], "verbs": ["get", "list", "watch"]}],
+            }
+        )
+        assert isinstance(role, ClusterRole)
+        self._client.create(role)
+
     def create_namespace(self, name: str) -> None:
         from lightkube.models.meta_v1 import ObjectMeta
         from lightkube.resources.core_v1 import Namespace

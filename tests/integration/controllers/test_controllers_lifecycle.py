@@ -264,7 +264,7 @@ def test_an_external_name_to_localhost_leads_to_a_program_on_the_machine(
     eventually(lambda: _located(data_plane, "http://laptop.default.svc/a") == "http://127.0.0.1:3000/a")
 
 
-def test_a_users_own_kind_is_addressable_once_it_is_defined(cluster: Cluster) -> None:
+def test_a_users_own_kind_is_addressable_once_it_is_defined_and_declared_so(cluster: Cluster) -> None:
     kind = Kind("example.com/v1", "Gadget")
     cluster.create(BROKER, "gadgets")
     ref = {"apiVersion": kind.api_version, "kind": kind.kind, "name": "g"}
@@ -274,9 +274,10 @@ def test_a_users_own_kind_is_addressable_once_it_is_defined(cluster: Cluster) ->
             (found := cluster.condition(TRIGGER, "gadgets", "SubscriberResolved")).get("status") == "False" and found
         )
     )
-    assert "the server could not find the requested resource" in failed["message"]
+    assert "gadgets.example.com is forbidden" in failed["message"]
     _define_gadget(cluster)
     cluster.create(kind, "g", spec={})
+    cluster.declare_addressable("example.com", "gadgets")
     eventually(lambda: "address not set" in cluster.condition(TRIGGER, "gadgets", "SubscriberResolved")["message"])
     cluster.put_status(kind, "g", {"address": {"url": "http://gadget.example"}})
     eventually(lambda: cluster.ready(TRIGGER, "gadgets"))

@@ -24,7 +24,7 @@ class ApiInProcess:
     """A client of the application; the administrator unless told otherwise."""
 
     def __init__(self, app: ASGIApp, tokens: dict[str, str]) -> None:
-        self._app, self.tokens = app, tokens
+        self.app, self.tokens = app, tokens
 
     async def call(
         self,
@@ -63,7 +63,7 @@ class ApiInProcess:
             "client": ("127.0.0.1", 1),
             "scheme": "https",
         }
-        await self._app(scope, receive, send)
+        await self.app(scope, receive, send)
         content = b"".join(message.get("body", b"") for message in sent)
         return sent[0]["status"], json.loads(content)
 

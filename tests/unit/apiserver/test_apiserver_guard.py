@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from api_in_process import RBAC, ApiInProcess, api_in_process
+from starlette.types import Message
 
 from penstock.apiserver.access.identity import CONTROLLER, NODE
 from penstock.apiserver.access.rules import AccessRequest
@@ -76,6 +77,19 @@ async def test_a_user_without_roles_may_look_around_and_nothing_else(api: ApiInP
 async def test_no_token_no_entry(api: ApiInProcess) -> None:
     for token in ("", "x", "a.b.c"):
         assert (await api.call("GET", "/version", token=token))[0] == 401
+
+
+async def test_other_protocols_are_no_way_around(api: ApiInProcess) -> None:
+    told: list[Message] = []
+
+    async def receive() -> Message:
+        return {"type": "websocket.connect"}
+
+    async def send(message: Message) -> None:
+        told.append(message)
+
+    await api.app({"type": "websocket", "path": "/api/v1/pods", "headers": []}, receive, send)
+    assert told == [{"type": "websocket.close"}]
 
 
 async def test_a_role_in_a_namespace_holds_there(api: ApiInProcess) -> None:

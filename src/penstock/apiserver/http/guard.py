@@ -34,6 +34,10 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Puts the user into the request's state."""
+        if scope["type"] == "websocket":
+            # Nothing is served that way, and so nothing can be that nobody was asked about.
+            await send({"type": "websocket.close"})
+            return
         if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
             try:
                 user = self._admitted(scope)
