@@ -52,3 +52,16 @@ async def test_drained_waits_for_what_runs() -> None:
         await asyncio.wait_for(queue.drained(), 0.01)
     queue.done("a", failed=False)
     await queue.drained()
+
+
+async def test_only_the_last_alarm_of_a_key_counts() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    queue.add_at("a", 3600)
+    queue.add_at("a", 0)
+    queue.add_at("b", 0)
+    queue.add_at("b", None)
+    assert await queue.take() == "a"
+    queue.done("a", failed=False)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(queue.take(), 0.01)
+    queue.close()

@@ -129,7 +129,9 @@ class ContainerLife:
             try:
                 return await self._home.prepare(self._spec, image)
             except ConfigError as error:
-                await self._change(state=Waiting("CreateContainerConfigError", str(error)))
+                waiting = Waiting("CreateContainerConfigError", str(error))
+                if self.state.state != waiting:
+                    await self._change(state=waiting)
                 await self._home.tell("Failed", f"Error: {error}", warning=True)
                 await self._home.pause(CONFIG_RETRY_SECONDS)
         return None

@@ -32,6 +32,7 @@ from penstock.workloads.program import Program as Run
 log = structlog.get_logger()
 
 WRITE_RETRY_SECONDS = 1.0
+TELL_AGAIN_SECONDS = 300.0
 DEFAULT_GRACE_SECONDS = 30.0
 
 
@@ -48,6 +49,7 @@ class PodLife:
         self._preparation: Preparation | None = None
         self._started = rfc3339()
         self._written = asyncio.Lock()
+        self._told: dict[tuple[str, str], float] = {}
 
     @property
     def title(self) -> str:
@@ -144,11 +146,22 @@ class PodLife:
 
     async def tell(self, reason: str, message: str, *, warning: bool = False) -> None:
         """An Event of the node itself; that it cannot be written changes nothing for the Pod."""
+        if warning and not self._is_news(reason, message):
+            return
         name = f"{self.pod['metadata']['name']}.{secrets.token_hex(8)}"
         try:
             await self._node.api.record(self.pod, name=name, reason=reason, message=message[:1024], warning=warning)
         except Exception as error:
             log.warning("an Event of a Pod could not be written", pod=self.title, reason=reason, error=describe(error))
+
+    def _is_news(self, reason: str, message: str) -> bool:
+        """A complaint that repeats is told now and then: a Pod that waits for good must not fill the API with it."""
+        now = asyncio.get_running_loop().time()
+        told = self._told.get((reason, message))
+        if told is not None and now - told < TELL_AGAIN_SECONDS:
+            return False
+        self._told[reason, message] = now
+        return True
 
     async def pause(self, seconds: float) -> bool:
         """Waits; tells whether the Pod is still to live then."""
