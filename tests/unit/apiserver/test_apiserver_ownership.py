@@ -114,3 +114,12 @@ def test_items_of_keyed_lists_go_when_nobody_names_them() -> None:
     assert [one["name"] for one in live["spec"]["containers"]] == ["a", "b", "c"]
     live = apply(live, pod("c"), manager("two"), POD, NOW, force=False)
     assert [one["name"] for one in live["spec"]["containers"]] == ["a", "c"]
+
+
+def test_the_live_object_stays_as_it_is_whatever_goes() -> None:
+    first = {"metadata": {"name": "p"}, "spec": {"securityContext": {"runAsUser": 1}, "nodeName": "n"}}
+    live = apply(None, first, manager("m"), POD, NOW, force=False)
+    before = copy.deepcopy(live)
+    result = apply(live, {"metadata": {"name": "p"}}, manager("m"), POD, NOW, force=False)
+    assert "spec" not in result
+    assert live == before

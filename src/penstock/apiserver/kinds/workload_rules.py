@@ -15,6 +15,12 @@ from penstock.apiserver.kinds.schema import Complaint
 from penstock.resources.sources.pingsource.schedule import BadLocation, BadSchedule, parse
 
 _BATCH, _APPS = "batch", "apps"
+_CHOSEN_LABELS = (
+    "batch.kubernetes.io/controller-uid",
+    "batch.kubernetes.io/job-name",
+    "controller-uid",
+    "job-name",
+)
 MAX_CRONJOB_NAME = 52
 """A CronJob's Jobs are named after it and the minute they are for."""
 
@@ -28,6 +34,8 @@ def job(obj: Obj, old: Obj | None, _number: int, _now: str) -> None:
         if not spec.get("manualSelector"):
             _select_by_uid(obj)
         obj["status"] = {}
+    else:
+        _keep_selection(spec, old["spec"])
     complaints = _check_template(spec["template"], "spec.template", ("OnFailure", "Never"))
     complaints += _not_negative(spec, "spec", ("parallelism", "completions", "backoffLimit", "activeDeadlineSeconds"))
     complaints += _not_negative(spec, "spec", ("ttlSecondsAfterFinished",))
@@ -52,14 +60,21 @@ def _default_job(spec: Obj) -> None:
 
 def _select_by_uid(obj: Obj) -> None:
     uid, name, template = meta(obj)["uid"], meta(obj)["name"], obj["spec"]["template"]
-    own = {
-        "batch.kubernetes.io/controller-uid": uid,
-        "batch.kubernetes.io/job-name": name,
-        "controller-uid": uid,
-        "job-name": name,
-    }
+    own = {label: uid if label.endswith("uid") else name for label in _CHOSEN_LABELS}
     meta(template)["labels"] = {**(meta(template).get("labels") or {}), **own}
     obj["spec"]["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
+
+
+def _keep_selection(spec: Obj, before: Obj) -> None:
+    """What the server chose stays, also for clients that write only what they know, as a server-side apply does."""
+    selector = before.get("selector") or {}
+    spec.setdefault("selector", selector)
+    if spec.get("manualSelector") or not isinstance(spec.get("template"), dict):
+        return
+    chosen = {
+        key: value for key, value in (meta(before["template"]).get("labels") or {}).items() if key in _CHOSEN_LABELS
+    }
+    meta(spec["template"])["labels"] = {**chosen, **(meta(spec["template"]).get("labels") or {})}
 
 
 def cronjob(obj: Obj, old: Obj | None, _number: int, _now: str) -> None:
@@ -120,14 +135,13 @@ def deployment(obj: Obj, old: Obj | None, _number: int, _now: str) -> None:
 
 
 def replicaset(obj: Obj, old: Obj | None, _number: int, _now: str) -> None:
-    """Labels of its template are its own if it has none."""
+    """As many Pods as it says."""
     _replicated("ReplicaSet", obj, old, [])
 
 
 def _replicated(kind: str, obj: Obj, old: Obj | None, complaints: list[Complaint]) -> None:
     spec = _spec(_APPS, kind, obj)
     if old is None:
-        _take_labels(obj)
         obj["status"] = {}
     template = spec.get("template") or {}
     complaints += _not_negative(spec, "spec", ("replicas", "minReadySeconds", "revisionHistoryLimit"))

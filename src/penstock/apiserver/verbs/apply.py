@@ -129,7 +129,8 @@ def apply(live: Obj | None, wanted: Obj, manager: Manager, walker: Walker, now: 
     conflicts = [(_title(share.manager), shown(path)) for share in others for path in sorted(share.fields & contested)]
     if not force and any(share.fields & disputed for share in others):
         raise apply_conflict(conflicts)
-    result = merged(live or {}, wanted, walker.schema, walker) if live else copy.deepcopy(wanted)
+    # A copy, since fields are taken out of the result below, and the live object is compared with it later.
+    result = merged(copy.deepcopy(live), wanted, walker.schema, walker) if live else copy.deepcopy(wanted)
     kept = {path for share in others for path in share.fields} | applied.keys()
     # Shortest first, so that an item of a list goes as a whole if nothing in it is anybody else's.
     for path in sorted(previous - kept, key=len):
