@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from penstock.apiserver.access.identity import User, account_of, acting_as
 from penstock.apiserver.access.policy import (
@@ -17,7 +20,7 @@ from penstock.apiserver.access.policy import (
     Policy,
     refusal,
 )
-from penstock.apiserver.access.rules import AccessRequest, compacted, described, uncovered
+from penstock.apiserver.access.rules import AccessRequest, allows, compacted, described, uncovered
 from penstock.apiserver.cluster.aggregation import outdated
 from penstock.apiserver.cluster.bootstrap_roles import AUTOUPDATE, reconciled, roles
 from penstock.apiserver.documents import encode
@@ -159,6 +162,30 @@ def test_ever_new_names_do_not_fill_the_memory() -> None:
 )
 def test_what_somebody_does_not_hold(held: list[Any], wanted: list[Any], missing: list[str]) -> None:
     assert [verb for part in uncovered(held, wanted) for verb in part["verbs"]] == missing
+
+
+def some(*values: str) -> st.SearchStrategy[list[str]]:
+    return st.lists(st.sampled_from(values), min_size=1, max_size=2, unique=True)
+
+
+RULES = st.fixed_dictionaries(
+    {"verbs": some("get", "list", "*"), "apiGroups": some("", "a", "*"), "resources": some("p", "p/s", "*/s", "*")},
+    optional={"resourceNames": some("x", "y")},
+)
+REQUESTS = [
+    AccessRequest(verb, group, resource, subresource, name=name)
+    for verb, group, resource, subresource, name in product(
+        ("get", "list", "new"), ("", "a", "new"), ("p", "new"), ("", "s", "new"), ("", "x", "y", "new")
+    )
+]
+
+
+@given(st.lists(RULES, max_size=3), st.lists(RULES, max_size=2))
+def test_nobody_gets_by_what_is_covered_what_was_not_held(held: list[Any], wanted: list[Any]) -> None:
+    if not uncovered(held, wanted):
+        for request in REQUESTS:
+            if any(allows(one, request) for one in wanted):
+                assert any(allows(one, request) for one in held), request
 
 
 def test_missing_rules_are_told_as_kubernetes_tells_them() -> None:
