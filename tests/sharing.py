@@ -20,6 +20,7 @@ GROUPS = {
     "tests/integration/examples/*": "stack",
     "tests/integration/workloads/test_workloads_services.py": "stack",
     "tests/integration/workloads/test_workloads_controllers.py": "stack",
+    "tests/integration/sources/*": "stack",
     "tests/integration/router/test_router_live.py": "router live",
     "tests/integration/dispatcher/*": "dispatcher",
     "tests/integration/faults/test_faults_chaos.py": "chaos",

@@ -37,6 +37,8 @@ ON_THE_WAY = frozenset(
         "SubscriptionsNotReady",
         "emptyAddress",
         "EmptyHostname",
+        "SubjectMissing",
+        "MinimumReplicasUnavailable",
     }
 )
 """Reasons for Ready=False that only say that something is not finished yet; no Event tells of them."""

@@ -14,6 +14,7 @@ from penstock.controllers.api import (
     BROKER,
     CONTAINER_SOURCE,
     EVENT,
+    EVENT_TYPE,
     PING_SOURCE,
     POD,
     SINK_BINDING,
@@ -188,3 +189,28 @@ async def test_namespaces_are_chosen_by_their_labels(plane: ControlPlane) -> Non
     await plane.until(lambda: watched() == ["one"])
     plane.api.apply(Kind("v1", "Namespace"), {"metadata": {"name": "two", "labels": {"env": "test"}}})
     await plane.until(lambda: watched() == ["one", "two"])
+
+
+def described(plane: ControlPlane) -> set[tuple[str, str]]:
+    """Types and places of the EventTypes that there are."""
+    return {
+        (one["spec"]["attributes"][0]["value"].rpartition("dev.knative.")[2], one["spec"]["reference"]["name"])
+        for one in plane.api.all(EVENT_TYPE).values()
+    }
+
+
+async def test_what_a_source_sends_is_described_by_eventtypes(plane: ControlPlane) -> None:
+    plane.api.apply(BROKER, BROKER_B)
+    plane.api.apply(PING_SOURCE, source())
+    plane.api.apply(API_SERVER_SOURCE, source("s", **PODS))
+    kinds = {f"apiserver.ref.{change}" for change in ("add", "delete", "update")}
+    await plane.until(lambda: described(plane) == {("sources.ping", "b"), *((kind, "b") for kind in kinds)})
+    await plane.settled()
+    plane.api.apply(BROKER, {"metadata": {"name": "other", "namespace": "ns"}})
+    elsewhere = {"ref": {"apiVersion": "eventing.knative.dev/v1", "kind": "Broker", "name": "other"}}
+    plane.api.apply(PING_SOURCE, source(sink=elsewhere))
+    plane.api.apply(API_SERVER_SOURCE, source("s", **PODS, sink={"uri": "http://sink"}))
+    await plane.until(lambda: described(plane) == {("sources.ping", "other")})
+    plane.api.remove(PING_SOURCE, Key("ns", "p"))
+    await plane.until(lambda: described(plane) == set())
+    await plane.settled()

@@ -9,11 +9,13 @@ from penstock.controllers.api import API_SERVER_SOURCE, NAMESPACE, Key, Kind, Ob
 from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.reconcilers.destinations import resolve
 from penstock.controllers.reconcilers.sources.account_apis import AccountApis
+from penstock.controllers.reconcilers.sources.described_events import DescribedEvents
 from penstock.controllers.tracker import Observer
 from penstock.filters.parse import InvalidFilter, parse
 from penstock.filters.predicate import Everything, Predicate
 from penstock.resources import label_selector
 from penstock.resources.resolution import Address
+from penstock.resources.sources import apiserversource
 from penstock.resources.sources.apiserversource.model import ApiServerSource
 from penstock.resources.sources.apiserversource.status import ApiServerObservation, status_of
 from penstock.sources.sinks import Sinks
@@ -36,6 +38,7 @@ class ApiServerSourceReconciler:
         self._world, self._enqueue = world, enqueue
         self._apis = AccountApis(world.api)
         self._runner = WatchRunner(self._apis, sinks.send, self._changed)
+        self._described = DescribedEvents(world, apiserversource)
         self._keys: dict[str, Key] = {}
         self._uids: dict[Key, str] = {}
         self._follows_namespaces = False
@@ -72,7 +75,9 @@ class ApiServerSourceReconciler:
             self._runner.problem(uid),
             self._runner.trouble(uid),
         )
-        await world.write_status(API_SERVER_SOURCE, obj, status_of(obj, seen, world.now()))
+        status = status_of(obj, seen, world.now())
+        await world.write_status(API_SERVER_SOURCE, obj, status)
+        await self._described.ensure(me, obj, status, world.api.url)
         if missing is not None:
             raise InsufficientPermissions(f"insufficient permissions: {missing}")
 

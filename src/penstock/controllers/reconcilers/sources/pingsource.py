@@ -7,8 +7,10 @@ from collections.abc import Callable
 from penstock.controllers.api import PING_SOURCE, Key, Obj
 from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.reconcilers.destinations import resolve
+from penstock.controllers.reconcilers.sources.described_events import DescribedEvents
 from penstock.controllers.tracker import Observer
 from penstock.resources.resolution import Address
+from penstock.resources.sources import pingsource
 from penstock.resources.sources.pingsource.model import PingSource
 from penstock.resources.sources.pingsource.schedule import BadSchedule, Schedule, parse
 from penstock.resources.sources.pingsource.status import PingObservation, status_of
@@ -28,6 +30,7 @@ class PingSourceReconciler:
 
     def __init__(self, world: ReconcilerContext, enqueue: Callable[[Observer], None], sinks: Sinks) -> None:
         self._world, self._enqueue = world, enqueue
+        self._described = DescribedEvents(world, pingsource)
         self._keys: dict[str, Key] = {}
         self._uids: dict[Key, str] = {}
         self.runner = PingRunner(lambda: TickNotes(world.settings.data_dir / NOTES), sinks.send, self)
@@ -45,7 +48,9 @@ class PingSourceReconciler:
         else:
             self.runner.pause(source.identity.uid)
         seen = PingObservation(sink, problem, self.runner.trouble(source.identity.uid))
-        await world.write_status(PING_SOURCE, obj, status_of(obj, seen, world.now()))
+        status = status_of(obj, seen, world.now())
+        await world.write_status(PING_SOURCE, obj, status)
+        await self._described.ensure((PING_SOURCE.kind, key), obj, status, source.event_source)
 
     def trouble_changed(self, uid: str) -> None:
         """Has the status say so."""
