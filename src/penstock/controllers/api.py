@@ -126,7 +126,7 @@ class Api:
         transport = None
         if user is not None:
             verify = verify_cluster(config.cluster, config.user, config.abs_file, trust_env=False)
-            transport = _ActingAs(user, httpx2.AsyncHTTPTransport(verify=verify))
+            transport = _ActingAs(user, httpx2.AsyncHTTPTransport(verify=verify, limits=httpx2.Limits()))
         self._client = AsyncClient(config, field_manager=FIELD_MANAGER, trust_env=False, transport=transport)
 
     def acting_as(self, user: str) -> Api:

@@ -13,7 +13,6 @@ from types import TracebackType
 from urllib.parse import urlsplit
 
 from pyreqwest.client import Client, ClientBuilder
-from pyreqwest.exceptions import PyreqwestError
 
 from penstock.contract.names import Location, NothingThere
 from penstock.events import http
@@ -69,7 +68,9 @@ class Sinks:
             answer = bytes(await response.bytes())[:SHOWN_BODY].decode("utf-8", "replace").strip()
         except NothingThere as error:
             raise NotAccepted(str(error)) from error
-        except (PyreqwestError, ValueError) as error:
+        except Exception as error:
+            # What one source asks for (a URL, a header, a certificate) may be impossible in many ways; it must not end
+            # the others.
             raise NotAccepted(f"{type(error).__name__}: {error}"[:SHOWN_BODY]) from error
         raise NotAccepted(f"{sink.url} answered {response.status}" + (f": {answer}" if answer else ""))
 
