@@ -94,9 +94,10 @@ class ReconcilerContext:
     def _tell_of_failure(self, obj: Obj, before: dict[str, Any], after: dict[str, Any]) -> None:
         for failure in new_failures(before, after):
             # The reason of an Event is one word; some of Knative's reasons are sentences.
-            words = str(failure["reason"]).replace("'", "").split()
+            given = str(failure.get("reason") or "NotReady")
+            words = given.replace("'", "").split()
             reason = words[0] if len(words) == 1 else "".join(word[:1].upper() + word[1:] for word in words)
-            self.recorder.warning(obj, reason, failure.get("message") or str(failure["reason"]))
+            self.recorder.warning(obj, reason, failure.get("message") or given)
 
 
 def new_failures(before: dict[str, Any], after: dict[str, Any]) -> list[Mapping[str, Any]]:

@@ -54,7 +54,7 @@ spec:
   sink: {{{SINK}}}
 """
 SCRIPT = (
-    "while sleep 1; do curl -sS -H 'ce-specversion: 1.0' -H ce-id:$RANDOM -H ce-source:/beats -H ce-type:beat "
+    "while sleep 1; do curl -sS -H 'ce-specversion: 1.0' -H ce-id:$(date +%s) -H ce-source:/beats -H ce-type:beat "
     "-H 'content-type: application/json' -d $KIND_OF_BEAT $K_SINK; done"
 )
 CONTAINER = f"""
