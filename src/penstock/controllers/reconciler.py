@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NoReturn, Protocol
 
 import structlog
@@ -36,6 +36,9 @@ ON_THE_WAY = frozenset(
         "ChannelsNotReady",
         "SubscriptionsNotReady",
         "emptyAddress",
+        "JsonataDeploymentUnavailable",
+        "WaitingForServiceEndpoints",
+        "NotReady",
         "EmptyHostname",
         "SubjectMissing",
         "MinimumReplicasUnavailable",
@@ -54,6 +57,8 @@ class ReconcilerContext:
     publisher: Publisher
     dataplane: DataPlane
     recorder: EventRecorder
+    reply_keys: dict[Key, list[bytes]] = field(default_factory=dict)
+    """By which each RequestReply knows the replies to its requests, the newest first."""
 
     @property
     def embedded(self) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 import structlog
+from starlette.types import ASGIApp
 
 from penstock.contract.routes import ServiceName
 from penstock.controllers.api import BROKER, IN_MEMORY_CHANNEL, SUBSCRIPTION, Api, Key
@@ -20,6 +21,7 @@ from penstock.controllers.reconcilers.flows.sequence import SequenceReconciler
 from penstock.controllers.reconcilers.inmemorychannel import InMemoryChannelReconciler
 from penstock.controllers.reconcilers.jobsink import JobSinkReconciler
 from penstock.controllers.reconcilers.kservice import KServiceReconciler
+from penstock.controllers.reconcilers.requestreply import RequestReplyReconciler
 from penstock.controllers.reconcilers.services import ServiceReconciler
 from penstock.controllers.reconcilers.sources.running import Sources
 from penstock.controllers.reconcilers.subscribers import Subscribers
@@ -28,8 +30,14 @@ from penstock.controllers.reconcilers.trigger import TriggerReconciler
 from penstock.controllers.recorder import EventRecorder
 from penstock.controllers.routes.dataplane import DataPlane
 from penstock.controllers.routes.publisher import Publisher
-from penstock.controllers.routes.route_records import BROKER_INGRESS_HOST, JOB_SINK_HOST, ingress_name
+from penstock.controllers.routes.route_records import (
+    BROKER_INGRESS_HOST,
+    JOB_SINK_HOST,
+    REQUEST_REPLY_HOST,
+    ingress_name,
+)
 from penstock.controllers.sinks.job_sink import JobSinks
+from penstock.controllers.sinks.request_reply import RequestReplies
 from penstock.controllers.sinks.server import SinkServer
 from penstock.controllers.tracker import Tracker
 from penstock.controllers.workloads.reconcilers import workload_reconcilers
@@ -66,19 +74,23 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
         losses_shown=settings.loss_warning_hours * 3600,
     )
     world = ReconcilerContext(settings, api, tracker, publisher, dataplane, recorder)
-    works = [_told_to_stop(lifecycle, topic)]
-    names = []
-    if world.embedded:
-        job_sinks = SinkServer(JobSinks(api, tracker, settings.max_event_bytes))
-        names.append(ServiceName(JOB_SINK_HOST, {"80": (job_sinks.address,)}))
-        works.append(job_sinks.run())
+    job_sinks = JobSinks(api, tracker, settings.max_event_bytes)
+    requests = RequestReplies(tracker, world.reply_keys, settings.max_event_bytes)
+    apps: dict[str, ASGIApp] = {JOB_SINK_HOST: job_sinks, REQUEST_REPLY_HOST: requests}
+    servers = {host: SinkServer(app) for host, app in apps.items()} if world.embedded else {}
+    names = [ServiceName(host, {"80": (server.address,)}) for host, server in servers.items()]
     try:
-        await first(work_on(world, workers, lifecycle, names), *works)
+        await first(
+            work_on(world, workers, lifecycle, names),
+            *(server.run() for server in servers.values()),
+            _told_to_stop(lifecycle, topic),
+        )
     finally:
         topic.close()
         await workers.close()
         await tracker.close()
         await dataplane.close()
+        await requests.close()
         await api.close()
 
 
@@ -160,6 +172,7 @@ def _employ(world: ReconcilerContext, workers: Workers, sources: Sources) -> lis
             KServiceReconciler(world),
             JobSinkReconciler(world),
             EventTransformReconciler(world),
+            RequestReplyReconciler(world, world.reply_keys),
             *workload_reconcilers(world, workers),
         ]
     for reconciler in reconcilers:

@@ -22,6 +22,7 @@ DEFAULTS = {
     "authentication-oidc": "disabled",
     "default-authorization-mode": "allow-same-namespace",
     "eventtype-auto-create": "disabled",
+    "requestreply-default-timeout": "PT30S",
 }
 """As upstream, except that `delivery-retryafter` is enabled: `retryAfterMax` is honoured here and need not be asked
 for, as the filters of an ApiServerSource are (`new-apiserversource-filters`); and that `strict-subscriber` is disabled:

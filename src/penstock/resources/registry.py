@@ -22,6 +22,7 @@ from penstock.resources import (
     jobsink,
     knative_programs,
     kservice,
+    requestreply,
     subscription,
     trigger,
 )
@@ -49,6 +50,8 @@ from penstock.resources.jobsink import defaults as jobsink_defaults
 from penstock.resources.jobsink import validation as jobsink_validation
 from penstock.resources.kservice import defaults as kservice_defaults
 from penstock.resources.kservice import validation as kservice_validation
+from penstock.resources.requestreply import defaults as requestreply_defaults
+from penstock.resources.requestreply import validation as requestreply_validation
 from penstock.resources.sources import kinds as sources
 from penstock.resources.subscription import defaults as subscription_defaults
 from penstock.resources.subscription import validation as subscription_validation
@@ -77,6 +80,7 @@ ADMISSION: Mapping[tuple[str, str], Admission] = {
     (EVENTING, "EventTransform"): KindAdmission(
         EVENTING, eventtransform_defaults.fill, eventtransform_validation.check
     ),
+    (EVENTING, "RequestReply"): KindAdmission(EVENTING, requestreply_defaults.fill, requestreply_validation.check),
     (EVENTING, "EventType"): KindAdmission(EVENTING, eventtype_defaults.fill, eventtype_validation.check),
     (MESSAGING, "Channel"): KindAdmission(MESSAGING, channel_defaults.fill, channel_validation.check),
     (MESSAGING, "InMemoryChannel"): KindAdmission(
@@ -102,7 +106,18 @@ CONVERSIONS: Mapping[tuple[str, str], Callable[[Obj, str], Obj]] = {
 
 @cache
 def _parsed_crds() -> tuple[str, ...]:
-    core = (broker, trigger, channel, inmemorychannel, subscription, eventtype, eventtransform, kservice, jobsink)
+    core = (
+        broker,
+        trigger,
+        channel,
+        inmemorychannel,
+        subscription,
+        eventtype,
+        eventtransform,
+        requestreply,
+        kservice,
+        jobsink,
+    )
     packages = (*core, *flows.PACKAGES, *sources.PACKAGES)
     return tuple(resources.files(package).joinpath("crd.yaml").read_text("utf-8") for package in packages)
 

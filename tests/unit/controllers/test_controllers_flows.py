@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+from api_double import refuse
 from memory_plane import ControlPlane, Starter
 
 from penstock.contract.routes import Route
@@ -171,3 +173,20 @@ async def test_a_parallel_becomes_ready_and_leads_into_each_branch(plane: Contro
     await plane.until(lambda: names(plane, IN_MEMORY_CHANNEL) == ["p-kn-parallel", "p-kn-parallel-0"])
     await plane.until(lambda: plane.ready(PARALLEL, "p"))
     assert [event["reason"] for event in plane.api.all(EVENT).values() if event["type"] == "Warning"] == []
+
+
+async def test_a_server_that_is_busy_is_asked_again(plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:
+    create = plane.api.create
+    refused: list[Kind] = []
+
+    async def busy(kind: Kind, obj: Obj) -> Obj:
+        if kind == SUBSCRIPTION and len(refused) < 2:
+            refused.append(kind)
+            raise refuse(429 if refused else 503, "later")
+        return await create(kind, obj)
+
+    monkeypatch.setattr(plane.api, "create", busy)
+    plane.api.apply(SEQUENCE, flow(steps=steps("one")))
+    await plane.until(lambda: plane.ready(SEQUENCE, "f"))
+    assert len(refused) == 2
+    assert [event["message"] for event in plane.api.all(EVENT).values() if event["type"] == "Warning"] == []

@@ -20,6 +20,7 @@ COLUMNS = {
     "Sequence": ["URL", "Age", "Ready", "Reason"],
     "Parallel": ["URL", "Age", "Ready", "Reason"],
     "EventTransform": ["URL", "Sink", "Ready", "Reason"],
+    "RequestReply": ["URL", "Ready", "Reason"],
     "JobSink": ["URL", "Age", "Ready", "Reason"],
     "EventType": ["Type", "Source", "Reference Name", "Reference Kind", "Description", "Ready", "Reason"],
     "PingSource": ["Sink", "Schedule", "Age", "Ready", "Reason"],
@@ -37,13 +38,14 @@ CATEGORIES = {
     "Parallel": ["all", "knative", "flows"],
     "EventType": ["all", "knative", "eventing"],
     "EventTransform": ["all", "knative", "eventing"],
+    "RequestReply": ["all", "knative", "eventing"],
     "JobSink": ["all", "knative", "eventing", "sink"],
     "PingSource": ["all", "knative", "sources"],
     "ApiServerSource": ["all", "knative", "sources"],
     "ContainerSource": ["all", "knative", "sources"],
     "SinkBinding": ["all", "knative", "sources", "bindings"],
 }
-SHORT = {"Channel": ["ch"], "InMemoryChannel": ["imc"], "Subscription": ["sub"]}
+SHORT = {"RequestReply": ["rr"], "Channel": ["ch"], "InMemoryChannel": ["imc"], "Subscription": ["sub"]}
 
 
 def _schema(kind: str) -> dict[str, Any]:
@@ -72,7 +74,8 @@ def test_columns_categories_and_short_names_are_knatives(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", ["Broker", "Channel", "InMemoryChannel", "Sequence", "Parallel", "JobSink", "EventTransform"]
+    "kind",
+    ["Broker", "Channel", "InMemoryChannel", "Sequence", "Parallel", "JobSink", "EventTransform", "RequestReply"],
 )
 def test_both_broker_and_channel_must_conform_to_the_addressable_partial_schema(kind: str) -> None:
     assert CRDS[kind]["metadata"]["labels"]["duck.knative.dev/addressable"] == "true"

@@ -56,6 +56,7 @@ class EventTypeMaker:
     async def _make(self, seen: SeenType) -> None:
         target = self._publisher.held(f"target/{seen.target}")
         if not isinstance(target, Target) or not target.tells_types:
+            self._made.pop(seen.target, None)
             return
         informer = self._tracker.informer(EVENT_TYPE)
         await informer.synced.wait()

@@ -14,6 +14,8 @@ from penstock.resources.metadata import controller_of
 
 T = TypeVar("T")
 
+TOO_MANY, SERVER_ERRORS = 429, 500
+
 
 class PartFailed(Exception):  # told in the status, and tried again when something changes
     """A part cannot be had; the text says why."""
@@ -109,11 +111,12 @@ def place_of(part: Obj) -> Place:
 
 
 async def _answered(request: Awaitable[T]) -> T:
-    """The answer; a refusal for good is a PartFailed. No answer, or one that met a newer object, is tried again."""
+    """The answer; a refusal for good is a PartFailed. What may go well the next time is tried again."""
     try:
         return await request
     except Exception as error:
-        if code_of(error) in (None, CONFLICT):
+        code = code_of(error)
+        if code in (None, CONFLICT, TOO_MANY) or code >= SERVER_ERRORS:
             raise
         raise PartFailed(str(error)) from error
 

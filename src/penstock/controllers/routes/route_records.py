@@ -15,6 +15,7 @@ from penstock.resources.resolution import Address, Resolution
 from penstock.resources.trigger.model import Trigger
 
 JOB_SINK_HOST = f"job-sink.knative-eventing.svc.{CLUSTER_DOMAIN}"
+REQUEST_REPLY_HOST = f"request-reply.knative-eventing.svc.{CLUSTER_DOMAIN}"
 BROKER_INGRESS_HOST = f"broker-ingress.knative-eventing.svc.{CLUSTER_DOMAIN}"
 
 

@@ -9,23 +9,20 @@ from __future__ import annotations
 import contextlib
 
 import structlog
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from penstock.controllers.api import CONFLICT, JOB, JOB_SINK, SECRET, Api, Key, Obj, code_of
+from penstock.controllers.sinks.requests import event_of
 from penstock.controllers.tracker import Tracker
-from penstock.events import http, json_format
-from penstock.events.event import CloudEvent, MalformedEvent
+from penstock.events import json_format
+from penstock.events.event import CloudEvent
 from penstock.observability.logs import describe
 from penstock.resources.conditions import find
 from penstock.resources.jobsink.model import job_name, job_of, location_of, read_location, secret_of
 
 log = structlog.get_logger()
-
-
-class TooLarge(Exception):
-    """The body is longer than an event may be."""
 
 
 class JobSinks:
@@ -47,17 +44,14 @@ class JobSinks:
         return PlainTextResponse("events are sent by POST\n", 405, {"allow": "GET, POST"})
 
     async def _take(self, request: Request) -> Response:
+        if not self._tracker.informer(JOB_SINK).synced.is_set():
+            return PlainTextResponse("the JobSinks are not known yet\n", 503)
         sink = self._sink(request.url.path)
         if sink is None:
             return PlainTextResponse("there is no JobSink at this path\n", 404)
-        try:
-            event = http.from_http(http.fold_headers(request.scope["headers"]), await self._body(request))
-        except MalformedEvent as error:
-            return PlainTextResponse(f"{error}\n", 400)
-        except TooLarge:
-            return PlainTextResponse(f"an event may have {self._most} bytes\n", 413)
-        except ClientDisconnect:
-            return Response(status_code=400)
+        event = await event_of(request, self._most)
+        if isinstance(event, Response):
+            return event
         try:
             await self._store(sink, event)
         except Exception as error:
@@ -108,14 +102,6 @@ class JobSinks:
     def _sink(self, path: str) -> Obj | None:
         parts = path.strip("/").split("/")
         return self._tracker.informer(JOB_SINK).get(Key(*parts)) if len(parts) == 2 else None
-
-    async def _body(self, request: Request) -> bytes:
-        body = b""
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > self._most:
-                raise TooLarge
-        return body
 
 
 def _failed(sink: Obj, error: Exception) -> Response:

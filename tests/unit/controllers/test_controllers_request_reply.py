@@ -1,0 +1,120 @@
+"""RequestReplies: a request gets the reply that is its own, in time, and nobody can make one up."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import httpx2
+import pytest
+from memory_plane import ControlPlane
+
+from penstock.controllers.api import BROKER, REQUEST_REPLY, SECRET, TRIGGER, Key, Obj
+from penstock.controllers.sinks.request_reply import RequestReplies
+
+REFERENCE = {"apiVersion": BROKER.api_version, "kind": BROKER.kind, "name": "b"}
+EVENT = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/s", "ce-type": "question"}
+
+
+def named(name: str, **spec: Any) -> Obj:
+    return {"metadata": {"name": name, "namespace": "ns"}, "spec": spec}
+
+
+class Asking:
+    """The application, with a Broker that only remembers."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self.plane = plane
+        self.accepted: list[httpx2.Headers] = []
+        self.broker_answers = 202
+        self._app = RequestReplies(plane.world.tracker, plane.world.reply_keys, 1000)
+        self._app._client = httpx2.AsyncClient(transport=httpx2.MockTransport(self._broker))
+        self._client = httpx2.AsyncClient(transport=httpx2.ASGITransport(app=self._app), base_url="http://rr")
+
+    def _broker(self, request: httpx2.Request) -> httpx2.Response:
+        self.accepted.append(request.headers)
+        return httpx2.Response(self.broker_answers)
+
+    async def send(self, path: str = "/ns/r", **headers: str) -> httpx2.Response:
+        named = {f"ce-{name}": value for name, value in headers.items()}
+        return await self._client.post(path, headers={**EVENT, **named}, content=b"")
+
+    async def accepted_one(self) -> str:
+        """The mark of the first request that the Broker has."""
+        mark = await self.plane.until(lambda: self.accepted and self.accepted[0].get("ce-correlationid"))
+        return str(mark)
+
+
+@pytest.fixture
+async def asking(plane: ControlPlane) -> Asking:
+    plane.api.apply(BROKER, named("b"))
+    plane.api.apply(REQUEST_REPLY, named("r", brokerRef=REFERENCE, timeout="PT5S"))
+    await plane.until(lambda: plane.ready(REQUEST_REPLY, "r"))
+    return Asking(plane)
+
+
+async def test_a_request_is_answered_with_its_reply(asking: Asking) -> None:
+    request = asyncio.create_task(asking.send())
+    mark = await asking.accepted_one()
+    answer = await asking.send("/ns/r/reply", id="2", type="answer", replyid=mark)
+    assert answer.status_code == 202
+    got = await request
+    assert (got.status_code, got.headers["ce-type"], got.headers["ce-id"]) == (200, "answer", "2")
+    late = await asking.send("/ns/r/reply", replyid=mark)
+    assert late.status_code == 202, "nobody waits any more, and nobody should try again"
+
+
+async def test_a_reply_that_somebody_made_up_is_refused(asking: Asking) -> None:
+    request = asyncio.create_task(asking.send())
+    mark = await asking.accepted_one()
+    for forged in ("1:AAAA:0", mark.replace("1:", "2:", 1), "x"):
+        assert (await asking.send("/ns/r/reply", replyid=forged)).status_code == 400
+    assert (await asking.send("/ns/r/reply")).status_code == 400
+    assert not request.done()
+    await asking.send("/ns/r/reply", replyid=mark)
+    assert (await request).status_code == 200
+
+
+async def test_a_request_without_a_reply_ends_when_its_time_is_over(asking: Asking) -> None:
+    asking.plane.api.apply(REQUEST_REPLY, named("r", brokerRef=REFERENCE, timeout="PT0.05S"))
+    await asking.plane.settled()
+    answer = await asking.send()
+    assert (answer.status_code, answer.text) == (504, "no reply came within 0.05 s\n")
+
+
+async def test_what_cannot_be_asked_is_refused(asking: Asking) -> None:
+    request = asyncio.create_task(asking.send())
+    mark = await asking.accepted_one()
+    assert (await asking.send()).status_code == 409, "the same id waits already"
+    await asking.send("/ns/r/reply", replyid=mark)
+    await request
+    assert (await asking.send("/ns/other")).status_code == 404
+    assert (await asking.send("/ns/r/else")).status_code == 404
+    assert (await asking.send(specversion="9")).status_code == 400
+    asking.broker_answers = 503
+    assert (await asking.send()).status_code == 502
+
+
+async def test_its_trigger_and_its_keys_come_and_go_with_it(plane: ControlPlane, asking: Asking) -> None:
+    trigger = plane.api.get(TRIGGER, "ns", "r0-1") or {}
+    assert trigger["spec"]["filters"] == [{"cesql": "EXISTS replyid"}]
+    url = "http://request-reply.knative-eventing.svc.cluster.local/ns/r"
+    assert trigger["spec"]["subscriber"] == {"uri": f"{url}/reply"}
+    secret = plane.api.get(SECRET, "knative-eventing", "request-reply-keys") or {}
+    assert list(secret["data"]) == ["ns.r.key-0"]
+    await plane.settled()
+    version = plane.api.version
+    plane.world.tracker.resync()
+    await plane.settled()
+    assert plane.api.version == version, plane.api.journal[-4:]
+    plane.api.remove(REQUEST_REPLY, Key("ns", "r"))
+    await plane.until(lambda: not (plane.api.get(SECRET, "knative-eventing", "request-reply-keys") or {})["data"])
+    await plane.until(lambda: not plane.api.all(TRIGGER))
+    assert plane.world.reply_keys == {}
+
+
+async def test_without_its_broker_it_is_not_ready(plane: ControlPlane) -> None:
+    plane.api.apply(REQUEST_REPLY, named("r", brokerRef=REFERENCE))
+    found = await plane.until(lambda: plane.condition(REQUEST_REPLY, "r", "BrokerReady"))
+    assert (found["status"], found["reason"]) == ("Unknown", "NotFound")
+    assert (await Asking(plane).send()).status_code == 503
