@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor
@@ -37,12 +38,17 @@ def json_form(message: Message) -> Any:
 
 
 def _field_form(field: FieldDescriptor, value: Any) -> Any:
-    if field.message_type is not None and field.message_type.GetOptions().map_entry:
+    if _is_map(field):
         content = field.message_type.fields_by_name["value"]
         return {key: _single_form(content, value[key]) for key in value}
     if field.is_repeated:
         return [_single_form(field, item) for item in value]
     return _single_form(field, value)
+
+
+@cache
+def _is_map(field: FieldDescriptor) -> bool:
+    return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)
 
 
 def _single_form(field: FieldDescriptor, value: Any) -> Any:
