@@ -14,7 +14,7 @@ from penstock.workloads.processes import probes, volumes
 from penstock.workloads.processes.command import base_environment, command_of, exit_code, first_port
 from penstock.workloads.processes.environment import ConfigError, environment, quantity, references
 from penstock.workloads.processes.files import Files
-from penstock.workloads.processes.process import CannotStart, executable
+from penstock.workloads.processes.process import CannotStart, executable, last_words
 
 POD: dict[str, Any] = {
     "metadata": {"name": "p", "namespace": "ns", "uid": "u1", "labels": {"app": "x"}},
@@ -191,3 +191,12 @@ def test_a_log_that_grew_too_long_keeps_its_end(tmp_path: Path) -> None:
     assert lines[0].startswith("[the log was longer")
     assert lines[-2:] == ["line 999", "and on"]
     assert len(lines) < 20
+
+
+def test_the_last_words_of_a_program_are_few(tmp_path: Path) -> None:
+    log = tmp_path / "c.log"
+    log.write_text("".join(f"{number}\n" for number in range(10_000)))
+    words = last_words(log).splitlines()
+    assert (len(words), words[-1]) == (80, "9999")
+    log.write_text("x" * 5000)
+    assert len(last_words(log)) == 2048

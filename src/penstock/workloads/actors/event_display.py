@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 from penstock.events import http, media_type
 from penstock.events.event import CloudEvent, MalformedEvent
 from penstock.workloads.actors.reporting import PodLog
-from penstock.workloads.program import Exit
+from penstock.workloads.run import Exit
 from penstock.workloads.server import Server
 
 PORT = 8080
@@ -32,12 +32,12 @@ class EventDisplay:
         self._grace = 0.0
 
     def stop(self, grace: float) -> None:
-        """See `Program`."""
+        """See `Run`."""
         self._grace = grace
         self._stop.set()
 
     async def run(self, ready: Callable[[], None]) -> Exit:
-        """See `Program`."""
+        """See `Run`."""
         listener = self._take_listener()
         if listener is None:
             return Exit(1, f"listen tcp :{PORT}: bind: address already in use")

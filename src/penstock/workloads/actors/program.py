@@ -14,7 +14,7 @@ from penstock.workloads.actors.options import BrokenEnvironment, Options
 from penstock.workloads.actors.receiver import Receiver
 from penstock.workloads.actors.reporting import Reports
 from penstock.workloads.actors.sender import Locate, Sender
-from penstock.workloads.program import Exit
+from penstock.workloads.run import Exit
 from penstock.workloads.server import Server
 
 PORT = 8080

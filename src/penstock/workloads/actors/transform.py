@@ -24,7 +24,7 @@ from penstock.events.event import MalformedEvent
 from penstock.workloads.actors.jsonata import CannotTransform, Expressions
 from penstock.workloads.actors.reporting import PodLog
 from penstock.workloads.actors.sender import Locate
-from penstock.workloads.program import Exit
+from penstock.workloads.run import Exit
 from penstock.workloads.server import Server
 
 PORT = 8080
@@ -63,12 +63,12 @@ class Transform:
         self._grace = 0.0
 
     def stop(self, grace: float) -> None:
-        """See `Program`."""
+        """See `Run`."""
         self._grace = grace
         self._stop.set()
 
     async def run(self, ready: Callable[[], None]) -> Exit:
-        """See `Program`."""
+        """See `Run`."""
         listener = self._take_listener()
         if listener is None:
             return Exit(1, f"listen tcp :{PORT}: bind: address already in use")

@@ -23,8 +23,7 @@ from penstock.workloads.pods.podstatus import Container, Running, Terminated, Wa
 from penstock.workloads.processes import probes
 from penstock.workloads.processes.environment import ConfigError
 from penstock.workloads.processes.process import START_ERROR, CannotStart
-from penstock.workloads.program import Exit
-from penstock.workloads.program import Program as Run
+from penstock.workloads.run import Exit, Run
 
 CONFIG_RETRY_SECONDS = 2.0
 

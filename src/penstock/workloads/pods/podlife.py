@@ -27,7 +27,7 @@ from penstock.workloads.pods.containerlife import ContainerLife
 from penstock.workloads.pods.podstatus import Container, lost_status, running_status
 from penstock.workloads.pods.preparation import Node, Preparation
 from penstock.workloads.processes import probes
-from penstock.workloads.program import Program as Run
+from penstock.workloads.run import Run
 
 log = structlog.get_logger()
 

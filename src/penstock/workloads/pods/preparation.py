@@ -26,8 +26,7 @@ from penstock.workloads.processes.command import base_environment, command_of, f
 from penstock.workloads.processes.environment import ConfigError, environment, references
 from penstock.workloads.processes.process import MARK, CannotStart, Launch, LocalProcess
 from penstock.workloads.processes.surroundings import Surroundings
-from penstock.workloads.program import Exit
-from penstock.workloads.program import Program as Run
+from penstock.workloads.run import Exit, Run
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,8 @@ class Preparation:
         env[MARK] = str(self._node.surroundings.data_dir)
         self._environments[spec["name"]] = env
         await asyncio.to_thread(_begin_log, path)
-        launch = Launch(command, env, _folder(spec), path, laid.mounts, laid.root)
+        told = spec.get("terminationMessagePolicy") == "FallbackToLogsOnError"
+        launch = Launch(command, env, _folder(spec), path, laid.mounts, laid.root, told)
         try:
             return LocalProcess(launch)
         except CannotStart as error:
@@ -139,11 +139,11 @@ class Logged:
         self._run, self._log = run, log
 
     def stop(self, grace: float) -> None:
-        """See `Program`."""
+        """See `Run`."""
         self._run.stop(grace)
 
     async def run(self, ready: Callable[[], None]) -> Exit:
-        """See `Program`."""
+        """See `Run`."""
         try:
             ended = await self._run.run(ready)
             if ended.message:
@@ -160,10 +160,10 @@ class Ended:
         self._ended = ended
 
     def stop(self, grace: float) -> None:
-        """See `Program`."""
+        """See `Run`."""
 
     async def run(self, ready: Callable[[], None]) -> Exit:
-        """See `Program`."""
+        """See `Run`."""
         return self._ended
 
 

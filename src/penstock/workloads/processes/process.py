@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.workloads.processes.command import exit_code
-from penstock.workloads.program import Exit
+from penstock.workloads.run import Exit
 
 LAUNCHER = Path(__file__).with_name("launch.py")
 START_ERROR = 128
 """Exit code of a program that could not be started."""
+LAST_BYTES, LAST_LINES = 2048, 80
 MARK = "POD_OF_PENSTOCK"
 """Variable of every program with the data folder of its stack, by which the next start finds what a crash left."""
 
@@ -42,6 +43,8 @@ class Launch:
     """(folder or file of the data folder, path at which the program sees it)."""
     root: Path = Path()
     """An empty folder that the program's view of the machine is made in, where one is needed."""
+    tells_by_log: bool = False
+    """Whether the end of the log says why a program failed (`FallbackToLogsOnError`)."""
 
 
 def executable(name: str, env: Mapping[str, str], folder: Path) -> str:
@@ -83,7 +86,9 @@ class LocalProcess:
             await asyncio.wait({ending, stopping}, return_when=asyncio.FIRST_COMPLETED)
             if not ending.done():
                 await self._end(process, ending)
-            return Exit(exit_code(await ending))
+            code = exit_code(await ending)
+            words = await asyncio.to_thread(last_words, self._launch.log) if code and self._launch.tells_by_log else ""
+            return Exit(code, words)
         finally:
             stopping.cancel()
             _signal_group(process.pid, signal.SIGKILL)
@@ -111,6 +116,14 @@ class LocalProcess:
                 process.terminate()
             await asyncio.wait({ending}, timeout=self._grace)
         _signal_group(process.pid, signal.SIGKILL)
+
+
+def last_words(log: Path) -> str:
+    """The end of a log, as much of it as Kubernetes shows."""
+    with log.open("rb") as file:
+        file.seek(max(file.seek(0, 2) - LAST_BYTES, 0))
+        lines = file.read().decode(errors="replace").splitlines()
+    return "\n".join(lines[-LAST_LINES:])
 
 
 def _signal_group(leader: int, signum: signal.Signals) -> None:

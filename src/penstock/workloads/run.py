@@ -15,7 +15,7 @@ class Exit:
     message: str = ""
 
 
-class Program(Protocol):
+class Run(Protocol):
     """One run of a container."""
 
     def stop(self, grace: float) -> None:
