@@ -143,7 +143,7 @@ def test_probes_have_kubernetes_defaults() -> None:
 
 def test_a_container_is_asked_often_until_it_is_ready_for_the_first_time() -> None:
     probe = probes.Probe("readiness", {}, period=10)
-    assert (probe.pause(False), probe.pause(True)) == (probes.EAGER_SECONDS, 10)
+    assert (probe.pause(eager=True), probe.pause(eager=False)) == (probes.EAGER_SECONDS, 10)
 
 
 def test_answers_count_in_a_row() -> None:

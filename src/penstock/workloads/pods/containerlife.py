@@ -169,31 +169,33 @@ class ContainerLife:
         """Checks the container for as long as it runs; one that is not alive is stopped."""
         startup = wanted.get("startup")
         if startup:
-            if not await self._until(image, startup, False):
+            if not await self._until(image, startup, held=False):
                 await self._kill(program, startup)
                 return
             await self._become(ready="readiness" not in wanted)
         async with asyncio.TaskGroup() as group:
             if "readiness" in wanted:
                 group.create_task(self._watch_readiness(image, wanted["readiness"]))
-            if "liveness" in wanted and (liveness := wanted["liveness"]):
-                group.create_task(self._watch_liveness(image, program, liveness))
+            if "liveness" in wanted:
+                group.create_task(self._watch_liveness(image, program, wanted["liveness"]))
 
     async def _watch_readiness(self, image: Actor | Program, probe: probes.Probe) -> None:
-        ready = False
+        ready, first = False, True
         while True:
-            ready = await self._until(image, probe, ready)
+            ready = await self._until(image, probe, held=ready, first=first)
             await self._become(ready=ready)
+            first = False
 
     async def _watch_liveness(self, image: Actor | Program, program: Run, probe: probes.Probe) -> None:
-        await self._until(image, probe, True)
+        await self._until(image, probe, held=True)
         await self._kill(program, probe)
 
-    async def _until(self, image: Actor | Program, probe: probes.Probe, held: bool) -> bool:
-        """Checks until the probe says something else than `held`; a startup probe may also give up."""
+    async def _until(self, image: Actor | Program, probe: probes.Probe, *, held: bool, first: bool = True) -> bool:
+        """Checks until the probe says something else than `held`; a startup probe may also give up. `first`: the
+        container has only just been started."""
         count, began = probes.Count(probe, held), asyncio.get_running_loop().time()
         check = self._home.check(self._spec, image, probe)
-        await asyncio.sleep(probe.initial_delay)
+        await asyncio.sleep(probe.initial_delay if first else probe.period)
         while True:
             failure = await check()
             if failure is not None:
@@ -206,7 +208,7 @@ class ContainerLife:
             waited = asyncio.get_running_loop().time() - began
             if probe.name == "startup" and waited >= probe.initial_delay + probe.period * probe.failure_threshold:
                 return False
-            await asyncio.sleep(probe.pause(held))
+            await asyncio.sleep(probe.pause(eager=first and not held))
 
     async def _kill(self, program: Run, probe: probes.Probe) -> None:
         await self._home.tell("Killing", f"Container {self.state.name} failed {probe.name} probe, will be restarted")

@@ -31,9 +31,9 @@ class Probe:
     failure_threshold: int = 3
     grace: float | None = None
 
-    def pause(self, held: bool) -> float:
+    def pause(self, *, eager: bool) -> float:
         """Seconds until the next check."""
-        return self.period if held else min(self.period, EAGER_SECONDS)
+        return min(self.period, EAGER_SECONDS) if eager else self.period
 
 
 def read_probes(container: Mapping[str, Any]) -> dict[Name, Probe]:
