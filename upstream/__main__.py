@@ -16,8 +16,7 @@ import uvloop
 from chaos.stack import NotStarted, Stack
 from upstream import binaries, expectations, report
 from upstream.page import PAGE, publish
-from upstream.suite import SuiteRun
-from upstream.testlog import TestLog
+from upstream.suite import NotListed, SuiteRun
 
 EXPECTED = binaries.MODULE / "expectations.yaml"
 FEATURES = binaries.MODULE / "config-features.yaml"
@@ -44,21 +43,18 @@ def main() -> int:
         silent = [] if arguments.needy else expectations.left_out(expected, arguments.run)
         folder = arguments.folder.absolute() / "run"
         began = time.monotonic()
-        log = uvloop.run(run(built, folder, arguments.run, silent))
-    except (binaries.NotBuilt, expectations.BadExpectations, NotStarted) as problem:
+        suite = uvloop.run(run(built, folder, arguments.run, silent))
+    except (binaries.NotBuilt, expectations.BadExpectations, NotStarted, NotListed) as problem:
         say(str(problem))
         return 2
-    results = list(log.ended.values())
-    listed = report.rows(expected, results, silent)
+    listed = report.rows(expected, suite.ended, silent)
     page = report.markdown(listed, binaries.version(), (time.monotonic() - began) / 60)
-    report.write(folder, listed, page, results, "".join(log.stray))
+    report.write(folder, listed, page, suite.ended, "".join(suite.stray))
     print(page)
-    if wrong := expectations.differences(expected, results, arguments.run, silent):
-        said = "".join(log.stray).splitlines()[-STRAY_LINES:]
+    if wrong := expectations.differences(expected, suite.ended, arguments.run, silent):
+        said = "".join(suite.stray).splitlines()[-STRAY_LINES:]
         say(
-            "\n".join(
-                ["", *said, *wrong, f"NOT AS EXPECTED: output of the tests and logs of the stack are in {folder}"]
-            )
+            "\n".join(["", *said, *wrong, f"NOT AS EXPECTED: output of the tests and the stack's logs are in {folder}"])
         )
         return 1
     if arguments.publish:
@@ -66,20 +62,21 @@ def main() -> int:
     return 0
 
 
-async def run(built: binaries.Binaries, folder: Path, selection: str, silent: Sequence[str]) -> TestLog:
+async def run(built: binaries.Binaries, folder: Path, selection: str, silent: Sequence[str]) -> SuiteRun:
     """The selected tests on a stack of their own, which is ended after them."""
     shutil.rmtree(folder, ignore_errors=True)
     stack = Stack(folder, settings=settings_file(built))
     suite = SuiteRun(built, stack.kubeconfig, folder, say)
+    test, _, steps = selection.partition("/")
     try:
         say("starting a stack")
         await stack.start()
         await stack.ready()
         turn_features_on(stack.kubeconfig)
-        await suite.run(selection, silent)
+        await suite.run([name for name in await suite.tests(test) if name not in silent], steps)
     finally:
         await stack.stop()
-    return suite.log
+    return suite
 
 
 def turn_features_on(kubeconfig: Path) -> None:

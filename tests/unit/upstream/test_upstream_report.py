@@ -13,7 +13,7 @@ from upstream.binaries import SHELL_IMAGE, Binaries
 from upstream.expectations import PASS, Expectation
 from upstream.page import PAGE, publish
 from upstream.report import Row, markdown, rows, summary, write
-from upstream.suite import command_line
+from upstream.suite import command_line, in_order
 from upstream.testlog import Ended
 
 ROOT = Path(__file__).parents[3]
@@ -76,11 +76,14 @@ def test_what_failed_tests_printed_is_kept(tmp_path: Path) -> None:
     assert (tmp_path / "TestB.log").read_text() == "no channel\n"
 
 
-def test_tests_are_left_out_by_whole_names() -> None:
-    command = command_line(Path("rekt.test"), Path("images.yaml"), "TestBroker.*", ["TestA", "TestB"])
-    assert "-test.run=TestBroker.*" in command
-    assert "-test.skip=^(TestA|TestB)$" in command
-    assert not any(word.startswith("-test.skip") for word in command_line(Path("x"), Path("y"), ".", []))
+def test_a_process_runs_one_test_or_some_of_its_steps() -> None:
+    suite, images = Path("rekt.test"), Path("images.yaml")
+    assert "-test.run=^TestA$" in command_line(suite, images, "TestA")
+    assert "-test.run=^TestA$/Assert" in command_line(suite, images, "TestA", "Assert")
+
+
+def test_the_longest_tests_are_begun_first() -> None:
+    assert in_order(["TestA", "TestChannelConformance", "TestB"]) == ["TestChannelConformance", "TestA", "TestB"]
 
 
 def test_every_image_that_the_suite_asks_for_has_a_command_or_is_built_in() -> None:
