@@ -168,6 +168,19 @@ def test_one_remaining_owner_keeps_a_dependent(tx: Transaction) -> None:
     assert [reference["name"] for reference in child["metadata"]["ownerReferences"]] == ["two"]
 
 
+def test_what_is_made_for_an_owner_that_waits_for_its_dependents_goes_at_once(tx: Transaction) -> None:
+    one, other = make(tx, "one"), make(tx, "other")
+    make(tx, "held", ownerReferences=[owner(one, block=True)], finalizers=["a/b"])
+    VERBS.delete(tx, target(KINDS["ConfigMap"], "one"), DeleteOptions("Foreground"))
+    make(tx, "late", ownerReferences=[owner(one, block=True)])
+    make(tx, "shared", ownerReferences=[owner(one, block=False), owner(other, block=False)])
+    assert names(tx) == {"one", "other", "held", "shared"}
+    VERBS.update(
+        tx, target(KINDS["ConfigMap"], "held"), lambda old: {**old, "metadata": {**old["metadata"], "finalizers": []}}
+    )
+    assert names(tx) == {"other", "shared"}
+
+
 @given(st.data())
 def test_whatever_owns_whom_deleting_the_namespace_ends_empty(data: st.DataObject) -> None:
     tx = transaction()

@@ -56,11 +56,20 @@ class Deletion:
         return True
 
     def collect(self, resource: str, obj: Obj) -> None:
-        """Deletes an object if it names owners and none of them exists."""
+        """Deletes an object if it names owners and none of them exists and stays.
+
+        A controller may make a dependent just after the foreground deletion of its owner began; the owner would wait
+        for it for ever.
+        """
         owners = meta(obj).get("ownerReferences") or ()
-        if owners and not any(self._tx.uid_exists(owner["uid"]) for owner in owners):
+        if owners and not any(self._keeps(owner["uid"]) for owner in owners):
             self._begin(resource, obj, DeleteOptions())
             self._follow()
+
+    def _keeps(self, owner: str) -> bool:
+        """Whether the owner exists and does not wait for its dependents to go."""
+        found = self._tx.by_uid(owner)
+        return found is not None and FOREGROUND not in (meta(found[1]).get("finalizers") or ())
 
     def empty(self, namespace: str, after: tuple[str, str], limit: int) -> tuple[str, str] | None:
         """Deletes the next objects of a namespace that is going; behind which to go on, None if that was the last."""
