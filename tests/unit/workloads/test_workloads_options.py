@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.workloads.actors.durations import seconds
+from penstock.workloads.actors.event_files import read_json
 from penstock.workloads.actors.options import BrokenEnvironment, read_options
 from penstock.workloads.images import Actor, Images, refusal
 from penstock.workloads.processes.environment import ConfigError, environment, references
@@ -219,3 +221,23 @@ def test_input_event_is_read_as_json() -> None:
     sender = read_options("recordevents", SENDER | {"INPUT_EVENT": json.dumps({"type": "a"})}).sender
     assert sender is not None
     assert sender.event == {"type": "a"}
+
+
+def test_a_forwarder_sends_events_from_files() -> None:
+    env = {"EVENT_GENERATORS": "forwarder", "SINK": "http://sink", "FROM_FILES": "/etc/a/event,/etc/b/event"}
+    sender = read_options("eventshub", env).sender
+    assert sender is not None
+    assert (sender.files, sender.delay, sender.probe) == (("/etc/a/event", "/etc/b/event"), 0.0, False)
+    with pytest.raises(BrokenEnvironment, match="FROM_FILES is empty"):
+        read_options("eventshub", {**env, "FROM_FILES": ""})
+
+
+async def test_the_event_of_a_file_is_read(tmp_path: Path) -> None:
+    event = tmp_path / "event"
+    event.write_text('{"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "data": {"a": 1}}')
+    read = await read_json(str(event))
+    assert (read.id, read.data) == ("1", b'{"a": 1}')
+    event.write_text("{}")
+    for path in (event, tmp_path / "absent"):
+        with pytest.raises(BrokenEnvironment, match=f"FROM_FILES: {path} has no event"):
+            await read_json(str(path))

@@ -161,8 +161,16 @@ async def test_a_reply_keeps_what_it_does_not_replace(make_sink: MakeSink) -> No
 
 async def test_data_can_be_appended_in_a_reply(make_sink: MakeSink) -> None:
     sink = make_sink(REPLY="true", REPLY_APPEND_DATA=" and more")
-    _, headers, body = await sink.post({**BINARY, "content-type": "text/plain"}, b"text")
-    assert (body, headers["ce-type"]) == (b"text and more", "com.example.conformance")
+    for kind, data, text in (
+        ("text/plain", b"text", b"text and more"),
+        ("application/json", b'"text"', b"text and more"),
+        ("application/json", b'{"no": "text"}', b" and more"),
+        ("image/png", b"text", b" and more"),
+        ("text/plain", b"", b" and more"),
+    ):
+        _, headers, body = await sink.post({**BINARY, "content-type": kind}, data)
+        assert (body, headers["ce-type"]) == (text, "com.example.conformance")
+        assert headers["content-type"].startswith("text/plain")
 
 
 async def test_what_is_no_event_is_reported_with_its_body(make_sink: MakeSink) -> None:

@@ -1,4 +1,4 @@
-"""Events in the YAML of the CloudEvents conformance project, which INPUT_YAML points to: a file, a folder or a URL."""
+"""Events in files: in the YAML of the CloudEvents conformance project (INPUT_YAML), or one in JSON (FROM_FILES)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import yaml
 from pyreqwest.client import Client
 from pyreqwest.exceptions import PyreqwestError
 
+from penstock.events import json_format
 from penstock.events.attributes import check_event
 from penstock.events.event import CloudEvent, MalformedEvent
 from penstock.timestamps import rfc3339
@@ -27,6 +28,14 @@ async def load(sources: Sequence[str], client: Client) -> list[CloudEvent]:
             except (MalformedEvent, yaml.YAMLError) as error:
                 raise BrokenEnvironment(f"INPUT_YAML: {source} has no CloudEvents: {error}") from error
     return events
+
+
+async def read_json(path: str) -> CloudEvent:
+    """The event of a file that FROM_FILES names. Raises BrokenEnvironment."""
+    try:
+        return json_format.decode(await asyncio.to_thread(Path(path).read_bytes))
+    except (OSError, MalformedEvent) as error:
+        raise BrokenEnvironment(f"FROM_FILES: {path} has no event: {error}") from error
 
 
 def parse(text: str) -> Iterator[CloudEvent]:

@@ -16,7 +16,7 @@ from penstock.workloads.actors.skipping import Skips
 from penstock.workloads.images import ActorName
 
 T = TypeVar("T")
-Role = Literal["receiver", "sender"]
+Role = Literal["receiver", "sender", "forwarder"]
 Vent = Literal["logger", "recorder"]
 
 
@@ -75,6 +75,8 @@ class SenderOptions:
     add_tracing: bool
     probe: bool
     probe_timeout: float
+    files: tuple[str, ...] = ()
+    """JSON events to forward, each of which must reach the sink; nothing else is sent then."""
 
 
 @dataclass(frozen=True)
@@ -88,9 +90,9 @@ class Options:
 
 def read_options(image: ActorName, env: Mapping[str, str]) -> Options:
     """What the environment asks for. Raises BrokenEnvironment."""
-    roles = _choices(env, "EVENT_GENERATORS", ("receiver", "sender"))
+    roles: tuple[Role, ...] = _choices(env, "EVENT_GENERATORS", ("receiver", "sender", "forwarder"))
     if not roles:
-        raise BrokenEnvironment("EVENT_GENERATORS is empty: name receiver, sender or both")
+        raise BrokenEnvironment("EVENT_GENERATORS is empty: name receiver, sender, both, or forwarder")
     common = Common(
         name=env.get("POD_NAME") or "observer-default",
         namespace=env.get("SYSTEM_NAMESPACE") or env.get("NAMESPACE") or "",
@@ -102,7 +104,7 @@ def read_options(image: ActorName, env: Mapping[str, str]) -> Options:
     return Options(
         common,
         _receiver(env) if "receiver" in roles else None,
-        _sender(image, env) if "sender" in roles else None,
+        _sender(image, env) if "sender" in roles else _forwarder(env) if "forwarder" in roles else None,
     )
 
 
@@ -131,10 +133,40 @@ def _receiver(env: Mapping[str, str]) -> ReceiverOptions:
     )
 
 
-def _sender(image: ActorName, env: Mapping[str, str]) -> SenderOptions:
+def _forwarder(env: Mapping[str, str]) -> SenderOptions:
+    files = tuple(part for part in env.get("FROM_FILES", "").split(",") if part)
+    if not files:
+        raise BrokenEnvironment("FROM_FILES is empty: the forwarder here sends events from files and receives none")
+    return SenderOptions(
+        sink=_sink(env),
+        delay=0.0,
+        period=0.0,
+        count=len(files),
+        encoding="binary",
+        event=None,
+        headers={},
+        body="",
+        method="POST",
+        yaml=(),
+        add_sequence=False,
+        incremental_id=False,
+        override_time=False,
+        add_tracing=False,
+        probe=False,
+        probe_timeout=0.0,
+        files=files,
+    )
+
+
+def _sink(env: Mapping[str, str]) -> str:
     sink = env.get("SINK", "")
     if not sink.startswith(("http://", "https://")):
         raise BrokenEnvironment(f'SINK is "{sink}": give the http:// or https:// URL to send to')
+    return sink
+
+
+def _sender(image: ActorName, env: Mapping[str, str]) -> SenderOptions:
+    sink = _sink(env)
     event = _read(env, "INPUT_EVENT", _object, None)
     headers: dict[str, str] = _read(env, "INPUT_HEADERS", _pairs, {})
     yaml = tuple(part.strip() for part in env.get("INPUT_YAML", "").split(",") if part.strip())

@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 from itertools import count
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from penstock.events import http
+from penstock.events import http, media_type
 from penstock.events.event import CloudEvent, MalformedEvent
 from penstock.timestamps import rfc3339_nano
 from penstock.workloads.actors import options
@@ -99,6 +100,21 @@ def reply_to(event: CloudEvent, wanted: options.ReceiverOptions) -> CloudEvent:
     if wanted.reply_data:
         data = wanted.reply_data.encode()
         changes["datacontenttype"] = "application/json"
-    elif wanted.reply_append:
-        data = (data or b"") + wanted.reply_append.encode()
+    if wanted.reply_append:
+        data = ((_text_of(event) if data else "") + wanted.reply_append).encode()
+        changes["datacontenttype"] = "text/plain"
     return CloudEvent({**event.attributes, **changes}, data)
+
+
+def _text_of(event: CloudEvent) -> str:
+    """The data as the Go SDK reads it into a text: a JSON string or plain text; any other data gives none."""
+    parsed = media_type.parse(event.attributes.get("datacontenttype") or "application/json")
+    kind, data = parsed.essence if parsed else "", event.data or b""
+    if kind == "text/plain":
+        return data.decode(errors="replace")
+    if kind not in ("application/json", "text/json"):
+        return ""
+    try:
+        return msgspec.json.decode(data, type=str)
+    except msgspec.MsgspecError:
+        return ""

@@ -73,6 +73,10 @@ class Sender:
                 return
 
     async def _messages(self) -> AsyncIterator[Message]:
+        if self._wanted.files:
+            for path in self._wanted.files:
+                yield message_of(await event_files.read_json(path), self._wanted)
+            return
         if self._wanted.yaml:
             for event in await event_files.load(self._wanted.yaml, self._client):
                 yield message_of(event, self._wanted)
@@ -105,6 +109,8 @@ class Sender:
         )
         if response is not None:
             await self._reports.report(await self._response(number, sent_id, response))
+        elif self._wanted.files:
+            raise BrokenEnvironment(f"failed to forward the event to {self._wanted.sink}: {error}")
 
     async def _response(self, number: int, sent_id: str, response: Response) -> EventInfo:
         headers = [(name.lower(), value) for name, value in response.headers.items()]

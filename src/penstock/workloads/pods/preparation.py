@@ -6,7 +6,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +59,7 @@ class Preparation:
         found = {ref: await self._node.api.entries(self._pod, *ref) for ref in references(spec)}
         path = self._logs / f"{spec['name']}.log"
         if isinstance(image, Actor):
-            env = environment(self._pod, spec, found)
+            env = await self._with_own_paths(spec, environment(self._pod, spec, found))
             port = await self._port(PORT)
             await asyncio.to_thread(_begin_log, path)
             return self._actor(image, env, PodLog(path), port)
@@ -79,6 +79,14 @@ class Preparation:
         except CannotStart as error:
             path.write_text(f"{error}\n", encoding="utf-8")
             raise CannotStart(f"{error} (named by {image.setting})" if image.command else str(error)) from None
+
+    async def _with_own_paths(self, spec: Manifest, env: dict[str, str]) -> dict[str, str]:
+        """For an actor, which is no process and has no mounts: paths of its volumes as they are on this machine."""
+        if not spec.get("volumeMounts"):
+            return env
+        laid = await files.lay_out(self._pod, spec, self._node.api, self._node.surroundings)
+        moved = replace(laid, moved=laid.mounts or laid.moved)
+        return {name: moved.replaced(value) for name, value in env.items()}
 
     def check(self, spec: Manifest, image: Actor | Program, probe: probes.Probe) -> Callable[[], Awaitable[str | None]]:
         """A check of the container, which gives None where it succeeds, and else why not."""
