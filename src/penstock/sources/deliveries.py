@@ -17,8 +17,9 @@ LONGEST_PAUSE_SECONDS = 30.0
 TOLD_AFTER = 3
 """Failures in a row before they are told: a sink that restarts is no trouble."""
 
-Send = Callable[[Address, CloudEvent], Awaitable[None]]
-Letter = tuple[Address, CloudEvent]
+Send = Callable[[Address, CloudEvent, str], Awaitable[None]]
+Letter = tuple[Address, CloudEvent, str]
+"""Where to, what, and the namespace of the source."""
 
 
 class Deliveries:

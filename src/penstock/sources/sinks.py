@@ -50,16 +50,16 @@ class Sinks:
             await client.close()
         self._clients.clear()
 
-    async def send(self, sink: Address, event: CloudEvent) -> None:
-        """Returns when the sink has accepted the event. Raises NotAccepted."""
+    async def send(self, sink: Address, event: CloudEvent, namespace: str) -> None:
+        """Returns when the sink has accepted the event of a source in the namespace. Raises NotAccepted."""
         async with self._turns[urlsplit(sink.url).netloc]:
-            await self._send(sink, event)
+            await self._send(sink, event, namespace)
 
-    async def _send(self, sink: Address, event: CloudEvent) -> None:
+    async def _send(self, sink: Address, event: CloudEvent, namespace: str) -> None:
         headers, body = http.to_binary(event)
         try:
             location = self._locate(sink.url)
-            request = self._client(sink.ca_certs).post(location.url).headers(headers)
+            request = self._client(sink.ca_certs).post(location.url).headers(headers).header("Kn-Namespace", namespace)
             if location.host:
                 request = request.header("Host", location.host)
             response = await request.body_bytes(body).build().send()

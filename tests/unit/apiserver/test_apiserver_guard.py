@@ -197,9 +197,14 @@ async def test_roles_and_bindings_that_make_no_sense(
 
 async def test_a_binding_keeps_its_role(api: ApiInProcess) -> None:
     made = await api.made(
-        f"{RBAC}/clusterrolebindings", {"metadata": {"name": "k"}, "roleRef": {"kind": "ClusterRole", "name": "view"}}
+        f"{RBAC}/clusterrolebindings",
+        {
+            "metadata": {"name": "k"},
+            "roleRef": {"apiGroup": "", "kind": "ClusterRole", "name": "view"},
+            "subjects": [{"apiGroup": "", "kind": "User", "name": "u"}],
+        },
     )
-    assert made["roleRef"]["apiGroup"] == "rbac.authorization.k8s.io"
+    assert made["roleRef"]["apiGroup"] == made["subjects"][0]["apiGroup"] == "rbac.authorization.k8s.io"
     other = {**made, "roleRef": {"kind": "ClusterRole", "name": "edit"}}
     status, refused = await api.call("PUT", f"{RBAC}/clusterrolebindings/k", other)
     assert status == 422

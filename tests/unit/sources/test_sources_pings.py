@@ -41,11 +41,12 @@ class Sink:
         self.refusals = 0
         self.refuses = False
 
-    async def send(self, sink: Address, event: CloudEvent) -> None:
+    async def send(self, sink: Address, event: CloudEvent, namespace: str) -> None:
         await asyncio.sleep(0)
         if self.refuses:
             self.refusals += 1
             raise NotAccepted("503")
+        assert namespace == "ns"
         self.taken.append(event)
 
     @property

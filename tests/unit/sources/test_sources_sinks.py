@@ -25,7 +25,7 @@ EVENT = CloudEvent({"specversion": "1.0", "id": "1", "source": "/s", "type": "t"
 async def test_what_cannot_be_sent_is_not_accepted(sink: Address, event: CloudEvent) -> None:
     async with Sinks(Location) as sinks:
         with pytest.raises(NotAccepted):
-            await sinks.send(sink, event)
+            await sinks.send(sink, event, "ns")
 
 
 async def test_a_name_with_nothing_behind_it_is_told() -> None:
@@ -34,4 +34,4 @@ async def test_a_name_with_nothing_behind_it_is_told() -> None:
 
     async with Sinks(locate) as sinks:
         with pytest.raises(NotAccepted, match="no ready address"):
-            await sinks.send(Address("http://sink.ns"), EVENT)
+            await sinks.send(Address("http://sink.ns"), EVENT, "ns")

@@ -136,10 +136,11 @@ class Cluster:
     def happens(self, change: tuple[str, Obj] | Exception) -> None:
         self._changes.put_nowait(change)
 
-    async def send(self, sink: Address, event: CloudEvent) -> None:
+    async def send(self, sink: Address, event: CloudEvent, namespace: str) -> None:
         await asyncio.sleep(0)
         if self.refuses:
             raise NotAccepted("503")
+        assert namespace == "ns"
         self.taken.append(event)
 
     @property

@@ -32,10 +32,10 @@ class RbacGate:
         """The object with the API groups that may be left out."""
         if occasion.kind.group == GROUP and occasion.kind.kind in _BINDINGS:
             if isinstance(obj.get("roleRef"), dict):
-                obj["roleRef"].setdefault("apiGroup", GROUP)
+                obj["roleRef"]["apiGroup"] = obj["roleRef"].get("apiGroup") or GROUP
             for subject in obj.get("subjects") or ():
                 if isinstance(subject, dict) and subject.get("kind") in ("User", "Group"):
-                    subject.setdefault("apiGroup", GROUP)
+                    subject["apiGroup"] = subject.get("apiGroup") or GROUP
         return obj
 
     def validate(self, obj: Obj, old: Obj | None, occasion: AdmissionRequest) -> None:

@@ -224,7 +224,7 @@ class PingRunner:
 def _letter(source: _Source) -> Letter | None:
     if source.ping is None or not source.waiting:
         return None
-    return source.ping.sink, event_at(source.ping, source.waiting[0])
+    return source.ping.sink, event_at(source.ping, source.waiting[0]), source.ping.source.identity.namespace
 
 
 def _within_bounds(due: Due, waiting: int) -> Due:

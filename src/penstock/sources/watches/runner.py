@@ -156,7 +156,8 @@ class WatchRunner:
             return
 
         def letter() -> Letter:
-            return source.plan.sink, _same_id(event_of(source.plan, change, obj, plural), event)
+            namespace = source.plan.source.identity.namespace
+            return source.plan.sink, _same_id(event_of(source.plan, change, obj, plural), event), namespace
 
         async with source.turn:
             await source.deliveries.deliver(letter)
