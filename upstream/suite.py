@@ -22,7 +22,7 @@ from penstock.engine.processes.process import tied_to_parent
 from upstream.binaries import SUITE, Binaries
 from upstream.testlog import Ended, TestLog
 
-AT_ONCE = 5
+AT_ONCE = 6
 """Tests. They mostly wait: many ask only every five seconds whether something is ready."""
 STEPS_AT_ONCE = 16
 """Of one test."""
