@@ -34,10 +34,10 @@ def pod(name: str = "p", version: int = 1, labels: dict[str, str] | None = None,
     }
 
 
-def plan(sink: str = "http://sink", **spec: Any) -> WatchPlan:
+def plan(sink: str = "http://sink", namespaces: tuple[str, ...] = ("ns",), **spec: Any) -> WatchPlan:
     spec = {"resources": [{"apiVersion": "v1", "kind": "Pod"}], **spec}
     source = ApiServerSource.read({"metadata": {"name": "s", "namespace": "ns", "uid": "u"}, "spec": spec})
-    return WatchPlan(source, ("ns",), parse(None, source.filters), Address(sink), "https://api")
+    return WatchPlan(source, namespaces, parse(None, source.filters), Address(sink), "https://api")
 
 
 def test_a_reference_and_a_whole_object_are_told_as_knative_does() -> None:
@@ -113,12 +113,14 @@ class Cluster:
         self.objects: list[Obj] = []
         self.taken: list[CloudEvent] = []
         self.changed: list[str] = []
+        self.listed: list[str | None] = []
         self.failures: list[Exception] = []
         self.refuses = False
         self._changes: asyncio.Queue[tuple[str, Obj] | Exception] = asyncio.Queue()
 
     async def listing(self, user: str, watched: Watched) -> tuple[list[Obj], str]:
         await asyncio.sleep(0)
+        self.listed.append(watched.namespace)
         if self.failures:
             raise self.failures.pop(0)
         return list(self.objects), "0"
@@ -212,6 +214,17 @@ async def test_a_kind_that_is_not_served_does_not_hold_the_others_up(cluster: Cl
     runner.put(plan())
     await until(lambda: runner.watching("u"))
     assert runner.problem("u") is None
+
+
+async def test_another_namespace_leaves_the_watches_of_the_others_alone(cluster: Cluster, runner: WatchRunner) -> None:
+    runner.put(plan())
+    await until(lambda: runner.watching("u"))
+    runner.put(plan(namespaces=("ns", "two")))
+    assert not runner.watching("u")
+    await until(lambda: runner.watching("u"))
+    assert cluster.listed == ["ns", "two"]
+    runner.put(plan(namespaces=("two",)))
+    assert runner.watching("u")
 
 
 async def test_a_new_sink_keeps_the_watch_and_a_removed_source_has_none(cluster: Cluster, runner: WatchRunner) -> None:

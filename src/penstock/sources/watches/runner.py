@@ -57,7 +57,7 @@ class _Source:
     plan: WatchPlan
     deliveries: Deliveries
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    tasks: list[asyncio.Task[object]] = field(default_factory=list)
+    tasks: dict[Watched, asyncio.Task[object]] = field(default_factory=dict)
     waits_for: set[Watched] = field(default_factory=set)
     """What has not been listed yet."""
     problems: dict[Watched, str] = field(default_factory=dict)
@@ -72,25 +72,35 @@ class WatchRunner:
         self._tasks = Owner()
 
     def put(self, plan: WatchPlan) -> None:
-        """Has the source watch, as it now is. Watches that stay the same go on."""
-        held = self._sources.get(plan.uid)
-        if held is not None and _watches(held.plan) == _watches(plan):
-            if held.plan != plan:
-                held.plan = plan
-                held.deliveries.hurry()
-            return
-        self.remove(plan.uid)
-        deliveries = Deliveries(self._send, lambda: self._changed(plan.uid))
-        source = self._sources[plan.uid] = _Source(plan, deliveries, waits_for=set(plan.watched()))
-        for watched in plan.watched():
-            name = f"{plan.source.identity.name} watches {watched.kind.kind}"
-            source.tasks.append(self._tasks.start(self._follow(source, watched), name))
+        """Has the source watch, as it now is. What it watches already it goes on to watch, without a gap."""
+        source = self._sources.get(plan.uid)
+        if source is not None and source.plan.source.user != plan.source.user:
+            self.remove(plan.uid)
+            source = None
+        if source is None:
+            source = _Source(plan, Deliveries(self._send, lambda: self._changed(plan.uid)))
+            self._sources[plan.uid] = source
+        if source.plan != plan:
+            source.plan = plan
+            source.deliveries.hurry()
+        self._watch_only(source, plan.watched())
+
+    def _watch_only(self, source: _Source, wanted: tuple[Watched, ...]) -> None:
+        for watched in [one for one in source.tasks if one not in wanted]:
+            source.tasks.pop(watched).cancel()
+            source.waits_for.discard(watched)
+            source.problems.pop(watched, None)
+        for watched in wanted:
+            if watched not in source.tasks:
+                source.waits_for.add(watched)
+                name = f"{source.plan.source.identity.name} watches {watched.kind.kind}"
+                source.tasks[watched] = self._tasks.start(self._follow(source, watched), name)
 
     def remove(self, uid: str) -> None:
         """The source does not watch any more."""
         source = self._sources.pop(uid, None)
         if source is not None:
-            for task in source.tasks:
+            for task in source.tasks.values():
                 task.cancel()
 
     def watching(self, uid: str) -> bool:
@@ -188,7 +198,3 @@ class WatchRunner:
 def _same_id(now: CloudEvent | None, first: CloudEvent) -> CloudEvent:
     """The event as the source makes it now; one that it would no longer send is sent as it was."""
     return first if now is None else now.with_attributes(time=first.attributes["time"])
-
-
-def _watches(plan: WatchPlan) -> tuple[object, ...]:
-    return (plan.watched(), plan.source.user)
