@@ -6,6 +6,7 @@ has a limit of memory. It ends with whoever started it; should that happen withi
 
 from __future__ import annotations
 
+import contextlib
 import json
 import resource
 import signal
@@ -19,7 +20,8 @@ MEMORY_BYTES = 512 * 1024 * 1024
 
 def main() -> None:
     """First the expressions by name; then, for each request, the name of one and its input."""
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    with contextlib.suppress(ValueError, OSError):  # some systems know no such limit
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     expressions: dict[str, Jsonata] = {}
     for line in sys.stdin:
         request = json.loads(line)
