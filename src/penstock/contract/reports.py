@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -64,6 +64,12 @@ class SeenType(msgspec.Struct, frozen=True):
 
 Report = Ack | Loss | SeenType
 
+_DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
+    "ack": msgspec.json.Decoder(Ack),
+    "loss": msgspec.json.Decoder(Loss),
+    "type": msgspec.json.Decoder(SeenType),
+}
+
 
 def key_of(report: Report) -> str:
     """The report's key in the topic."""
@@ -84,9 +90,8 @@ def encode(report: Report) -> bytes:
 
 def decode(key: str, value: bytes) -> Report | None:
     """The report behind a key; None for a kind that this reader does not know. Raises Unreadable."""
-    kinds: dict[str, type[Report]] = {"ack": Ack, "loss": Loss, "type": SeenType}
-    kind = kinds.get(key.partition("/")[0])
-    return None if kind is None else read_json(value, kind)
+    decoder = _DECODERS.get(key.partition("/")[0])
+    return None if decoder is None else read_json(value, decoder)
 
 
 class Heard(NamedTuple):

@@ -111,7 +111,12 @@ class Version(msgspec.Struct, frozen=True, omit_defaults=True):
 
 Record = Target | Route | ServiceName | Version
 
-_KINDS: dict[str, type[Record]] = {"target": Target, "route": Route, "name": ServiceName}
+_DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
+    "target": msgspec.json.Decoder(Target),
+    "route": msgspec.json.Decoder(Route),
+    "name": msgspec.json.Decoder(ServiceName),
+}
+_VERSION_DECODER: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Version)
 
 
 def key_of(record: Record) -> str:
@@ -140,10 +145,10 @@ def encode(record: Record) -> bytes:
 
 def decode(key: str, value: bytes) -> Record | None:
     """The record behind a key; None for a kind that this reader does not know. Raises Unreadable."""
-    kind: type[Record] | None = Version if key == VERSION_KEY else _KINDS.get(key.partition("/")[0])
-    if kind is None:
+    decoder = _VERSION_DECODER if key == VERSION_KEY else _DECODERS.get(key.partition("/")[0])
+    if decoder is None:
         return None
-    record = read_json(value, kind)
+    record: Record = read_json(value, decoder)
     if key_of(record) != key:
         raise Unreadable(f"it is the record {key_of(record)}")
     return record

@@ -13,9 +13,13 @@ class Unreadable(ValueError):
     """The record is not what its topic holds. Whoever reads it passes it over and says so; nothing else is harmed."""
 
 
-def read_json(value: bytes, kind: type[T]) -> T:
-    """The value as JSON of the given shape. Raises Unreadable."""
+def read_json(value: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+    """The value as JSON of the decoder's shape. Raises Unreadable.
+
+    Decoders are made when their module is imported: msgspec learns a type when it is first asked for it, and where two
+    threads ask at once, the process ends with a segmentation fault.
+    """
     try:
-        return msgspec.json.decode(value, type=kind)
+        return decoder.decode(value)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise Unreadable(f"{type(error).__name__}: {error}") from error

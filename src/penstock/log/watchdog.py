@@ -34,6 +34,9 @@ class _Statistics(msgspec.Struct):
     brokers: dict[str, _Broker]
 
 
+_DECODER = msgspec.json.Decoder(_Statistics)
+
+
 class Watchdog:
     """Whether one client still knows a broker. It learns that where the client is polled, so poll it now and then."""
 
@@ -48,7 +51,7 @@ class Watchdog:
 
     def look(self, statistics: str) -> None:
         """Takes note of the client's statistics."""
-        seen = msgspec.json.decode(statistics, type=_Statistics)
+        seen = _DECODER.decode(statistics)
         # The coordinator of a group or of transactions is a role that one of the others has.
         blind = all(broker.source == "logical" for broker in seen.brokers.values())
         self._looks = self._looks + 1 if blind else 0

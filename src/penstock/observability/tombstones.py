@@ -54,13 +54,16 @@ class Notes:
                 file.write(msgspec.json.encode(note) + b"\n")
 
 
+_DECODER = msgspec.json.Decoder(Note)
+
+
 def gone_objects(folder: Path) -> set[ObjectKey]:
     """The objects that no process uses any more."""
     newest: dict[ObjectKey, Note] = {}
     for file in folder.glob(f"*{SUFFIX}"):
         for line in file.read_bytes().splitlines():
             try:
-                note = msgspec.json.decode(line, type=Note)
+                note = _DECODER.decode(line)
             except msgspec.MsgspecError:
                 continue  # the last line of a process that was killed while it wrote
             if note.object not in newest or newest[note.object].at <= note.at:

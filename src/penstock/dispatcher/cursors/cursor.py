@@ -72,6 +72,9 @@ class CursorRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     seen: int = -1
 
 
+_CURSOR_DECODER, _DELIVERY_DECODER = msgspec.json.Decoder(CursorRecord), msgspec.json.Decoder(Outstanding)
+
+
 class Cursor:
     """The cursor of one route in one partition."""
 
@@ -223,7 +226,7 @@ def encode(cursor: Cursor) -> bytes:
 
 def restore(route: str, value: bytes, settled: Iterable[Outstanding], changed: set[Cursor]) -> Cursor:
     """The cursor as it was written, with the deliveries that have records of their own, by their origins."""
-    record = msgspec.json.decode(value, type=CursorRecord)
+    record = _CURSOR_DECODER.decode(value)
     cursor = Cursor(route, record.next, record.resume, changed)
     cursor.restore(record.outstanding, settled)
     if record.resume is not None:
@@ -245,7 +248,7 @@ def encode_delivery(delivery: Outstanding) -> bytes:
 
 def decode_delivery(value: bytes, origin: int) -> Outstanding:
     """What was written for this origin. Raises ValueError, or what msgspec raises."""
-    delivery = msgspec.json.decode(value, type=Outstanding)
+    delivery = _DELIVERY_DECODER.decode(value)
     if delivery.origin != origin:
         raise ValueError(f"it is a delivery of {delivery.origin}, not of {origin}")
     return delivery

@@ -21,6 +21,8 @@ from penstock.settings import Settings
 
 __all__ = ["CursorStore", "Entry", "Fenced", "GivenUp", "HeldTail", "Restored", "understand"]
 
+_TAIL_DECODER = msgspec.json.Decoder(TailPosition)
+
 UNDECODABLE = (ValueError, RecursionError, msgspec.MsgspecError)
 
 
@@ -114,7 +116,7 @@ def understand(values: dict[str, bytes], partition: int, changed: set[Cursor]) -
     for key, value in values.items():
         try:
             if key == keys.tail_key(partition):
-                restored.tail = msgspec.json.decode(value, type=TailPosition)
+                restored.tail = _TAIL_DECODER.decode(value)
             elif (ident := keys.parse_delivery(key)) is not None:
                 deliveries.setdefault(ident[0], []).append(Outstanding(ident[1], 0, 0))
                 deliveries[ident[0]][-1] = decode_delivery(value, ident[1])

@@ -46,6 +46,9 @@ class StagePayload(msgspec.Struct, frozen=True, omit_defaults=True):
         return OVERHEAD_BYTES + len(self.data or b"")
 
 
+_DECODER = msgspec.msgpack.Decoder(StagePayload)
+
+
 def reply(event: CloudEvent, passed: list[tuple[str, str]]) -> StagePayload:
     """What goes into the reply stage."""
     return StagePayload(attributes=dict(event.attributes), data=event.data, passed=passed)
@@ -58,4 +61,4 @@ def encode(payload: StagePayload) -> bytes:
 
 def decode(value: bytes) -> StagePayload:
     """What was written."""
-    return msgspec.msgpack.decode(value, type=StagePayload)
+    return _DECODER.decode(value)
