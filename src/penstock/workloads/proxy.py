@@ -82,12 +82,14 @@ class NameProxy:
         namespace = namespace_of(request.headers.get("proxy-authorization", ""))
         deadline = asyncio.get_running_loop().time() + WAIT_SECONDS
         while True:
+            known = True
             try:
                 location = self._place(url, namespace)
+                known = location.host is not None
                 streamed = self._request(request, location, body)
                 return streamed, await streamed.__aenter__()
             except (NothingThere, ConnectError):
-                if not is_cluster_name(url) or asyncio.get_running_loop().time() >= deadline:
+                if not known or asyncio.get_running_loop().time() >= deadline:
                     raise
             await asyncio.sleep(AGAIN_SECONDS)
 

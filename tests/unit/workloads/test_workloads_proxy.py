@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+from typing import Any, cast
 
 import pytest
 from starlette.requests import Request
 
+from penstock.contract.names import Location, NothingThere
 from penstock.events.event import CloudEvent
+from penstock.workloads import proxy
 from penstock.workloads.actors.event_display import display
-from penstock.workloads.proxy import is_cluster_name, namespace_of, spellings, url_of
+from penstock.workloads.proxy import NameProxy, is_cluster_name, namespace_of, spellings, url_of
 
 
 def test_the_url_is_that_of_the_host_header() -> None:
@@ -98,3 +102,92 @@ def test_data_that_is_no_json_is_printed_as_it_is(data: bytes) -> None:
     attributes = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "datacontenttype": "application/json"}
     assert display(CloudEvent(attributes, data)).endswith(f"Data,\n  {data.decode()}")
     assert "Data" not in display(CloudEvent(attributes, None))
+
+
+class Upstream:
+    """A request and its answer in one; keeps what was asked of it."""
+
+    def __init__(self, name: str, asked: list[tuple[str, str, str]]) -> None:
+        self._name, self._asked = name, asked
+        self.status, self.headers, self.body_reader = 200, {"x-from": name, "connection": "close"}, self
+
+    def request(self, method: str, url: str) -> Upstream:
+        self._asked.append((self._name, method, url))
+        return self
+
+    async def __aenter__(self) -> Upstream:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        return None
+
+    async def read_chunk(self) -> None:
+        return None
+
+
+async def ask(locate: Any, url: str) -> tuple[int, list[tuple[str, str, str]]]:
+    """The proxy's status for a GET, and what it asked of others."""
+    asked: list[tuple[str, str, str]] = []
+    said: list[Any] = []
+    host, _, path = url.removeprefix("http://").partition("/")
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "headers": [(b"host", host.encode()), (b"proxy-authorization", b"Basic c2hvcDo=")],
+        "raw_path": f"/{path}".encode(),
+        "query_string": b"",
+    }
+
+    messages = iter([{"type": "http.request", "body": b"", "more_body": False}])
+
+    async def receive() -> dict[str, Any]:
+        if (message := next(messages, None)) is not None:
+            return message
+        await asyncio.Event().wait()  # the client stays
+        raise AssertionError("unreachable")
+
+    async def send(message: Any) -> None:
+        said.append(message)
+
+    clients = [cast(Any, Calling(Upstream(name, asked))) for name in ("direct", "outside")]
+    await NameProxy(locate, *clients)(scope, receive, send)
+    return int(said[0]["status"]), asked
+
+
+class Calling:
+    """`headers` is a method before a request is sent and a mapping in its answer."""
+
+    def __init__(self, upstream: Upstream) -> None:
+        self._upstream = upstream
+
+    def request(self, method: str, url: str) -> Any:
+        made = self._upstream.request(method, url)
+
+        class Built:
+            headers = header = body_bytes = lambda self, *_: self
+
+            def build_streamed(self) -> Upstream:
+                return made
+
+        return Built()
+
+
+async def test_a_service_without_a_ready_pod_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proxy, "AGAIN_SECONDS", 0.0)
+    tries = iter(range(3))
+
+    def locate(url: str) -> Location:
+        if next(tries, 3) < 3:
+            raise NothingThere("sink has no ready address behind it")
+        return Location("http://127.66.1.1:8080/x", "sink")
+
+    assert await ask(locate, "http://sink/x") == (200, [("direct", "GET", "http://127.66.1.1:8080/x")])
+
+
+async def test_a_service_that_never_is_ready_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proxy, "WAIT_SECONDS", 0.0)
+    assert await ask(Location, "http://gone.shop.svc/x") == (503, [])
+
+
+async def test_other_names_are_left_to_the_machine() -> None:
+    assert await ask(Location, "http://example.com/x") == (200, [("outside", "GET", "http://example.com/x")])
