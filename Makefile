@@ -57,7 +57,7 @@ warm-up: $(VENV)/.ready ## make what lets the JVMs of all tests start faster, if
 	@PYTHONPATH=tests:. $(BIN)/python tests/warm_up.py
 
 coverage: ## what the last test runs did not reach
-	@$(BIN)/coverage report
+	@$(BIN)/coverage report --fail-under=88
 
 format: $(VENV)/.ready ## put the code into its format
 	$(BIN)/ruff format .
