@@ -59,7 +59,7 @@ class SuiteRun:
         self._running: list[str] = []
         self.ended: list[Ended] = []
         self.stray: list[str] = []
-        """What was printed by no test: panics and complaints of the framework among it."""
+        """What processes that failed printed outside of tests: panics and complaints of the framework among it."""
 
     async def tests(self, selection: str) -> list[str]:
         """The tests of the suite that the expression selects, in the order in which they are to be begun."""
@@ -123,7 +123,8 @@ class SuiteRun:
             os.close(life)
             os.close(held)
             self._running.remove(test)
-        self.stray += log.stray
+        if process.returncode:
+            self.stray += log.stray
         for cut_off in log.close(time.monotonic() - began):
             self._tell(cut_off)
 
