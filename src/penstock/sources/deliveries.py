@@ -35,8 +35,11 @@ class Deliveries:
         """What is sent, or where to, has changed: a pause before the next try is cut short."""
         self._changed.set()
 
-    async def deliver(self, letter: Callable[[], Letter | None]) -> bool:
-        """Tries until accepted; False as soon as there is nothing to send any more. Each try asks for it anew."""
+    async def deliver(self, letter: Callable[[], Letter | None], *, skip_refused: bool = False) -> bool:
+        """Tries until accepted; False as soon as there is nothing to send any more. Each try asks for it anew.
+
+        With `skip_refused` one that the sink refuses for good is told and left out: those behind it are other events.
+        """
         failures, since = 0, rfc3339()
         while True:
             self._changed.clear()
@@ -46,6 +49,9 @@ class Deliveries:
             try:
                 await self._send(*current)
             except NotAccepted as refusal:
+                if skip_refused and refusal.for_good:
+                    self._tell(f"an event of {since} was refused: {refusal}")
+                    return True
                 failures += 1
                 if failures >= TOLD_AFTER:
                     self._tell(f"events wait since {since}: {refusal}")

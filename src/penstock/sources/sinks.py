@@ -25,11 +25,19 @@ CONNECT_TIMEOUT = timedelta(seconds=10)
 MOST_PER_HOST = 32
 SHOWN_BODY = 200
 
+REFUSED_FOR_GOOD = frozenset({400, 413, 415, 422, 431})
+"""Answers about the event itself: it is malformed, or too large."""
+
 Locate = Callable[[str], Location]
 
 
 class NotAccepted(Exception):  # the sink's answer, not a defect
     """The sink did not take the event; the text says why."""
+
+    def __init__(self, why: str, status: int | None = None) -> None:
+        super().__init__(why)
+        self.for_good = status in REFUSED_FOR_GOOD
+        """Whether it is the event that the sink does not want, now or later."""
 
 
 class Sinks:
@@ -72,7 +80,8 @@ class Sinks:
             # What one source asks for (a URL, a header, a certificate) may be impossible in many ways; it must not end
             # the others.
             raise NotAccepted(f"{type(error).__name__}: {error}"[:SHOWN_BODY]) from error
-        raise NotAccepted(f"{sink.url} answered {response.status}" + (f": {answer}" if answer else ""))
+        told = f"{sink.url} answered {response.status}" + (f": {answer}" if answer else "")
+        raise NotAccepted(told, response.status)
 
     def _client(self, ca_certs: str | None) -> Client:
         if ca_certs not in self._clients:

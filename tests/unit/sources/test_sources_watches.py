@@ -116,6 +116,8 @@ class Cluster:
         self.listed: list[str | None] = []
         self.failures: list[Exception] = []
         self.refuses = False
+        self.too_large = ""
+        """Name of the object that the sink does not want to hear of."""
         self._changes: asyncio.Queue[tuple[str, Obj] | Exception] = asyncio.Queue()
 
     async def listing(self, user: str, watched: Watched) -> tuple[list[Obj], str]:
@@ -141,7 +143,9 @@ class Cluster:
     async def send(self, sink: Address, event: CloudEvent, namespace: str) -> None:
         await asyncio.sleep(0)
         if self.refuses:
-            raise NotAccepted("503")
+            raise NotAccepted("503", 503)
+        if event.attributes["name"] == self.too_large:
+            raise NotAccepted("too large", 413)
         assert namespace == "ns"
         self.taken.append(event)
 
@@ -200,6 +204,17 @@ async def test_a_sink_that_is_down_is_waited_for_and_told(cluster: Cluster, runn
     await until(lambda: runner.trouble("u") is not None)
     cluster.refuses = False
     await until(lambda: cluster.told == ["add a"] and runner.trouble("u") is None)
+
+
+async def test_an_event_that_the_sink_never_takes_is_told_and_does_not_hold_the_others_up(
+    cluster: Cluster, runner: WatchRunner
+) -> None:
+    cluster.too_large = "a"
+    runner.put(plan())
+    cluster.happens(("ADDED", pod("a", 2)))
+    await until(lambda: "too large" in (runner.trouble("u") or ""))
+    cluster.happens(("ADDED", pod("b", 3)))
+    await until(lambda: cluster.told == ["add b"] and runner.trouble("u") is None)
 
 
 async def test_what_may_not_be_watched_is_told_until_it_may(cluster: Cluster, runner: WatchRunner) -> None:

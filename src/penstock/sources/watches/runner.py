@@ -170,7 +170,7 @@ class WatchRunner:
             return source.plan.sink, _same_id(event_of(source.plan, change, obj, plural), event), namespace
 
         async with source.turn:
-            await source.deliveries.deliver(letter)
+            await source.deliveries.deliver(letter, skip_refused=True)
 
     def _seen(self, source: _Source, watched: Watched, problem: str | None) -> None:
         """What is known of a watch; the status is looked at where that is news."""
