@@ -88,8 +88,8 @@ bench-knative: $(VENV)/.ready ## the same with upstream's in-memory Broker besid
 profile: $(VENV)/.ready ## flame graphs of the Python processes and JFR recordings of the JVMs, under load
 	$(BIN)/python -m benchmarks.profile
 
-chaos: $(VENV)/.ready ## hit a stack under load and prove that nothing is lost (KILLS=… SEED=… RATE=…; PUBLISH=1 writes docs/reliability.md)
-	$(BIN)/python -m chaos $(if $(KILLS),--kills $(KILLS)) $(if $(SEED),--seed $(SEED)) $(if $(RATE),--rate $(RATE)) $(if $(PUBLISH),--publish)
+chaos: $(VENV)/.ready ## hit a stack under load and prove that nothing is lost (KILLS=… SEED=… RATE=… MINUTES=…; PUBLISH=1 writes docs/reliability.md)
+	$(BIN)/python -m chaos $(if $(KILLS),--kills $(KILLS)) $(if $(SEED),--seed $(SEED)) $(if $(RATE),--rate $(RATE)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(PUBLISH),--publish)
 
 conformance: $(VENV)/.ready ## the specifications' tests on a fresh stack, and the report on them
 	rm -rf build/conformance

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import secrets
 import shutil
 import sys
@@ -22,6 +23,9 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=30, help="number of faults (default: 30)")
     parser.add_argument("--seed", type=int, help="the same seed gives the same sequence of victims (default: random)")
     parser.add_argument("--rate", type=float, default=100, help="events a second (default: 100)")
+    parser.add_argument(
+        "--minutes", type=float, default=math.inf, help="no further faults after so long, but the check"
+    )
     parser.add_argument("--folder", type=Path, default=Path("build/chaos"), help="for the report and the data")
     parser.add_argument("--publish", action="store_true", help=f"write the figures into {PAGE} if the run has passed")
     arguments = parser.parse_args()
@@ -29,7 +33,7 @@ def main() -> int:
     say(f"{arguments.kills} faults at {arguments.rate:g} events a second; the same again with SEED={seed}")
     data = arguments.folder / f"run-{seed}"
     shutil.rmtree(data, ignore_errors=True)
-    result = uvloop.run(run(seed, arguments.kills, arguments.rate, data))
+    result = uvloop.run(run(seed, arguments.kills, arguments.rate, data, arguments.minutes))
     report.write(result, arguments.folder)
     print(report.markdown(result))
     if not result.passed:
@@ -41,9 +45,9 @@ def main() -> int:
     return 0
 
 
-async def run(seed: int, faults: int, rate: float, folder: Path) -> Result:
+async def run(seed: int, faults: int, rate: float, folder: Path, minutes: float = math.inf) -> Result:
     """One run, with the stack ended after it."""
-    one = Run(seed, faults, rate, folder, say)
+    one = Run(seed, faults, rate, folder, say, most_seconds=minutes * 60)
     try:
         return await one.run()
     finally:

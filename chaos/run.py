@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -81,8 +82,18 @@ class Result:
 class Run:
     """Everything that runs beside the stack, in one event loop."""
 
-    def __init__(self, seed: int, faults: int, rate: float, folder: Path, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        seed: int,
+        faults: int,
+        rate: float,
+        folder: Path,
+        say: Callable[[str], None],
+        *,
+        most_seconds: float = math.inf,
+    ) -> None:
         self.result = Result(seed, rate, faults)
+        self._most_seconds = most_seconds
         self.stack = Stack(folder)
         self._say = say
         self._books = Books()
@@ -137,6 +148,10 @@ class Run:
     async def _all_faults(self) -> None:
         faults = plan.sequence(self.result.seed, self.result.faults)
         for fault, following in zip(faults, [*faults[1:], None], strict=True):
+            if clock() - self._began > self._most_seconds and not fault.hurried:
+                self.result.faults = len(self.result.outcomes)
+                self._say(f"the time is up after {self.result.faults} faults")
+                return
             await asyncio.sleep(fault.pause)
             try:
                 outcome = await self._one_fault(fault, overtaken=following is not None and following.hurried)
