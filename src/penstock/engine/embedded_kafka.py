@@ -14,7 +14,7 @@ from pathlib import Path
 
 from penstock.engine.class_archives import ClassArchive, archive_of
 from penstock.engine.jars import Jars, archive_folder
-from penstock.engine.java import START_FIRST, Java
+from penstock.engine.java import Java
 from penstock.engine.ports import free_ports
 from penstock.engine.problem import Problem
 from penstock.log.admin import NotDone, TopicAdmin
@@ -84,7 +84,7 @@ def prepare(settings: Settings, jars: Jars, java: Java) -> list[str]:
     return [
         *(str(java.program), *shared, f"-Xmx{settings.kafka_heap_mib}m", "-XX:+UseSerialGC", "-Xss512k"),
         # What its heap grows to within minutes of load is taken at once, so that memory stays where it begins.
-        *("-Xms112m", "-XX:+AlwaysPreTouch", *START_FIRST),
+        *("-Xms112m", "-XX:+AlwaysPreTouch"),
         *("-XX:MaxMetaspaceSize=160m", "-XX:ReservedCodeCacheSize=64m", "-XX:+ExitOnOutOfMemoryError"),
         *("-XX:-UsePerfData", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"),
         *("-Dorg.slf4j.simpleLogger.showDateTime=false", "-Dorg.slf4j.simpleLogger.levelInBrackets=true"),

@@ -21,15 +21,6 @@ HOW_TO_GET_IT = (
 SPARK_MODULE = "jdk.incubator.vector"
 """Spark does not start without it, and runtimes that were cut down for another program lack it."""
 
-START_FIRST = (
-    "-XX:Tier4InvocationThreshold=20000",
-    "-XX:Tier4MinInvocationThreshold=2400",
-    "-XX:Tier4CompileThreshold=60000",
-    "-XX:Tier4BackEdgeThreshold=160000",
-)
-"""Four times what Java waits for before it compiles a method with all its skill. While Kafka and Spark start, that work
-takes a third of the processors' time, mostly for methods that hardly run again; under load it comes seconds later."""
-
 _VERSION = re.compile(r'version "(?P<version>[^"]+)"')
 _PLACES = ("/usr/lib/jvm/*", "/opt/homebrew/opt/openjdk*", "/usr/local/opt/openjdk*")
 _PLACES_MAC = ("/Library/Java/JavaVirtualMachines/*/Contents/Home",)

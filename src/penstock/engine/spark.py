@@ -72,7 +72,7 @@ def java_options(settings: Settings) -> list[str]:
     config = resources.files("penstock.engine").joinpath("log4j2.properties")
     return [
         *(f"-Xmx{settings.spark_heap_mib}m", "-Xss1m", "-XX:+UseSerialGC", "-XX:ReservedCodeCacheSize=128m"),
-        *("-XX:-UsePerfData", "-XX:+ExitOnOutOfMemoryError", *java.START_FIRST),
+        *("-XX:-UsePerfData", "-XX:+ExitOnOutOfMemoryError"),
         f"-Dlog4j2.configurationFile={config}",
         f"-Dpenstock.log={settings.data_dir / 'logs' / 'spark.log'}",
         f"-Dpenstock.level={'info' if settings.verbose else 'warn'}",
