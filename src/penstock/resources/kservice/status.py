@@ -66,11 +66,12 @@ def _route_finding(wanted: KService, seen: KServiceObservation, running: Finding
 
 
 def _runs(deployment: Mapping[str, Any] | None) -> bool:
-    """Whether the Deployment as it is now has a Pod that serves."""
+    """Whether the Deployment as it is now has a Pod that serves; one of the revision before does not count."""
     status = (deployment or {}).get("status") or {}
     generation = ((deployment or {}).get("metadata") or {}).get("generation")
     current = status.get("observedGeneration") in (None, generation)
-    return current and (status.get("updatedReplicas") or 0) > 0 and (status.get("availableReplicas") or 0) > 0
+    updated, available = status.get("updatedReplicas") or 0, status.get("availableReplicas") or 0
+    return current and updated > 0 and available > 0 and (status.get("replicas") or 0) <= updated
 
 
 def _stuck(deployment: Mapping[str, Any] | None) -> str | None:
