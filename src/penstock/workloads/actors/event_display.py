@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import socket
 from collections.abc import Callable
@@ -10,53 +9,25 @@ from collections.abc import Callable
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
 from penstock.events import http, media_type
 from penstock.events.event import CloudEvent, MalformedEvent
+from penstock.workloads.actors.http_actor import HttpActor
 from penstock.workloads.actors.reporting import PodLog
-from penstock.workloads.run import Exit
-from penstock.workloads.server import Server
 
-PORT = 8080
 HEALTH_PATH = "/healthz"
 _SHOWN = ("type", "source", "subject", "id", "time", "dataschema", "datacontenttype")
 
 
-class EventDisplay:
+class EventDisplay(HttpActor):
     """The program."""
 
     def __init__(self, log: PodLog, take_listener: Callable[[], socket.socket | None]) -> None:
-        self._log, self._take_listener = log, take_listener
-        self._stop = asyncio.Event()
-        self._grace = 0.0
+        super().__init__(take_listener)
+        self._log = log
 
-    def stop(self, grace: float) -> None:
-        """See `Run`."""
-        self._grace = grace
-        self._stop.set()
-
-    async def run(self, ready: Callable[[], None]) -> Exit:
-        """See `Run`."""
-        listener = self._take_listener()
-        if listener is None:
-            return Exit(1, f"listen tcp :{PORT}: bind: address already in use")
-        server = Server(self._app, listener)
-        await server.start()
-        ready()
-        try:
-            await self._stop.wait()
-        finally:
-            await server.stop(self._grace)
-        return Exit(0)
-
-    async def _app(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            request = Request(scope, receive)
-            answer = await self._answer(request)
-            await answer(scope, receive, send)
-
-    async def _answer(self, request: Request) -> Response:
+    async def answer(self, request: Request) -> Response:
+        """See `HttpActor`."""
         if request.url.path == HEALTH_PATH:
             return Response(status_code=204)
         if request.method not in ("POST", "OPTIONS"):

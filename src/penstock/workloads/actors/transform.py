@@ -5,7 +5,6 @@ With a sink the answer is the sink's, so whoever sent the event knows whether it
 
 from __future__ import annotations
 
-import asyncio
 import json
 import socket
 from collections.abc import Callable, Mapping
@@ -16,18 +15,15 @@ from pyreqwest.client import Client
 from pyreqwest.exceptions import PyreqwestError
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
 from penstock.contract.names import NothingThere
 from penstock.events import http, json_format
 from penstock.events.event import MalformedEvent
+from penstock.workloads.actors.http_actor import HttpActor
 from penstock.workloads.actors.jsonata import CannotTransform, Expressions
 from penstock.workloads.actors.reporting import PodLog
 from penstock.workloads.actors.sender import Locate
-from penstock.workloads.run import Exit
-from penstock.workloads.server import Server
 
-PORT = 8080
 EXPRESSION, REPLY_EXPRESSION = "JSONATA_TRANSFORM", "JSONATA_RESPONSE_TRANSFORM"
 DISCARD, SINK = "JSONATA_DISCARD_RESPONSE_BODY", "K_SINK"
 MOST_BYTES = 16 * 1024 * 1024
@@ -43,7 +39,7 @@ class Answer:
     body: bytes
 
 
-class Transform:
+class Transform(HttpActor):
     """The program."""
 
     def __init__(
@@ -54,45 +50,27 @@ class Transform:
         locate: Locate,
         take_listener: Callable[[], socket.socket | None],
     ) -> None:
+        super().__init__(take_listener)
         self._sink, self._discard = env.get(SINK) or None, env.get(DISCARD) == "true"
         sources = {"input": env.get(EXPRESSION, ""), "reply": env.get(REPLY_EXPRESSION, "")}
         self._expressions = Expressions({name: text for name, text in sources.items() if text})
         self._replies = bool(sources["reply"])
-        self._log, self._client, self._locate, self._take_listener = log, client, locate, take_listener
-        self._stop = asyncio.Event()
-        self._grace = 0.0
+        self._log, self._client, self._locate = log, client, locate
 
-    def stop(self, grace: float) -> None:
-        """See `Run`."""
-        self._grace = grace
-        self._stop.set()
-
-    async def run(self, ready: Callable[[], None]) -> Exit:
-        """See `Run`."""
-        listener = self._take_listener()
-        if listener is None:
-            return Exit(1, f"listen tcp :{PORT}: bind: address already in use")
+    async def prepare(self) -> str | None:
+        """Has the expressions parsed."""
         try:
             await self._expressions.start()
         except (CannotTransform, TimeoutError) as error:
-            listener.close()
-            return Exit(1, f"Failed to parse Jsonata transform: {error}")
-        server = Server(self._app, listener)
-        await server.start()
-        ready()
-        try:
-            await self._stop.wait()
-        finally:
-            await server.stop(self._grace)
-            await self._expressions.close()
-        return Exit(0)
+            return f"Failed to parse Jsonata transform: {error}"
+        return None
 
-    async def _app(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            answer = await self._answer(Request(scope, receive))
-            await answer(scope, receive, send)
+    async def close(self) -> None:
+        """Ends the process that evaluates."""
+        await self._expressions.close()
 
-    async def _answer(self, request: Request) -> Response:
+    async def answer(self, request: Request) -> Response:
+        """See `HttpActor`."""
         if request.method == "GET" and request.url.path in ("/healthz", "/readyz"):
             return Response(status_code=200)
         if request.method != "POST":
