@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from penstock.resources.admission import Obj
-from penstock.resources.conditions import READY, find
+from penstock.resources.conditions import READY, Finding, find, true, unknown
+from penstock.resources.resolution import policies_finding
 
 CHANNELS_READY = "ChannelsReady"
 SUBSCRIPTIONS_READY = "SubscriptionsReady"
@@ -16,6 +17,9 @@ CHANNELS_NOT_READY = "ChannelsNotReady"
 SUBSCRIPTIONS_NOT_READY = "SubscriptionsNotReady"
 CHANNELS_WAITED_FOR = "Channels are not ready yet, or there are none"
 SUBSCRIPTIONS_WAITED_FOR = "Subscriptions are not ready yet, or there are none"
+
+Missing = Callable[[str, str, str], Finding]
+"""What a flow calls a part that is not there: a Sequence does not know, for a Parallel it is false."""
 
 
 def reference_to(part: Obj) -> dict[str, str]:
@@ -48,3 +52,27 @@ def address_of(channel: Obj) -> dict[str, Any] | None:
     """Where the Channel takes events; None: nowhere yet."""
     address = (channel.get("status") or {}).get("address") or {}
     return dict(address) if address.get("url") else None
+
+
+def findings_of(
+    missing: Missing,
+    *,
+    channels_ready: bool,
+    subscriptions_ready: bool,
+    address: dict[str, Any] | None,
+    channel_failure: str | None,
+    subscription_failure: str | None,
+) -> list[Finding]:
+    """What is said of a flow's parts. Where the Channels cannot be had, nothing is known of the rest."""
+    if channel_failure is not None:
+        channels = missing(CHANNELS_READY, CHANNELS_NOT_READY, channel_failure)
+        return [channels, unknown(SUBSCRIPTIONS_READY), unknown(ADDRESSABLE), policies_finding()]
+    channels = true(CHANNELS_READY)
+    if not channels_ready:
+        channels = missing(CHANNELS_READY, CHANNELS_NOT_READY, CHANNELS_WAITED_FOR)
+    subscriptions = true(SUBSCRIPTIONS_READY)
+    if subscription_failure is not None or not subscriptions_ready:
+        why = subscription_failure or SUBSCRIPTIONS_WAITED_FOR
+        subscriptions = missing(SUBSCRIPTIONS_READY, SUBSCRIPTIONS_NOT_READY, why)
+    addressable = true(ADDRESSABLE) if address else missing(ADDRESSABLE, "emptyAddress", "addressable is nil")
+    return [channels, subscriptions, addressable, policies_finding()]

@@ -6,22 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.resources.admission import Obj
-from penstock.resources.conditions import Finding, conclude, true, unknown
-from penstock.resources.flows.part_status import (
-    ADDRESSABLE,
-    CHANNELS_NOT_READY,
-    CHANNELS_READY,
-    CHANNELS_WAITED_FOR,
-    SUBSCRIPTIONS_NOT_READY,
-    SUBSCRIPTIONS_READY,
-    SUBSCRIPTIONS_WAITED_FOR,
-    address_of,
-    all_ready,
-    ready_of,
-    reference_to,
-)
+from penstock.resources.conditions import Finding, conclude, unknown
+from penstock.resources.flows.part_status import address_of, all_ready, findings_of, ready_of, reference_to
 from penstock.resources.metadata import Identity
-from penstock.resources.resolution import policies_finding
 
 
 @dataclass(frozen=True)
@@ -54,15 +41,11 @@ def status_of(obj: Obj, seen: SequenceObservation, now: str) -> dict[str, Any]:
 
 
 def _findings(seen: SequenceObservation, address: dict[str, Any] | None) -> list[Finding]:
-    if seen.channel_failure is not None:
-        channels = unknown(CHANNELS_READY, CHANNELS_NOT_READY, seen.channel_failure)
-        return [channels, unknown(SUBSCRIPTIONS_READY), unknown(ADDRESSABLE), policies_finding()]
-    channels = true(CHANNELS_READY)
-    if not all_ready(seen.channels):
-        channels = unknown(CHANNELS_READY, CHANNELS_NOT_READY, CHANNELS_WAITED_FOR)
-    subscriptions = true(SUBSCRIPTIONS_READY)
-    if seen.subscription_failure is not None or not all_ready(seen.subscriptions):
-        why = seen.subscription_failure or SUBSCRIPTIONS_WAITED_FOR
-        subscriptions = unknown(SUBSCRIPTIONS_READY, SUBSCRIPTIONS_NOT_READY, why)
-    addressable = true(ADDRESSABLE) if address else unknown(ADDRESSABLE, "emptyAddress", "addressable is nil")
-    return [channels, subscriptions, addressable, policies_finding()]
+    return findings_of(
+        unknown,
+        channels_ready=all_ready(seen.channels),
+        subscriptions_ready=all_ready(seen.subscriptions),
+        address=address,
+        channel_failure=seen.channel_failure,
+        subscription_failure=seen.subscription_failure,
+    )
