@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, cast
 
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 # A developer's own settings must not change what is tested.
 for name in [name for name in os.environ if name.startswith("PENSTOCK_")]:
     del os.environ[name]
+
+STATE = tempfile.TemporaryDirectory(prefix="penstock-state-")
+"""Stacks of tests note there that they run, not where the user's commands look."""
+os.environ["XDG_STATE_HOME"] = STATE.name
 
 # Whoever edits wants an answer in seconds, `make test` wants one that can be relied on; a busy machine is no defect.
 settings.register_profile("quick", max_examples=25, deadline=None)

@@ -5,6 +5,8 @@ Heavy libraries are imported inside the commands, so that `penstock version` and
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from penstock.cli import conformance, dev, doctor, kubeconfig, status, version
@@ -15,6 +17,18 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,
 )
+
+
+@app.callback()
+def penstock(
+    shows_version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the versions and exit.", callback=version.print_and_exit, is_eager=True),
+    ] = False,
+) -> None:
+    """Brokers, Triggers, Channels and Subscriptions that route CloudEvents: durable, without Kubernetes."""
+
+
 app.command("dev")(dev.dev)
 app.command("doctor")(doctor.doctor)
 app.command("kubeconfig")(kubeconfig.kubeconfig)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from penstock.cli.options import DataDirOption
+from penstock.cli.installation import DataDirOption, folder_of
 from penstock.timestamps import rfc3339
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def run(
         _refuse(f"There is no suite {suite}; there is event-delivery.")
     tests = _chosen(test)
     try:
-        path = find_kubeconfig(kubeconfig, data_dir or Path(".penstock"))
+        path = find_kubeconfig(kubeconfig, folder_of(data_dir))
     except FileNotFoundError as error:
         _refuse(f"{error}. Start a stack with `penstock dev`, or give --kubeconfig.")
     options = Options(sequential=sequential, image=image, use_addresses=use_addresses, keep=keep)

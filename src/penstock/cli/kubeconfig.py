@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.options import DataDirOption
+from penstock.cli.installation import DataDirOption
 
 
 def kubeconfig(
@@ -35,12 +35,12 @@ def kubeconfig(
 ) -> None:
     """Make a kubeconfig for a user or a ServiceAccount; what they may do, roles and bindings say."""
     from penstock.apiserver.access.identity import account_of, write_private
-    from penstock.cli.settings_sources import load
+    from penstock.cli.installation import folder_of
     from penstock.cli.terminal import problems
     from penstock.engine.problem import Problem
 
     with problems():
-        root = load(data_dir=data_dir).data_dir.expanduser().absolute()
+        root = folder_of(data_dir)
         if not (root / "kubeconfig").exists():
             raise Problem(f"The data folder {root} has no API yet.", "Start one: penstock dev")
         account = _account(service_account) if service_account else account_of(name or "")

@@ -21,8 +21,11 @@ from penstock.settings import SETTINGS_FILE, Settings
 
 PREFIX = "PENSTOCK_"
 
-OTHER_VARIABLES = frozenset({"PENSTOCK_INSTANCE"})
-"""Variables that begin like settings and are none: the supervisor sets this one for its ingress processes."""
+OTHER_VARIABLES = frozenset(
+    {"PENSTOCK_INSTANCE", "PENSTOCK_URL", "PENSTOCK_TOKEN", "PENSTOCK_CA", "PENSTOCK_NAMESPACE"}
+)
+"""Variables that begin like settings and are none: the supervisor sets the first for its ingress processes, the others
+say which installation a command speaks with."""
 
 USAGE_EXIT_CODE = 2
 

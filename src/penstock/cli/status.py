@@ -4,57 +4,56 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from penstock.cli.options import DataDirOption
+from penstock.cli.installation import DataDirOption, JsonOption
+from penstock.cli.tables import count, duration, lines_of
 
 METRICS = "metrics"
 """Where in the data folder the processes keep their numbers."""
 ROUTES_SHOWN = 10
+COLUMNS = ("component", "state", "address", "pid", "MiB", "uptime", "restarts", "lag")
+NUMBERS = ("pid", "MiB", "uptime", "restarts", "lag")
 
 
-def status(
-    data_dir: DataDirOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON.")] = False,
-) -> None:
+def status(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
     """Show what runs: component, state, address, pid, memory, uptime, restarts; and which routes are behind."""
     import json
 
-    from penstock.cli.settings_sources import load
-    from penstock.cli.terminal import console, problems
+    from penstock.cli.installation import of_stack, running_folder
+    from penstock.cli.terminal import problems
     from penstock.engine import datadir
-    from penstock.engine.problem import Problem
 
     with problems():
-        root = load(data_dir=data_dir).data_dir.expanduser().absolute()
-        stack = datadir.read_stack(root)
-        if stack is None or not datadir.runs(root):
-            raise Problem(f"No stack runs on the data folder {root}.", "Start one: penstock dev")
+        root = of_stack(running_folder(data_dir)).root or Path()
+        stack = datadir.read_stack(root) or {"components": {}, "state": "unknown"}
         rows = [_row(name, entry) for name, entry in stack["components"].items()]
         behind = routes_behind(root / METRICS)
         if as_json:
             components = {row.pop("component"): row for row in rows}
-            typer.echo(json.dumps({**stack, "components": components, "routes": behind}, indent=2))
+            shown = {**stack, "data_dir": str(root), "components": components, "routes": behind}
+            typer.echo(json.dumps(shown, indent=2))
             return
-        from rich.table import Table
-
-        table = Table(box=None, pad_edge=False)
-        for heading in ("component", "state", "address", "pid", "memory", "uptime", "restarts", "to route"):
-            table.add_column(heading, no_wrap=True)
-        for row in rows:
-            table.add_row(
-                *(row["component"], row["state"], row["address"] or "", str(row["pid"] or "")),
-                f"{row['memory_mib']} MiB" if row["memory_mib"] else "",
-                _duration(row["uptime_seconds"]) if row["pid"] else "",
-                str(row["restarts"]),
-                "" if row["lag"] is None else str(row["lag"]),
-            )
-        console().print(table)
+        for line in lines_of(COLUMNS, [_cells(row) for row in rows], NUMBERS):
+            typer.echo(line)
         _print_routes(behind)
         total = sum(row["memory_mib"] or 0 for row in rows)
-        console().print(f"stack {stack['state']}, {total} MiB in all, data in {root}")
+        typer.echo(f"\nstack {stack['state']}, {total} MiB in all, data in {root}")
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    return [
+        row["component"],
+        row["state"],
+        (row["address"] or "").partition("://")[2] or row["address"] or "",
+        str(row["pid"] or ""),
+        str(row["memory_mib"] or ""),
+        duration(row["uptime_seconds"]) if row["pid"] else "",
+        str(row["restarts"]),
+        "" if row["lag"] is None else count(row["lag"]),
+    ]
 
 
 def routes_behind(metrics: Path) -> list[dict[str, Any]] | None:
@@ -86,26 +85,25 @@ def routes_behind(metrics: Path) -> list[dict[str, Any]] | None:
 
 
 def _print_routes(behind: list[dict[str, Any]] | None) -> None:
-    from rich.table import Table
-
-    from penstock.cli.terminal import console
-
     if not behind:
         unknown = "metrics are off: how far routes are behind is not known"
-        console().print(f"\n{unknown if behind is None else 'no route is behind'}")
+        typer.echo(f"\n{unknown if behind is None else 'no route is behind'}")
         return
-    table = Table(box=None, pad_edge=False)
-    for heading in ("route", "events behind", "oldest"):
-        table.add_column(heading, no_wrap=True)
-    for route in behind[:ROUTES_SHOWN]:
-        name = f"{route['kind'].lower()} {route['namespace']}/{route['name']}"
-        table.add_row(name, str(route["lag"]), _duration(round(route["oldest_seconds"])))
-    console().print()
-    console().print(table)
+    typer.echo()
+    shown = [
+        (
+            str(route["lag"]),
+            duration(route["oldest_seconds"]),
+            f"{route['kind'].lower()} {route['namespace']}/{route['name']}",
+        )
+        for route in behind[:ROUTES_SHOWN]
+    ]
+    for line in lines_of(("behind", "oldest", "route"), shown, ("behind", "oldest")):
+        typer.echo(line)
     rest = len(behind) - ROUTES_SHOWN
     if rest > 0:
         events = sum(route["lag"] for route in behind[ROUTES_SHOWN:])
-        console().print(f"and {rest} more routes with {events} events; penstock status --json lists them")
+        typer.echo(f"and {rest} more routes with {events} events; penstock status --json lists them")
 
 
 def _row(name: str, entry: dict[str, Any]) -> dict[str, Any]:
@@ -147,9 +145,3 @@ def _memory(pid: int | None) -> int | None:
         except psutil.Error:
             continue
     return int(total // 2**20)
-
-
-def _duration(seconds: int | None) -> str:
-    minutes, rest = divmod(seconds or 0, 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -22,7 +22,7 @@ import psutil
 from penstock.engine import embedded_kafka as kafka
 from penstock.engine import jars as jar_cache
 from penstock.engine import java as java_search
-from penstock.engine import ports, spark
+from penstock.engine import ports, running_stacks, spark
 from penstock.engine import topic_setup as topics
 from penstock.engine.datadir import DataDir
 from penstock.engine.private_folder import UMASK
@@ -92,6 +92,7 @@ async def run(prepared: Prepared, screen: Screen, stop: asyncio.Event) -> None:
     """Runs the stack until `stop` is set. Raises Problem if a component has to be given up."""
     settings = prepared.settings
     screen.began(settings)
+    running_stacks.enter(settings.data_dir)
     record = StackRecord(prepared.data, settings, screen)
     supervisor = Supervisor(
         components(prepared),
@@ -110,6 +111,7 @@ async def run(prepared: Prepared, screen: Screen, stop: asyncio.Event) -> None:
     finally:
         ending.cancel()
         record.write(state="stopped")
+        running_stacks.leave(settings.data_dir)
         prepared.data.close()
 
 

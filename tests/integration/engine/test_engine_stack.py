@@ -49,7 +49,7 @@ def test_the_printed_commands_work(stack: Stack) -> None:
 def test_status_shows_every_component(stack: Stack) -> None:
     shown = penstock("status", "--data-dir", str(stack.settings.data_dir)).stdout
     for name, entry in stack.record["components"].items():
-        assert re.search(rf"^{name} +ready .*\b{entry['pid']} +\d+ MiB", shown, re.MULTILINE), shown
+        assert re.search(rf"^{name} +ready .*\b{entry['pid']} +\d+ ", shown, re.MULTILINE), shown
 
 
 def _rights_of_others(path: Path) -> int:

@@ -19,6 +19,7 @@ runner = CliRunner()
 def test_version_names_penstock_python_and_spark() -> None:
     result = runner.invoke(app, ["version"])
     assert re.fullmatch(r"penstock \S+ \(Python 3\.\d+\.\d+, Spark 4\.2\.0\)\n", result.output)
+    assert runner.invoke(app, ["--version"]).output == result.output
 
 
 def test_status_without_a_stack_says_how_to_start_one(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.status import ROUTES_SHOWN, _print_routes, routes_behind
+from penstock.cli.status import COLUMNS, NUMBERS, ROUTES_SHOWN, _cells, _print_routes, routes_behind
+from penstock.cli.tables import count, duration, lines_of
 
 RECORDING = """
 import sys
@@ -51,3 +52,39 @@ def test_that_nothing_is_known_is_not_called_well(tmp_path: Path, capsys: pytest
     unknown, well = capsys.readouterr().out.split("\n\n")
     assert "not known" in unknown
     assert "no route is behind" in well
+
+
+def test_components_fit_80_columns_with_everything_at_its_longest() -> None:
+    row = {
+        "component": "apiserver",
+        "state": "restarting",
+        "address": "https://127.0.0.1:58443",
+        "pid": 4194304,
+        "memory_mib": 1234,
+        "uptime_seconds": 86_399,
+        "restarts": 12,
+        "lag": 1_234_567,
+    }
+    lines = lines_of(COLUMNS, [_cells(row)], NUMBERS)
+    assert max(map(len, lines)) <= 80
+    assert all(text in lines[1] for text in ("apiserver", "restarting", "127.0.0.1:58443", "4194304", "23h 59m"))
+
+
+def test_names_are_never_cut() -> None:
+    name = "trigger " + "n" * 63 + "/" + "t" * 200
+    assert lines_of(("lag", "route"), [("1", name)], ("lag",))[1].endswith(name)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(None, ""), (0.2, "0s"), (59, "59s"), (200, "3m 20s"), (7500, "2h 5m"), (800_000, "9d 6h")]
+)
+def test_a_duration_is_short(seconds: float | None, text: str) -> None:
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(0, "0"), (12.4, "12"), (99_999, "99999"), (123_456, "123k"), (999_700, "1.0M"), (1_234_567, "1.2M")],
+)
+def test_a_count_is_short(number: float, text: str) -> None:
+    assert count(number) == text
