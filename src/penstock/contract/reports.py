@@ -5,6 +5,7 @@
 | `ack/<component>/<instance>` | the newest snapshot version in force there, repeated as a sign of life |
 | `loss/<route uid>/<partition>` | a range of events that was no longer retained when the route came to it |
 | `type/<target uid>/<hash>` | a type of events, with its source, that passes a target which wants to know |
+| `served/<route uid>` | the router serves the route, or where it stopped to; for the router that comes after it |
 
 Components: `ingress`, `router`, `dispatcher`. An instance that ends in order deletes its ack; one that has not been
 heard of for `SILENT_SECONDS` no longer counts.
@@ -62,12 +63,23 @@ class SeenType(msgspec.Struct, frozen=True):
     at: float
 
 
-Report = Ack | Loss | SeenType
+class Served(msgspec.Struct, frozen=True):
+    """What is in `penstock.matched` holds for the route, from `start` on."""
+
+    route: str
+    start: tuple[Count, ...]
+    """As the route's record had it."""
+    owed: tuple[Count, ...] | None = None
+    """From where on, in each partition, it was left out; None where it was not."""
+
+
+Report = Ack | Loss | SeenType | Served
 
 _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
     "ack": msgspec.json.Decoder(Ack),
     "loss": msgspec.json.Decoder(Loss),
     "type": msgspec.json.Decoder(SeenType),
+    "served": msgspec.json.Decoder(Served),
 }
 
 
@@ -81,6 +93,13 @@ def key_of(report: Report) -> str:
         case SeenType():
             digest = hashlib.sha256(f"{report.type}\n{report.source}".encode()).hexdigest()
             return f"type/{report.target}/{digest[:32]}"
+        case Served():
+            return served_key(report.route)
+
+
+def served_key(route: str) -> str:
+    """The key under which the router notes that it serves a route."""
+    return f"served/{route}"
 
 
 def encode(report: Report) -> bytes:

@@ -89,6 +89,10 @@ class Route(msgspec.Struct, frozen=True, omit_defaults=True):
     ordering: Literal["unordered", "key"] = "unordered"
     paused: bool = False
 
+    def since(self, start: tuple[int, ...]) -> Route:
+        """The same route with another start."""
+        return msgspec.structs.replace(self, start=start)
+
 
 class ServiceName(msgspec.Struct, frozen=True, omit_defaults=True):
     """Where a DNS name of the embedded control plane leads, by port."""

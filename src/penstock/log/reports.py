@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from penstock.contract import reports, topics
-from penstock.contract.reports import Ack, Component, Loss, SeenType
+from penstock.contract.reports import Ack, Component, Loss, SeenType, Served
 from penstock.log import clients
+from penstock.log.table import TableFollower
 from penstock.log.threads import Failed, OwnedThread
+from penstock.log.topic_ends import KafkaAway
 from penstock.log.watchdog import ending_process
 from penstock.observability.logs import describe
 from penstock.settings import Settings
@@ -54,6 +56,11 @@ class Reporter:
         """Events of a type pass a target that wants to know."""
         self._send(reports.key_of(seen), reports.encode(seen))
 
+    def served(self, changes: Mapping[str, Served | None]) -> None:
+        """Routes that the router serves from now on, by uid; None for one that has ended."""
+        for uid, served in changes.items():
+            self._send(reports.served_key(uid), None if served is None else reports.encode(served))
+
     def close(self) -> None:
         """Ends in order: this instance no longer counts."""
         self._stop.set()
@@ -91,6 +98,51 @@ class Reporter:
         if not self._complained:
             self._complained = True
             log.warning("a report could not be written", key=key, error=describe(error))
+
+
+def write_served(settings: Settings, entries: Iterable[Served]) -> None:
+    """Writes them before it returns. Raises KafkaAway where that cannot be made sure of."""
+    producer = clients.producer(settings, "served", {"linger.ms": 0}, watchdog=None)
+    failures: list[KafkaError] = []
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            failures.append(error)
+
+    for served in entries:
+        key = reports.served_key(served.route)
+        producer.produce(topics.REPORTS, key=key, value=reports.encode(served), on_delivery=delivered)
+        producer.poll(0)
+    left = producer.flush(FLUSH_SECONDS)
+    if left or failures:
+        why = describe(failures[0]) if failures else f"{left} are not acknowledged after {FLUSH_SECONDS} s"
+        raise KafkaAway(f"it cannot be noted which routes are left out: {why}")
+
+
+class ServedReader:
+    """Reads once what earlier routers have noted of the routes that they served."""
+
+    def __init__(self, settings: Settings, failed: Failed) -> None:
+        self.served: dict[str, Served] = {}
+        self.read = threading.Event()
+        self._follower = TableFollower(settings, topics.REPORTS, self._apply, self.read.set, failed)
+
+    def start(self) -> None:
+        """Begins to read."""
+        self._follower.start()
+
+    def stop(self) -> None:
+        """Ends reading."""
+        self._follower.stop()
+
+    def _apply(self, key: str, value: bytes | None) -> None:
+        kind, _, uid = key.partition("/")
+        if kind != "served":
+            return
+        self.served.pop(uid, None)
+        report = None if value is None else reports.decode(key, value)
+        if isinstance(report, Served):
+            self.served[uid] = report
 
 
 class StopSign:

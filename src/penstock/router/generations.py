@@ -18,6 +18,8 @@ newest origin in each partition of `penstock.matched`, and N ends when N+1 has c
    gets everything since it was published, and a replay is no more than an older start. N serves meanwhile. What is no
    longer retained is reported as lost to that route.
    The other routes start where routing had got to, so that what they have had is not written again.
+   Which routes the records hold for is noted outside this process (`served_routes.py`), so all of this is true over
+   a restart as well, also for a route that was left out for a while.
 5. An event with more routes than fit into a record becomes several, and origin o counts as written with the last of
    them only; a record before it counts as o - 1. So where a query ends between two of them, o is read and written once
    more as a whole, and the cursors of the routes that had it already drop it.
@@ -33,6 +35,7 @@ from typing import Protocol
 import structlog
 
 from penstock.contract import topics
+from penstock.contract.reports import Served
 from penstock.contract.routes import Route
 from penstock.contract.snapshot import Snapshot
 from penstock.log.topic_ends import Retained, TopicEnds
@@ -42,6 +45,7 @@ from penstock.router.markers import MarkerSender, MarkerWatch
 from penstock.router.matched_record import MatchedRecord
 from penstock.router.positions import LostRange, StartOffsets
 from penstock.router.route_index import RouteTable, index_routes
+from penstock.router.served_routes import ServedRoutes
 from penstock.router.unplannable import Unplannable
 
 log = structlog.get_logger()
@@ -97,6 +101,8 @@ class Generation:
     routes: Mapping[str, Route]
     query: RunningQuery
     refused: Mapping[str, str] = field(default_factory=dict)
+    newly_served: Mapping[str, Served | None] = field(default_factory=dict)
+    """What is to be noted of the routes it serves."""
 
 
 def same_routing(before: Mapping[str, Route], now: Mapping[str, Route]) -> bool:
@@ -106,10 +112,6 @@ def same_routing(before: Mapping[str, Route], now: Mapping[str, Route]) -> bool:
 
 def _routing(route: Route) -> tuple[object, ...]:
     return route.target, route.attributes, route.filters, route.start
-
-
-def _served(generation: Generation) -> dict[str, Route]:
-    return {uid: route for uid, route in generation.routes.items() if uid not in generation.refused}
 
 
 class Generations:
@@ -125,6 +127,8 @@ class Generations:
         *,
         live: Callable[[Generation], None],
         lost: Callable[[Route, LostRange], None],
+        served: ServedRoutes,
+        leave_out: Callable[[list[Served]], None],
         stopping: Callable[[], bool],
         beat: Callable[[], None] = lambda: None,
         clock: Callable[[], float] | None = None,
@@ -132,6 +136,7 @@ class Generations:
         self._launch, self._tail, self._sender, self.watch = launch, tail, sender, watch
         self._unplannable = unplannable
         self._announce, self._lost, self._stopping = live, lost, stopping
+        self._served, self._leave_out = served, leave_out
         self._beat, self.clock = beat, clock or LivedTime()
         self._newest_number = 0
         self._partitions = 0
@@ -147,7 +152,7 @@ class Generations:
         """Makes the snapshot's routes the ones in force; returns when they are."""
         before = self.live
         if before is not None and before.query.alive() and same_routing(before.routes, snapshot.routes):
-            before.version, before.routes = snapshot.version, snapshot.routes
+            before.version, before.routes, before.newly_served = snapshot.version, snapshot.routes, {}
             self._announce(before)
             return
         began = time.monotonic()
@@ -156,8 +161,9 @@ class Generations:
         table = index_routes(route for uid, route in snapshot.routes.items() if uid not in unfit)
         refused = {**unfit, **table.refused}
         routes = {uid: route for uid, route in snapshot.routes.items() if uid not in refused}
-        newcomers = [] if before is None else positions.newcomers(_served(before), routes)
+        newcomers = self._served.newcomers(routes.values())
         start = self._start_offsets(routes, newcomers)
+        self._note_left_out(snapshot, routes, start)
         if start.reached:
             table = table.starting(positions.starts_of_served(routes.values(), newcomers, start))
         ends = self._tail.retained(topics.MATCHED, partitions)
@@ -180,6 +186,7 @@ class Generations:
             if self.watch.pending is None:
                 self._tail.rest()
         self.live = following
+        following.newly_served = self._served.live(snapshot, routes)
         self._reported.clear()
         log.info(
             "a generation of routes is live",
@@ -294,6 +301,13 @@ class Generations:
             by="penstock.matched" if newest else "the oldest events: nothing has been routed yet",
         )
         return start
+
+    def _note_left_out(self, snapshot: Snapshot, routes: Mapping[str, Route], start: StartOffsets) -> None:
+        """What a query does without is noted before it starts: it may be the last thing that this process does."""
+        owed = self._served.left_out(snapshot, routes, start.reached or start.offsets)
+        if owed:
+            self._leave_out(owed)
+            self._served.take({served.route: served for served in owed})
 
     def _report_losses(self, losses: list[tuple[Route, LostRange]]) -> None:
         """Reports losses before the query starts, so that a crash hides none; once, however often it is tried."""

@@ -59,7 +59,8 @@ def reach_back(start: StartOffsets, newcomers: Iterable[Route], retained: Sequen
         for partition, kept in enumerate(retained):
             wanted = route.start[partition] if partition < len(route.start) else kept.first
             offsets[partition] = min(offsets[partition], max(wanted, kept.first))
-    return StartOffsets(tuple(offsets), start.gaps, start.offsets)
+    moved = tuple(offsets) != start.offsets
+    return StartOffsets(tuple(offsets), start.gaps, start.offsets if moved else ())
 
 
 def starts_of_served(
@@ -76,15 +77,6 @@ def starts_of_served(
 
 def _not_before(asked: Sequence[int], reached: Sequence[int]) -> tuple[int, ...]:
     return tuple(max(wanted, got) for wanted, got in zip_longest(asked[: len(reached)], reached, fillvalue=0))
-
-
-def newcomers(before: Mapping[str, Route], now: Mapping[str, Route]) -> list[Route]:
-    """Routes that are new, or that ask for older events than before: a replay."""
-    return [
-        route
-        for uid, route in now.items()
-        if uid not in before or (route.start != before[uid].start and not _rises(before[uid].start, route.start))
-    ]
 
 
 def out_of_reach(newcomers: Iterable[Route], retained: Sequence[Retained]) -> list[tuple[Route, LostRange]]:
@@ -110,12 +102,3 @@ def losses(gaps: Iterable[LostRange], routes: Iterable[Route]) -> list[tuple[Rou
             if begins <= gap.last:
                 found.append((route, LostRange(gap.partition, max(gap.first, begins), gap.last)))
     return found
-
-
-def _rises(before: Sequence[int], now: Sequence[int]) -> bool:
-    """Whether no partition starts earlier than before; an empty start is the very beginning."""
-    width = max(len(before), len(now))
-    return all(
-        (now[partition] if partition < len(now) else 0) >= (before[partition] if partition < len(before) else 0)
-        for partition in range(width)
-    )

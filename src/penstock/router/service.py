@@ -27,7 +27,7 @@ from penstock.contract.snapshot import Snapshot
 from penstock.filters.predicate import Predicate
 from penstock.filters.terms import count_terms
 from penstock.log.markers import MarkerWriter
-from penstock.log.reports import Reporter
+from penstock.log.reports import Reporter, ServedReader, write_served
 from penstock.log.table import SnapshotFollower
 from penstock.log.topic_ends import KafkaAway, TopicEnds
 from penstock.observability import metrics
@@ -42,6 +42,7 @@ from penstock.router.plan_probe import attempt
 from penstock.router.positions import StartOffsets
 from penstock.router.query import Query, launch, sweep
 from penstock.router.route_index import RouteTable, index_routes
+from penstock.router.served_routes import ServedRoutes
 from penstock.router.stall_guard import StallGuard, Verdict
 from penstock.router.unplannable import Unplannable
 from penstock.router.unreadable import UnreadableEvents
@@ -136,15 +137,18 @@ class RouterService:
         follower = SnapshotFollower(self._settings, lambda snapshot: self._changed.set(), self._part_failed)
         tail = TopicEnds(self._settings, decode, asking=self._watchdog.beat)
         unreadable = UnreadableEvents(self._settings)
-        generations = self._generations(tail, reporter, unreadable)
+        reader = ServedReader(self._settings, self._part_failed)
+        generations = self._generations(tail, reporter, unreadable, ServedRoutes(reader.served))
         try:
             sweep(self._settings)
             follower.start()
-            while not follower.caught_up.wait(0.1):
+            reader.start()
+            while not (follower.caught_up.wait(0.1) and reader.read.wait(0.1)):
                 self._watchdog.beat("waits for the routes")
                 self._check_parts()
                 if self._stop.is_set():
                     return
+            reader.stop()
             while not self._stop.is_set():
                 self._turn(generations, follower)
                 unreadable.look()
@@ -158,7 +162,14 @@ class RouterService:
         finally:
             self._watchdog.beat("stops", CLOSE_SECONDS)
             with contextlib.ExitStack() as closing:
-                for close in (self._watchdog.stop, reporter.close, unreadable.close, tail.close, follower.stop):
+                for close in (
+                    self._watchdog.stop,
+                    reporter.close,
+                    unreadable.close,
+                    tail.close,
+                    reader.stop,
+                    follower.stop,
+                ):
                     closing.callback(close)
                 if not isinstance(self._failure, CannotStop):
                     generations.stop()
@@ -179,7 +190,11 @@ class RouterService:
             raise self._broken_part
 
     def _generations(
-        self, tail: TopicEnds[MatchedRecord], reporter: Reporter, unreadable: UnreadableEvents
+        self,
+        tail: TopicEnds[MatchedRecord],
+        reporter: Reporter,
+        unreadable: UnreadableEvents,
+        served: ServedRoutes,
     ) -> Generations:
         def start(table: RouteTable, number: int, where: StartOffsets) -> Query:
             unreadable.start(tail.retained(topics.UNREADABLE, len(where.offsets)))
@@ -206,6 +221,8 @@ class RouterService:
             Unplannable(probe),
             live=live,
             lost=announcements.lost,
+            served=served,
+            leave_out=lambda owed: write_served(self._settings, owed),
             stopping=self._stop.is_set,
             beat=self._watchdog.beat,
         )

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from penstock.contract import topics
+from penstock.contract.reports import Served
 from penstock.contract.routes import Route
 from penstock.contract.snapshot import Snapshot
 from penstock.log.topic_ends import Retained
@@ -19,6 +20,7 @@ from penstock.router.markers import MarkerRound, MarkerWatch
 from penstock.router.matched_record import Marker, MatchedRecord
 from penstock.router.positions import LostRange, StartOffsets
 from penstock.router.route_index import RouteTable
+from penstock.router.served_routes import ServedRoutes
 from penstock.router.unplannable import Unplannable
 
 NEVER = float("inf")
@@ -69,10 +71,20 @@ class Scene:
     happened: list[str] = field(default_factory=list)
     """What was seen from outside, in its order."""
     now: float = 100.0
+    notes: dict[str, Served] = field(default_factory=dict)
+    """What is noted of the routes for the next process."""
+    note_fails: BaseException | None = None
+    """Raised when something has to be noted."""
 
     def __post_init__(self) -> None:
         self._markers: list[tuple[Marker, int, int, float]] = []
         self._newest: dict[int, MatchedRecord] = {}
+        self.restart()
+
+    def restart(self) -> None:
+        """All processes die; another router begins with what is in Kafka."""
+        for query in self.queries:
+            query.running = False
         self.generations = Generations(
             self._launch,
             self,  # type: ignore[arg-type]
@@ -81,6 +93,8 @@ class Scene:
             Unplannable(lambda routes: "bad" if any(route.uid == self.bad for route in routes) else None),
             live=self._live,
             lost=lambda route, gap: self.lost.append((route.uid, gap)),
+            served=ServedRoutes(dict(self.notes)),
+            leave_out=self._leave_out,
             stopping=lambda: False,
             clock=lambda: self.now,
         )
@@ -95,8 +109,9 @@ class Scene:
     def starts(self) -> list[StartOffsets]:
         return [query.start for query in self.queries]
 
-    def advance(self, version: int, *routes: Route) -> None:
-        self.generations.advance(Snapshot(version, routes={route.uid: route for route in routes}))
+    def advance(self, version: int, *routes: Route, unreadable: str = "") -> None:
+        uids = frozenset([unreadable] if unreadable else [])
+        self.generations.advance(Snapshot(version, routes={route.uid: route for route in routes}, unreadable=uids))
 
     def tend(self, seconds: float) -> None:
         """Lets the live generation be tended for a time."""
@@ -111,7 +126,17 @@ class Scene:
         self.generations.watch.saw([record], self.now)
         return record
 
+    def _leave_out(self, owed: list[Served]) -> None:
+        if self.note_fails is not None:
+            raise self.note_fails
+        self.notes |= {served.route: served for served in owed}
+
     def _live(self, generation: Generation) -> None:
+        for uid, served in generation.newly_served.items():
+            if served is None:
+                self.notes.pop(uid)
+            else:
+                self.notes[uid] = served
         self.announced.append(generation)
         self.happened.append(f"{generation.number} is live")
 

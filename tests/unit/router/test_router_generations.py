@@ -191,7 +191,7 @@ def test_one_partition_that_stands_still_is_noticed_however_the_others_move() ->
 def test_a_query_may_take_its_time_to_start() -> None:
     scene = Scene(partitions(2), origin=49)
     scene.delays |= {(1, 0): START_SECONDS - 5, (1, 1): START_SECONDS + 5}
-    scene.advance(1, route("old"))
+    scene.advance(1, route("old", 50, 50))
     assert scene.announced
 
 
@@ -252,3 +252,60 @@ def test_a_task_that_repeats_itself_before_its_query_ends_costs_no_repetition() 
     scene.generations.replace()
     scene.advance(2, route("r", 40), route("more", 1000))
     assert scene.starts[-1].offsets == (1000,)
+
+
+def test_what_was_served_before_a_restart_begins_where_routing_had_got_to() -> None:
+    scene = Scene([Retained(0, 50)], origin=49)
+    scene.advance(1, route("old", 10))
+    scene.restart()
+    scene.wrote(scene.queries[-1].number, 0, 80)
+    scene.events = [Retained(0, 90)]
+    scene.advance(1, route("old", 10))
+    assert scene.starts[-1].offsets == (81,)
+
+
+def test_a_restart_while_a_query_catches_up_for_a_new_route_starts_catching_up_again() -> None:
+    scene = Scene([Retained(0, 50)], origin=49)
+    scene.advance(1, route("old", 10))
+    scene.fails = [OSError("killed")]
+    with pytest.raises(OSError, match="killed"):
+        scene.advance(2, route("old", 10), route("past", 5))
+    scene.restart()
+    scene.advance(2, route("old", 10), route("past", 5))
+    assert scene.starts[-1].offsets == (5,)
+
+
+def test_a_route_that_was_left_out_over_a_restart_gets_what_it_missed() -> None:
+    scene = Scene([Retained(0, 50)], origin=49)
+    scene.advance(1, route("old", 10), route("torn", 10))
+    scene.restart()
+    scene.events = [Retained(0, 70)]
+    scene.wrote(scene.queries[-1].number, 0, 59)
+    scene.advance(2, route("old", 10), unreadable="torn")  # begins at 60 without it, and goes on
+    scene.restart()
+    scene.events = [Retained(0, 90)]
+    scene.wrote(scene.queries[-1].number, 0, 85)
+    scene.advance(3, route("old", 10), route("torn", 10))
+    assert scene.starts[-1].offsets == (60,)
+    assert scene.starts[-1].reached == (86,)
+    assert scene.notes["torn"].owed is None
+
+
+def test_a_route_that_is_owed_events_and_deleted_is_forgotten() -> None:
+    scene = Scene([Retained(0, 50)], origin=49)
+    scene.advance(1, route("old", 10), route("torn", 10))
+    scene.restart()
+    scene.advance(2, route("old", 10), unreadable="torn")
+    assert scene.notes["torn"].owed is not None
+    scene.advance(3, route("old", 10), route("new", 50))
+    assert set(scene.notes) == {"old", "new"}
+
+
+def test_a_query_without_a_route_does_not_start_before_that_is_noted() -> None:
+    scene = Scene([Retained(0, 50)], origin=49)
+    scene.advance(1, route("old", 10), route("torn", 10))
+    scene.restart()
+    scene.note_fails = KafkaAway("away")
+    with pytest.raises(KafkaAway):
+        scene.advance(2, route("old", 10), unreadable="torn")
+    assert len(scene.queries) == 1

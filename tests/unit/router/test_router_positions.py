@@ -11,7 +11,6 @@ from penstock.router.positions import (
     LostRange,
     StartOffsets,
     losses,
-    newcomers,
     out_of_reach,
     reach_back,
     resume,
@@ -66,15 +65,9 @@ def test_a_new_route_without_a_start_misses_nothing() -> None:
     assert out_of_reach([route()], [Retained(3, 90)]) == []
 
 
-def test_newcomers_are_new_routes_and_replays_not_later_starts() -> None:
-    before = {"same": route("same", (5,)), "replayed": route("replayed", (5,)), "later": route("later", (5,))}
-    now = {
-        "same": route("same", (5,)),
-        "replayed": route("replayed", (2,)),
-        "later": route("later", (9,)),
-        "new": route("new", (7,)),
-    }
-    assert [found.uid for found in newcomers(before, now)] == ["replayed", "new"]
+def test_a_new_route_that_wants_nothing_older_leaves_the_start_as_it_is() -> None:
+    start = StartOffsets((10, 20))
+    assert reach_back(start, [route("new", (10, 25))], [Retained(0, 90), Retained(0, 90)]) == start
 
 
 def test_a_loss_is_reported_to_the_routes_that_were_still_to_get_it() -> None:

@@ -117,7 +117,7 @@ class DataPlane:
             self._evaluate(now)
         elif isinstance(report, SeenType):
             self.type_seen(report)
-        elif time.time() - report.at < self._losses_shown:
+        elif isinstance(report, Loss) and time.time() - report.at < self._losses_shown:
             self._losses[report.route][report.partition] = report
             self._look_at(report.route)
 
