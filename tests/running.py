@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
-from penstock.engine import components, jars, java
+from penstock.engine import datadir, jars, java
 from penstock.engine import embedded_kafka as kafka
 from penstock.engine import topic_setup as topics
 from penstock.engine.processes.process import tied_to_parent
@@ -126,7 +126,7 @@ def start_stack(data_dir: Path, *flags: str) -> Stack:
             said = "\n".join(output)
             logs = Stack(Settings(data_dir=data_dir), process, output).logs()
             pytest.fail(f"the stack did not become ready (exit code {process.poll()}):\n{said}\n{logs}", pytrace=False)
-    return Stack(components.load_settings(data_dir / "run" / "settings.json"), process, output)
+    return Stack(datadir.load_settings(data_dir / "run" / "settings.json"), process, output)
 
 
 def stop_process(process: subprocess.Popen[str]) -> float:

@@ -12,7 +12,7 @@ import contextlib
 import gc
 import json
 import os
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,13 @@ class Lifecycle:
     def __init__(self, notify_fd: int | None = None) -> None:
         self.stopping = asyncio.Event()
         self.said: list[dict[str, Any]] = []
+        self.waits_for: str | None = "it starts"
+        """What keeps it from serving so far; None once it serves or stands by."""
+        self.stands_by = False
+        """Whether another process does the work, and this one waits to take it over."""
+        self.doubts: list[Callable[[], str | None]] = []
+        """Asked, from a thread, whether a component that serves can do so right now: why not, or None."""
+        self._stood_by = False
         self._fd = notify_fd
 
     async def appears(self, path: Path) -> bool:
@@ -61,9 +68,34 @@ class Lifecycle:
                 return False
         return True
 
+    async def before_stop(self, event: asyncio.Event) -> bool:
+        """Waits for the event; False if told to stop before."""
+        await first(event.wait(), self.stopping.wait())
+        return not self.stopping.is_set()
+
     def ready(self, **details: Any) -> None:
         """The component serves; `details` (address, version, …) are shown by `penstock status`."""
-        self._say({"event": "ready", **details})
+        self.waits_for, self.stands_by = None, False
+        stood_by = {"standing_by": False} if self._stood_by else {}
+        self._say({"event": "ready", **stood_by, **details})
+
+    def stand_by(self, **details: Any) -> None:
+        """The component waits for another process to end, and is as ready as it can be before that."""
+        self.waits_for, self.stands_by, self._stood_by = None, True, True
+        self._say({"event": "ready", "standing_by": True, **details})
+
+    def take_over(self) -> None:
+        """The wait is over: the component begins the work, and is ready again when it serves."""
+        if self.stands_by:
+            self.waits_for, self.stands_by = "it takes over", False
+
+    def unready(self) -> str | None:
+        """Why nothing should be sent to this process now; None where it serves, or stands by for one that does."""
+        if self.stopping.is_set():
+            return "it stops"
+        if self.waits_for is not None:
+            return self.waits_for
+        return next((why for doubt in self.doubts if (why := doubt()) is not None), None)
 
     def status(self, **details: Any) -> None:
         """Something that changes while the component runs, such as its lag."""

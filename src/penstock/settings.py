@@ -16,6 +16,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 
 SETTINGS_FILE = "penstock.toml"
 
+IN_CLUSTER = Path("in-cluster")
+"""Stands in `kubeconfig` for the files of the Pod's ServiceAccount."""
+
 
 def _listed(value: Any) -> Any:
     """A list as it is written in a flag or a variable: `a,b`, or as JSON."""
@@ -64,11 +67,19 @@ class Settings(BaseModel):
     metrics: bool = True
     """Whether metrics are recorded and served."""
 
+    health_port: int | None = Field(default=None, ge=0, le=65535)
+    """Port of `/livez`, `/readyz` and `/metrics` of a role that is started alone. 0 picks a free one. Empty: the role's
+    own, from 9091 for the ingress on (`penstock ROLE --help`). `penstock dev` has `metrics_port` in their place."""
+
     kafka: str | None = None
     """Bootstrap addresses (`host:port,…`) of an existing Kafka. Empty: penstock starts its own, single-node."""
 
     kafka_conf: dict[str, str | int | float | bool] = {}
     """Settings of librdkafka for every Kafka client but Spark's, such as `security.protocol`: a table, or JSON."""
+
+    kafka_wait_seconds: float = Field(default=300, ge=0)
+    """Seconds that a role which is started alone waits for a Kafka that does not answer yet, before it ends with an
+    error. 0 ends it at the first try."""
 
     kafka_heap_mib: int = Field(default=256, ge=128)
     """Heap of the embedded Kafka in MiB."""
@@ -166,7 +177,8 @@ class Settings(BaseModel):
     that fits counts, before the built-in images. `[]` runs the Pod's own command. See `docs/pods.md`."""
 
     kubeconfig: Path | None = None
-    """Kubeconfig of an existing cluster whose API the controllers use. Empty: the embedded API server is started."""
+    """Kubeconfig of an existing cluster whose API the controllers use; `in-cluster` for the credentials that Kubernetes
+    mounts into a Pod. Empty: the embedded API server is started."""
 
     address_base: str | None = None
     """Base URL under which producers reach the ingress, for `status.address`. Empty: `http://<host>:<port>`."""
@@ -186,7 +198,10 @@ class Settings(BaseModel):
         """Flags and variables give a table as text."""
         return json.loads(value) if isinstance(value, str) else value
 
-    @field_validator("cache_dir", "kafka", "replication", "spark_master", "kubeconfig", "address_base", mode="before")
+    @field_validator(
+        *("cache_dir", "health_port", "kafka", "replication", "spark_master", "kubeconfig", "address_base"),
+        mode="before",
+    )
     @classmethod
     def _empty_is_none(cls, value: Any) -> Any:
         """A variable that is set to nothing means what the documentation says of an empty setting."""

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli import conformance, dev, doctor, kubeconfig, status, version
+from penstock.cli.roles import commands as roles
 
 app = typer.Typer(
     name="penstock",
@@ -35,3 +36,4 @@ app.command("kubeconfig")(kubeconfig.kubeconfig)
 app.command("status")(status.status)
 app.command("version")(version.version)
 app.add_typer(conformance.app, name="conformance")
+roles.add_to(app)

@@ -14,6 +14,9 @@ from typing import Any, NamedTuple
 import httpx2
 from lightkube import ApiError, AsyncClient, KubeConfig
 from lightkube.config.client_adapter import verify_cluster
+from lightkube.config.kubeconfig import SingleConfig
+from lightkube.config.models import User
+from lightkube.core.exceptions import ConfigError
 from lightkube.core.resource import ApiInfo, ResourceDef
 from lightkube.generic_resource import (
     GenericGlobalResource,
@@ -21,6 +24,8 @@ from lightkube.generic_resource import (
     GenericNamespacedStatus,
     create_api_info,
 )
+
+from penstock.settings import IN_CLUSTER
 
 Obj = dict[str, Any]
 
@@ -120,13 +125,11 @@ class Api:
     """A connection to the API server."""
 
     def __init__(self, kubeconfig: Path, user: str | None = None) -> None:
-        config = KubeConfig.from_file(kubeconfig).get()
-        if config is None or config.user is None:
-            raise ValueError(f"{kubeconfig} names no cluster and no user")
+        config = read_config(kubeconfig)
         self._kubeconfig, self.url = kubeconfig, config.cluster.server
         transport = None
         if user is not None:
-            verify = verify_cluster(config.cluster, config.user, config.abs_file, trust_env=False)
+            verify = verify_cluster(config.cluster, config.user or User(), config.abs_file, trust_env=False)
             transport = _ActingAs(user, httpx2.AsyncHTTPTransport(verify=verify, limits=httpx2.Limits()))
         self._client = AsyncClient(config, field_manager=FIELD_MANAGER, trust_env=False, transport=transport)
 
@@ -182,6 +185,15 @@ class Api:
         review = _AccessReview(spec={"user": user, "resourceAttributes": asked})
         answer = dict(await self._client.create(review))
         return bool((answer.get("status") or {}).get("allowed"))
+
+
+def read_config(kubeconfig: Path) -> SingleConfig:
+    """Where the API is and who asks: from the file, or from what Kubernetes mounts into a Pod. Raises ConfigError."""
+    given = KubeConfig.from_service_account() if kubeconfig == IN_CLUSTER else KubeConfig.from_file(kubeconfig)
+    config = given.get()
+    if config is None or config.user is None:
+        raise ConfigError(f"{kubeconfig} names no cluster and no user")
+    return config
 
 
 class _ActingAs(httpx2.AsyncBaseTransport):

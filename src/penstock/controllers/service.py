@@ -43,7 +43,7 @@ from penstock.controllers.tracker import Tracker
 from penstock.controllers.workloads.reconcilers import workload_reconcilers
 from penstock.lifecycle import Lifecycle, first
 from penstock.log.routes import RoutesTopic
-from penstock.settings import Settings
+from penstock.settings import IN_CLUSTER, Settings
 
 log = structlog.get_logger()
 
@@ -53,7 +53,7 @@ KUBECONFIG = "kubeconfig-control"
 async def run(settings: Settings, lifecycle: Lifecycle) -> None:
     """Runs the controllers until told to stop."""
     kubeconfig = settings.kubeconfig or settings.data_dir / KUBECONFIG
-    if not await lifecycle.appears(kubeconfig):
+    if kubeconfig != IN_CLUSTER and not await lifecycle.appears(kubeconfig):
         return
     api = Api(kubeconfig)
     workers = Workers()

@@ -16,18 +16,16 @@ import sys
 import threading
 from pathlib import Path
 
-import structlog
-
-from penstock.engine import components
+from penstock.engine.datadir import load_settings
 from penstock.engine.processes import parent_death
+from penstock.engine.roles.life import end_with_threads, live
+from penstock.engine.roles.table import Role, loop_factory, name_instance, role_of
 from penstock.lifecycle import Lifecycle
 from penstock.observability.logs import configure_logging
 from penstock.settings import Settings
 
 GRACE_SECONDS = 3.0
 """Beyond the drain time, before a process that lost its supervisor ends itself."""
-
-log = structlog.get_logger()
 
 
 def main() -> None:
@@ -39,16 +37,18 @@ def main() -> None:
     parser.add_argument("--life-fd", type=int, default=None)
     arguments = parser.parse_args()
     parent_death.tie(signal.SIGTERM)
-    settings = components.load_settings(arguments.settings)
+    settings = load_settings(arguments.settings)
     configure_logging(arguments.component, "debug" if settings.verbose else "info", stream=sys.stdout)
-    with asyncio.Runner(loop_factory=components.loop_factory(arguments.component)) as runner:
-        code = runner.run(_run(arguments.component, settings, arguments.notify_fd, arguments.life_fd))
+    name_instance(arguments.component)
+    role = role_of(arguments.component)
+    with asyncio.Runner(loop_factory=loop_factory(role)) as runner:
+        code = runner.run(_run(role, settings, arguments.notify_fd, arguments.life_fd))
         sys.stdout.flush()
         # Threads of libraries (librdkafka, py4j) must not hold up a process whose component has ended.
         os._exit(code)
 
 
-async def _run(name: str, settings: Settings, notify_fd: int | None, life_fd: int | None) -> int:
+async def _run(role: Role, settings: Settings, notify_fd: int | None, life_fd: int | None) -> int:
     lifecycle = Lifecycle(notify_fd)
     released = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -61,41 +61,7 @@ async def _run(name: str, settings: Settings, notify_fd: int | None, life_fd: in
         threading.Thread(
             target=_watch, args=(life_fd, loop, released, lifecycle.stopping, settings.drain_seconds), daemon=True
         ).start()
-    log.info("starting", pid=os.getpid())
-    try:
-        await components.run(name, settings, lifecycle, released)
-    except Exception as error:
-        log.exception("the component failed")
-        lifecycle.fail(_reason(error))
-        return 1
-    if not lifecycle.stopping.is_set():
-        lifecycle.fail("it ended without being told to")
-        return 1
-    log.info("ended")
-    return 0
-
-
-def end_with_threads(lifecycle: Lifecycle) -> None:
-    """Ends this process when a thread ends by an exception that no owner took. Callbacks have owners in their rooms:
-    here an error of one hostile connection could not be told from a defect."""
-
-    def ended(arguments: threading.ExceptHookArgs) -> None:
-        error = arguments.exc_value
-        if error is None:
-            return
-        what = f"the thread {arguments.thread.name if arguments.thread else '?'}"
-        log.error(f"{what} ended by an exception", exc_info=error)
-        lifecycle.fail(f"{what} ended by {_reason(error)}")
-        sys.stdout.flush()
-        os._exit(1)
-
-    threading.excepthook = ended
-
-
-def _reason(error: BaseException) -> str:
-    while isinstance(error, BaseExceptionGroup) and error.exceptions:
-        error = error.exceptions[0]
-    return f"{type(error).__name__}: {error}".splitlines()[0][:500]
+    return await live(role, settings, lifecycle, released)
 
 
 def _watch(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +113,25 @@ class DataDir:
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
         self._lock = fd
+
+
+@contextlib.contextmanager
+def exclusive(root: Path, what: str) -> Iterator[None]:
+    """Keeps a second process from doing `what` on this data folder. Raises Problem where one does."""
+    (root / LOCK_FILE).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    held = os.open(root / LOCK_FILE.with_name(f"{what}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise Problem(f"Another {what} runs on the data folder {root}.", "Choose another with --data-dir.") from None
+    finally:
+        os.close(held)
+
+
+def load_settings(path: Path) -> Settings:
+    """The resolved settings as the supervisor wrote them; flags, environment and files were read there already."""
+    return Settings(**json.loads(path.read_bytes()))
 
 
 def read_stack(root: Path) -> dict[str, Any] | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -75,6 +75,7 @@ async def run(settings: Settings, lifecycle: Lifecycle, released: asyncio.Event)
         return  # nothing is under way yet that would have to be finished
     coming.result()
     lifecycle.ready(spark=session.version, **_status(services))
+    lifecycle.doubts.append(lambda: why_unready(_status(services)))
     try:
         await _watch(services, lifecycle)
     finally:
@@ -131,6 +132,16 @@ def _bring_up(service: Service) -> None:
 
 def _status(services: dict[str, Service]) -> dict[str, Any]:
     return {f"{name}_{key}": value for name, service in services.items() for key, value in service.status().items()}
+
+
+def why_unready(status: Mapping[str, Any]) -> str | None:
+    """Why events are not routed and delivered now; None where they are. Pure."""
+    if status.get("router_waiting_for_kafka"):
+        return "the router waits for Kafka"
+    if stalled := status.get("router_stalled_seconds"):
+        return f"routing has stood still for {stalled:g} s"
+    ready, tasks = status.get("dispatcher_ready", 0), status.get("dispatcher_tasks", 0)
+    return f"{ready} of {tasks} dispatcher tasks deliver" if ready < tasks else None
 
 
 async def _before_stop(task: asyncio.Future[Any], stopping: asyncio.Event) -> bool:

@@ -116,6 +116,11 @@ class Ingress:
             return self._readiness() if path == "/readyz" else responses.HEALTHY
         return responses.METHOD_NOT_ALLOWED
 
+    def why_unready(self) -> str | None:
+        """The same for those who ask elsewhere than at the port of producers; None: events are accepted."""
+        answer = self._readiness()
+        return None if answer.status < 400 else answer.body.decode().strip()
+
     def _readiness(self) -> Response:
         """Whether events are accepted now, and if not, why every one would be refused."""
         if self.draining:

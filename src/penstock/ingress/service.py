@@ -44,6 +44,7 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
     app = Ingress(settings, events, disk, kafka, tracer, tell_type=reporter.seen_type)
     server = Server(app, settings, owner)
     following = _Following(app, reporter, owner)
+    lifecycle.doubts.append(app.why_unready)
     follower = SnapshotFollower(settings, following.announce, owner.fail)
     owner.start(disk.run(), "disk watch")
     owner.start(kafka.run(), "Kafka watch")

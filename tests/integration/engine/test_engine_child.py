@@ -8,7 +8,7 @@ import sys
 
 CHILD = """
 import threading, time
-from penstock.engine.child import end_with_threads
+from penstock.engine.roles.life import end_with_threads
 from penstock.lifecycle import Lifecycle
 
 end_with_threads(Lifecycle(notify_fd=2))

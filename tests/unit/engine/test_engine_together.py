@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from penstock.engine.components import together
+from penstock.engine.roles.parts import together
 from penstock.lifecycle import Lifecycle
 from penstock.settings import Settings
 

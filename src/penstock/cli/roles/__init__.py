@@ -1,0 +1,1 @@
+"""`penstock ingress`, `penstock control`, …: each role of penstock as a process of its own."""

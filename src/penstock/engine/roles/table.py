@@ -1,0 +1,122 @@
+"""The roles by name: what each is for, what it needs, and how it runs in its own process.
+
+To add one, write `run(settings, lifecycle)` in its room, a function here that imports it and runs it, and a row in
+ROLES. `penstock <role>` with all settings, its health port, its drain on SIGTERM and its place among the children of
+`penstock dev` follow from the row; `engine/stack.py` says which of them a stack consists of.
+
+Rooms are imported by the process that runs them only, so that the ingress does not pay for Spark.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.engine.roles.parts import Run, together
+from penstock.lifecycle import Lifecycle
+
+if TYPE_CHECKING:
+    from penstock.settings import Settings
+
+RunRole = Callable[["Settings", Lifecycle, asyncio.Event], Awaitable[None]]
+"""Runs a role until it is told to stop. The event is set when what it needs is ready."""
+
+
+@dataclass(frozen=True)
+class Role:
+    """One kind of process."""
+
+    name: str
+    purpose: str
+    """A sentence for `penstock <role> --help`."""
+    run: RunRole
+    health_port: int
+    """Where it answers probes when it is started alone and `health_port` is not set."""
+    uses_kafka: bool = True
+    uses_spark: bool = False
+    fast_loop: bool = False
+    """Whether requests per second count, so that the faster event loop is worth its import."""
+
+
+async def _ingress(settings: Settings, lifecycle: Lifecycle, released: asyncio.Event) -> None:
+    from penstock.ingress.service import run
+
+    if await lifecycle.before_stop(released):
+        await run(settings, lifecycle)
+
+
+async def _control(settings: Settings, lifecycle: Lifecycle, released: asyncio.Event) -> None:
+    """Controllers, and beside the embedded API the workloads that a cluster would run itself."""
+    from penstock.controllers.service import run as run_controllers
+    from penstock.log.kafka_probe import KafkaProbe
+
+    runs: dict[str, Run] = {"controllers": run_controllers}
+    if settings.kubeconfig is None:
+        from penstock.workloads.service import run as run_workloads
+
+        runs["workloads"] = run_workloads
+    if await lifecycle.before_stop(released):
+        lifecycle.doubts.append(KafkaProbe(settings).problem)
+        await together(runs, settings, lifecycle)
+
+
+async def _pipeline(settings: Settings, lifecycle: Lifecycle, released: asyncio.Event) -> None:
+    from penstock.engine import pipeline
+
+    await pipeline.run(settings, lifecycle, released)
+
+
+async def _apiserver(settings: Settings, lifecycle: Lifecycle, released: asyncio.Event) -> None:
+    from penstock.apiserver.service import run
+    from penstock.engine.datadir import exclusive
+
+    with exclusive(settings.data_dir, "apiserver"):
+        await run(settings, lifecycle)
+
+
+ROLES = (
+    Role("ingress", "Take events by HTTP and store them in Kafka.", _ingress, health_port=9091, fast_loop=True),
+    Role("control", "Run the controllers: from Brokers and Triggers to routes.", _control, health_port=9092),
+    Role(
+        "pipeline",
+        "Route events and deliver them: the driver of the Spark application.",
+        _pipeline,
+        health_port=9093,
+        uses_spark=True,
+    ),
+    Role(
+        "apiserver",
+        "Serve the embedded Kubernetes API.",
+        _apiserver,
+        health_port=9094,
+        uses_kafka=False,
+        fast_loop=True,
+    ),
+)
+
+
+def role_of(name: str) -> Role:
+    """The role of a process; several of one role in a stack are numbered (`ingress-2`)."""
+    wanted = name.partition("-")[0]
+    for role in ROLES:
+        if role.name == wanted:
+            return role
+    raise ValueError(f"there is no role {name!r}")
+
+
+def loop_factory(role: Role) -> Callable[[], asyncio.AbstractEventLoop]:
+    """The event loop of a role."""
+    if not role.fast_loop:
+        return asyncio.new_event_loop
+    import uvloop
+
+    return uvloop.new_event_loop
+
+
+def name_instance(name: str) -> None:
+    """Gives a supervised process a name that outlives it: one that was killed takes its own place over."""
+    os.environ.setdefault("PENSTOCK_INSTANCE", f"{socket.gethostname()}-{name}")
