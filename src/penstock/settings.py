@@ -103,10 +103,36 @@ class Settings(BaseModel):
     """Spark master of an existing cluster. Empty: a local session with as many task slots as the pipeline needs."""
 
     spark_heap_mib: int = Field(default=512, ge=256)
-    """Heap of the local Spark session in MiB."""
+    """Heap in MiB of Spark's driver, which is all of Spark where the session is local."""
 
     router_mode: Literal["realtime", "microbatch"] = "realtime"
     """How the router's query runs: `realtime` (milliseconds) or `microbatch` (hundreds of milliseconds)."""
+
+    spark_conf: dict[str, str | int | float | bool] = {}
+    """Properties of Spark, such as `spark.kubernetes.container.image`: a table, or JSON. Those that penstock depends on
+    are refused by name. See `docs/spark.md`."""
+
+    spark_python: str | None = None
+    """Python that the executors of a given cluster run, with penstock installed. Empty: `python3.11` or whatever the
+    version here is, found there, and penstock is sent along with all that it needs."""
+
+    spark_driver_host: str | None = None
+    """Name or address under which executors of a given cluster reach this process. Empty: the address by which this
+    machine reaches the master."""
+
+    spark_driver_bind: str | None = None
+    """Address that Spark's driver listens on for a given cluster. Empty: all, where `spark_driver_host` is given, and
+    otherwise the address that was found."""
+
+    spark_executors: int = Field(default=2, ge=1)
+    """Executors asked of Kubernetes or YARN. A standalone cluster gives one on each Worker."""
+
+    spark_executor_cores: int | None = Field(default=None, ge=1)
+    """Task slots of each executor. Empty: the pipeline's share of each on Kubernetes and YARN, all of a Worker's cores
+    on a standalone cluster."""
+
+    spark_executor_memory_mib: int = Field(default=1024, ge=512)
+    """Heap in MiB of each executor of a given cluster."""
 
     router_marker_seconds: float = Field(default=2.0, gt=0)
     """Seconds between the router's position markers while there is traffic; a restart re-reads at most this much."""
@@ -192,14 +218,15 @@ class Settings(BaseModel):
     verbose: bool = False
     """Show every component's log on the terminal and log at debug level."""
 
-    @field_validator("kafka_conf", "images", mode="before")
+    @field_validator("kafka_conf", "spark_conf", "images", mode="before")
     @classmethod
     def _read_json(cls, value: object) -> object:
         """Flags and variables give a table as text."""
         return json.loads(value) if isinstance(value, str) else value
 
     @field_validator(
-        *("cache_dir", "health_port", "kafka", "replication", "spark_master", "kubeconfig", "address_base"),
+        *("cache_dir", "health_port", "kafka", "replication", "kubeconfig", "address_base"),
+        *("spark_master", "spark_python", "spark_driver_host", "spark_driver_bind", "spark_executor_cores"),
         mode="before",
     )
     @classmethod
@@ -211,6 +238,17 @@ class Settings(BaseModel):
     def bootstrap(self) -> str:
         """Kafka's addresses, embedded or given."""
         return self.kafka or f"127.0.0.1:{self.kafka_port}"
+
+    @property
+    def on_cluster(self) -> bool:
+        """Whether tasks of Spark run elsewhere than in the process of the pipeline."""
+        return self.spark_master is not None and not self.spark_master.startswith("local")
+
+    @property
+    def task_slots(self) -> int:
+        """Tasks that must be able to run at the same time: two generations of the router's query while one takes over
+        from the other, the dispatchers, and two for what Spark does besides."""
+        return 2 * self.partitions + self.dispatchers + 2
 
     @property
     def max_record_bytes(self) -> int:

@@ -66,7 +66,7 @@ async def run(settings: Settings, lifecycle: Lifecycle, released: asyncio.Event)
         return  # the JVM that is still starting ends with this process
     session = opening.result()
     make_services = await importing
-    log.info("Spark is up", slots=spark.slots(settings))
+    log.info("Spark is up", slots=settings.task_slots)
     if not await _before_stop(asyncio.create_task(released.wait()), lifecycle.stopping):
         return
     services = {name: make(session, settings) for name, make in make_services.items()}

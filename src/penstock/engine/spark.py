@@ -1,5 +1,8 @@
 """The Spark session of the pipeline: local with one thread per task that must run at once, or on a given cluster.
 
+The driver is this process with its JVM in both cases, started directly: what is secret in `spark_conf` reaches it by a
+socket and is seen in no list of processes. What a given cluster needs beyond that is in `spark_cluster/`.
+
 The router's query needs a slot per partition, twice while a new generation starts beside the old one; each
 dispatcher task keeps one for good. These are threads that mostly wait, so there are more of them than cores.
 """
@@ -8,18 +11,25 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import structlog
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
 from penstock.engine import java, spark_gateway
 from penstock.engine.class_archives import ClassArchive, archive_of
 from penstock.engine.jars import Jars, archive_folder
+from penstock.engine.spark_cluster import driver_address, executors, masters, packed_python, properties
+from penstock.engine.spark_cluster.properties import Placement
 from penstock.settings import Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+log = structlog.get_logger()
 
 TASK_FAILURES = 1000
 """Failures of one task before Spark gives up on its job: a dispatcher task is started again each time it dies."""
@@ -28,13 +38,8 @@ STOP_TIMEOUT = "10s"
 """How long a query may take to stop. Without a limit, which is Spark's default, one that hangs holds up the router."""
 
 
-def slots(settings: Settings) -> int:
-    """Tasks that must be able to run at the same time."""
-    return 2 * settings.partitions + settings.dispatchers + 2
-
-
-def config_of(settings: Settings, jars: Jars) -> dict[str, str]:
-    """Configuration of the session."""
+def config_of(settings: Settings, jars: Jars, placement: Placement | None = None) -> dict[str, str]:
+    """Configuration of the session: of one on this machine, or of one that is placed on a cluster."""
     scratch = settings.data_dir / "spark"
     config = {
         "spark.app.name": "penstock",
@@ -48,27 +53,26 @@ def config_of(settings: Settings, jars: Jars) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.python.worker.reuse": "true",
         "spark.task.maxFailures": str(TASK_FAILURES),
-    }
-    if settings.spark_master is not None:
-        return config | {
-            "spark.master": settings.spark_master,
-            "spark.jars": ",".join(map(str, jars.spark_files)),
-        }
-    return config | {
-        "spark.master": f"local[{slots(settings)},{TASK_FAILURES}]",
-        "spark.local.dir": str(scratch / "scratch"),
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
         "spark.cleaner.periodicGC.interval": "24h",
         # Hadoop sets the rights of checkpoint files itself, whatever the umask of the process.
         "spark.hadoop.fs.permissions.umask-mode": "077",
-        "spark.executor.heartbeatInterval": "60s",
-        "spark.network.timeout": "600s",
     }
+    if placement is None:
+        config |= {
+            "spark.master": settings.spark_master or f"local[{settings.task_slots},{TASK_FAILURES}]",
+            "spark.local.dir": str(scratch / "scratch"),
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.executor.heartbeatInterval": "60s",
+            "spark.network.timeout": "600s",
+        }
+    else:
+        config |= {"spark.jars": ",".join(map(str, jars.spark_files)), **properties.of_cluster(settings, placement)}
+    return properties.with_given(config, settings.spark_conf)
 
 
 def java_options(settings: Settings) -> list[str]:
-    """Options of a local session's JVM."""
+    """Options of the driver's JVM."""
     config = resources.files("penstock.engine").joinpath("log4j2.properties")
     return [
         *(f"-Xmx{settings.spark_heap_mib}m", "-Xss1m", "-XX:+UseSerialGC", "-XX:ReservedCodeCacheSize=128m"),
@@ -80,13 +84,24 @@ def java_options(settings: Settings) -> list[str]:
 
 
 def classpath(jars: Jars) -> list[Path]:
-    """What a local session's JVM loads classes from, in an order that never changes: an archive insists on it."""
+    """What the driver's JVM loads classes from, in an order that never changes: an archive insists on it."""
     return [*jars.spark_files, *spark_gateway.spark_jars()]
 
 
 def archive(settings: Settings, jars: Jars, java_home: Path) -> ClassArchive:
-    """The class archive of a local session's JVM."""
+    """The class archive of the driver's JVM."""
     return archive_of("spark", archive_folder(settings), java_home, classpath(jars))
+
+
+def check(settings: Settings) -> None:
+    """Raises Problem for what can be known to be wrong before anything starts."""
+    properties.check(settings.spark_conf)
+    if settings.spark_master is None:
+        return
+    master = masters.parse(settings.spark_master)
+    if settings.on_cluster:
+        masters.check_kafka_in_reach(settings, master)
+        masters.check_reachable(master)
 
 
 def open_session(
@@ -95,24 +110,57 @@ def open_session(
     java_home: Path | None = None,
     jvm_ended: Callable[[int], None] = lambda code: None,
 ) -> SparkSession:
-    """Starts Spark in this process; the JVM ends with it. Should a local one end before, `jvm_ended` is called."""
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    """Starts Spark's driver in this process; the JVM ends with it. Should it end before, `jvm_ended` is called."""
+    check(settings)
+    placement = _place(settings) if settings.on_cluster else None
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")
-    if settings.spark_master is not None:
-        return _build(settings, jars)
+    if placement is None:
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    else:
+        os.environ["PYSPARK_PYTHON"] = settings.spark_python or packed_python.python()
+        # Not as a property, which executors would follow as well: this is a folder of the driver's machine.
+        os.environ["SPARK_LOCAL_DIRS"] = str(settings.data_dir / "spark" / "scratch")
     home = java_home or java.find().home
     options = [*archive(settings, jars, home).options(), *java_options(settings)]
-    gateway = spark_gateway.start(home / "bin" / "java", options, classpath(jars))
+    gateway = spark_gateway.start(home / "bin" / "java", options, [*classpath(jars), *_given_classpath(settings)])
     gateway.tell_end(jvm_ended)
     with gateway.announced():
-        return _build(settings, jars)
+        session = _build(config_of(settings, jars, placement))
+    if placement is not None:
+        executors.look(session, settings, packed_python.python())
+    return session
 
 
-def _build(settings: Settings, jars: Jars) -> SparkSession:
+def _place(settings: Settings) -> Placement:
+    master = masters.parse(settings.spark_master or "")
+    packed = None if settings.spark_python is not None else packed_python.ensure(settings, _packing)
+    return Placement(master, driver_address.find(settings, master), packed)
+
+
+def _packing(done: int, total: int, what: str) -> None:
+    if done in (0, total):
+        log.info("packing what executors need" if done == 0 else "packed what executors need", packages=total)
+
+
+def _given_classpath(settings: Settings) -> Iterator[Path]:
+    """What the user adds, and where Hadoop's configuration is: as Spark's own launcher does."""
+    yield from map(Path, properties.local_jars(settings.spark_conf))
+    for variable in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"):
+        if settings.on_cluster and os.environ.get(variable):
+            yield Path(os.environ[variable])
+
+
+def _build(config: dict[str, str]) -> SparkSession:
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder
-    for key, value in config_of(settings, jars).items():
+    for key, value in config.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    try:
+        return builder.getOrCreate()
+    except Py4JError as error:
+        if config["spark.master"].startswith("local"):
+            raise
+        raise executors.not_taken(config["spark.master"], str(error)) from error

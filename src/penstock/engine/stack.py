@@ -68,6 +68,7 @@ class Prepared:
 def prepare(settings: Settings, screen: Screen) -> Prepared:
     """Makes a stack ready to start. Raises Problem for what the user can put right. May be interrupted at any time."""
     settings = settings.model_copy(update={"data_dir": settings.data_dir.expanduser().absolute()})
+    spark.check(settings)
     java = java_search.find()
     jars = jar_cache.resolve(settings, java, screen.fetching)
     # The jars are for everybody, what follows is not.

@@ -74,10 +74,10 @@ def test_a_typo_in_the_environment_is_named_with_what_was_meant(monkeypatch: pyt
 
 
 def test_a_typo_in_the_file_is_named_with_what_was_meant(tmp_path: Path) -> None:
-    (tmp_path / "penstock.toml").write_text("retention_hour = 1\n[spark]\nheap = 1\n")
+    (tmp_path / "penstock.toml").write_text("retention_hour = 1\n[jvm]\nheap = 1\n")
     assert complaints() == [
         "retention_hour in penstock.toml names no setting; did you mean retention_hours?",
-        "spark in penstock.toml names no setting; `docs/settings.md` lists them all.",
+        "jvm in penstock.toml names no setting; `docs/settings.md` lists them all.",
     ]
 
 

@@ -1,16 +1,30 @@
-"""The session has a slot for every task that must run at once."""
+"""The session has a slot for every task that must run at once, and a given cluster gets what it needs."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from penstock.engine import spark
 from penstock.engine.jars import Jars
+from penstock.engine.problem import Problem
+from penstock.engine.spark_cluster import masters
+from penstock.engine.spark_cluster.driver_address import DriverAddress
+from penstock.engine.spark_cluster.properties import Placement
 from penstock.settings import Settings
 
 
+def placed(url: str, packed: Path | None = None) -> Placement:
+    return Placement(masters.parse(url), DriverAddress("10.0.0.7", "0.0.0.0"), packed)
+
+
+def on_cluster(url: str, packed: Path | None = None, **settings: object) -> dict[str, str]:
+    return spark.config_of(Settings(spark_master=url, **settings), Jars(Path("/jars")), placed(url, packed))  # type: ignore[arg-type]
+
+
 def test_slots_hold_two_generations_and_the_dispatchers() -> None:
-    assert spark.slots(Settings(partitions=4, dispatchers=2)) == 12
+    assert Settings(partitions=4, dispatchers=2).task_slots == 12
 
 
 def test_a_local_session_retries_tasks_and_stays_on_this_machine() -> None:
@@ -20,15 +34,62 @@ def test_a_local_session_retries_tasks_and_stays_on_this_machine() -> None:
     assert config["spark.hadoop.fs.permissions.umask-mode"] == "077"
 
 
-def test_a_given_cluster_is_sent_the_jars(tmp_path: Path) -> None:
+def test_a_given_cluster_is_sent_the_jars_and_nothing_of_the_drivers_folders(tmp_path: Path) -> None:
     (tmp_path / "spark").mkdir()
     (tmp_path / "spark" / "connector.jar").touch()
-    config = spark.config_of(Settings(spark_master="spark://s:7077"), Jars(tmp_path))
+    settings = Settings(spark_master="spark://s:7077")
+    config = spark.config_of(settings, Jars(tmp_path), placed("spark://s:7077"))
     assert config["spark.master"] == "spark://s:7077"
     assert config["spark.jars"] == str(tmp_path / "spark" / "connector.jar")
+    assert "spark.local.dir" not in config
+    assert "spark.archives" not in config
 
 
-def test_the_jvm_of_a_local_session_gets_the_connector_before_sparks_own_jars(tmp_path: Path) -> None:
+def test_a_given_cluster_learns_the_drivers_address_and_gives_up_a_hung_host_in_seconds() -> None:
+    config = on_cluster("spark://s:7077")
+    assert (config["spark.driver.host"], config["spark.driver.bindAddress"]) == ("10.0.0.7", "0.0.0.0")
+    assert config["spark.network.timeout"] == "15s"
+    assert config["spark.dynamicAllocation.enabled"] == "false"
+    assert config["spark.executor.memory"] == "1024m"
+
+
+def test_executors_unpack_what_is_sent_where_their_python_looks_for_it() -> None:
+    config = on_cluster("spark://s:7077", packed=Path("/cache/penstock-1.tar.gz"))
+    assert config["spark.archives"] == "file:///cache/penstock-1.tar.gz#penstock-python"
+    assert config["spark.executorEnv.PYTHONPATH"] == "./penstock-python"
+
+
+def test_a_standalone_cluster_gives_what_it_has_and_kubernetes_is_asked_for_a_share_each() -> None:
+    assert "spark.executor.cores" not in on_cluster("spark://s:7077", partitions=4)
+    assert on_cluster("spark://s:7077", spark_executor_cores=3)["spark.executor.cores"] == "3"
+    asked = on_cluster("k8s://https://api:6443", partitions=4, dispatchers=1, spark_executors=3)
+    assert (asked["spark.executor.instances"], asked["spark.executor.cores"]) == ("3", "4")
+
+
+def test_any_other_property_is_the_users_and_lists_are_joined() -> None:
+    given: dict[str, str | int | float | bool] = {
+        "spark.network.timeout": "30s",
+        "spark.archives": "mine.zip",
+        "spark.ui.enabled": True,
+    }
+    config = on_cluster("spark://s:7077", packed=Path("/p.tar.gz"), spark_conf=given)
+    assert config["spark.network.timeout"] == "30s"
+    assert config["spark.archives"] == "file:///p.tar.gz#penstock-python,mine.zip"
+    assert config["spark.ui.enabled"] == "true"
+    assert spark.config_of(Settings(spark_conf=given), Jars(Path("/jars")))["spark.archives"] == "mine.zip"
+
+
+def test_properties_that_penstock_depends_on_are_refused_by_name_and_without_their_values() -> None:
+    with pytest.raises(Problem) as refused:
+        spark.check(Settings(spark_conf={"spark.speculation": "s3cret", "spark.master": "x", "executor.memory": "1"}))
+    text = str(refused.value)
+    assert "spark_conf cannot set spark.speculation: a second copy of a task would write every event twice." in text
+    assert "spark_conf cannot set spark.master: it has a setting of its own: spark_master." in text
+    assert "'executor.memory', which is no property of Spark" in text
+    assert "s3cret" not in text
+
+
+def test_the_jvm_of_the_driver_gets_the_connector_before_sparks_own_jars(tmp_path: Path) -> None:
     (tmp_path / "spark").mkdir()
     (tmp_path / "spark" / "connector.jar").touch()
     first, *rest = spark.classpath(Jars(tmp_path))
@@ -37,5 +98,5 @@ def test_the_jvm_of_a_local_session_gets_the_connector_before_sparks_own_jars(tm
     assert rest == sorted(rest)
 
 
-def test_the_heap_of_a_local_session_is_the_settings() -> None:
+def test_the_heap_of_the_driver_is_the_settings() -> None:
     assert "-Xmx700m" in spark.java_options(Settings(spark_heap_mib=700))
