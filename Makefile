@@ -103,7 +103,7 @@ upstream: $(VENV)/.ready ## Knative's own end-to-end tests on a fresh stack (RUN
 lock: ## pin the newest versions that pyproject.toml allows
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --group dev --editable .
+	$(BIN)/python -m pip install --quiet --group dev --editable '.[history]'
 	$(BIN)/python -m pip freeze --exclude-editable > requirements.lock
 
 clean: ## remove the environment and the data of the development stack

@@ -191,6 +191,19 @@ class Settings(BaseModel):
     loss_warning_hours: float = Field(default=24, gt=0)
     """Hours that a Trigger or Subscription warns in its status of events that retention took before it had them."""
 
+    history: bool = False
+    """Whether every event and every delivery attempt is kept in two tables (see `docs/history.md`), for `penstock sql`,
+    `events` and `trace`, after Kafka has forgotten them. Needs the extra `history` of the package."""
+
+    history_uri: str | None = None
+    """Folder of the tables, or any URI that Spark can write to. Empty: `history` in the data folder."""
+
+    history_days: int = Field(default=30, ge=1)
+    """Days for which the tables keep events and attempts; older days are removed."""
+
+    history_mib: int = Field(default=4096, ge=64)
+    """MiB that the tables may take together; the oldest days are removed first, never the present one."""
+
     broker_classes: Names = ["Penstock", "MTChannelBasedBroker", "Kafka"]
     """Broker classes served here. A Broker of another class is told so in its status; in an existing cluster it is left
     alone."""
@@ -225,7 +238,7 @@ class Settings(BaseModel):
         return json.loads(value) if isinstance(value, str) else value
 
     @field_validator(
-        *("cache_dir", "health_port", "kafka", "replication", "kubeconfig", "address_base"),
+        *("cache_dir", "health_port", "kafka", "replication", "kubeconfig", "address_base", "history_uri"),
         *("spark_master", "spark_python", "spark_driver_host", "spark_driver_bind", "spark_executor_cores"),
         mode="before",
     )
@@ -233,6 +246,13 @@ class Settings(BaseModel):
     def _empty_is_none(cls, value: Any) -> Any:
         """A variable that is set to nothing means what the documentation says of an empty setting."""
         return None if value == "" else value
+
+    @property
+    def history_root(self) -> str:
+        """Where the tables are: a folder, or a URI."""
+        if self.history_uri is not None and "://" in self.history_uri:
+            return self.history_uri.rstrip("/")
+        return str(Path(self.history_uri or self.data_dir / "history").expanduser().absolute())
 
     @property
     def bootstrap(self) -> str:

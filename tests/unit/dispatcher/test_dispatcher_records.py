@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.contract import topics
+from penstock.contract.attempts import AttemptRecord
 from penstock.contract.unreadable import Unreadable
 from penstock.dispatcher.cursors import keys
-from penstock.dispatcher.cursors.attempt_record import AttemptRecord
 from penstock.dispatcher.cursors.cursor import YOUNG_FLUSHES, Cursor, Outstanding, Stage, Taken, encode, restore
 from penstock.dispatcher.cursors.cursor_store import understand
 from penstock.dispatcher.cursors.partition import PartitionCursors

@@ -10,10 +10,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from penstock.contract import topics
-from penstock.dispatcher.cursors import attempt_record as attempt_records
+from penstock.contract import attempts, topics
+from penstock.contract.attempts import AttemptRecord
 from penstock.dispatcher.cursors import keys
-from penstock.dispatcher.cursors.attempt_record import AttemptRecord
 from penstock.dispatcher.cursors.cursor import Cursor, Outstanding, Stage, encode, encode_delivery
 from penstock.dispatcher.cursors.cursor_store import Entry
 from penstock.dispatcher.cursors.partition import PartitionCursors
@@ -79,7 +78,7 @@ class Unflushed:
 
     def entries(self, now: float, final: bool = False) -> list[Entry]:
         """Everything that changed, as records; nothing of it counts as changed any more."""
-        entries = [Entry(topics.ATTEMPTS, attempt.route, attempt_records.encode(attempt)) for attempt in self.attempts]
+        entries = [Entry(topics.ATTEMPTS, attempt.route, attempts.encode(attempt)) for attempt in self.attempts]
         self.attempts = []
         changed = list(self._cursors.changed)
         self._cursors.changed.clear()

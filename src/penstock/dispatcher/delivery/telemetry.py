@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Mapping
 
 import structlog
 
+from penstock.contract.attempts import AttemptRecord, Result
 from penstock.contract.routes import Route
-from penstock.dispatcher.cursors.attempt_record import AttemptRecord, Result
 from penstock.dispatcher.cursors.cursor import STAGE_NAMES, Cursor, Stage
 from penstock.dispatcher.cursors.partition import Lost, PartitionCursors
 from penstock.dispatcher.cursors.unflushed import Unflushed
@@ -98,12 +98,12 @@ class Telemetry:
         due: float | None = None,
     ) -> None:
         """Keeps the record of the attempt for the next flush."""
-        delivery = job.delivery
+        delivery, route = job.delivery, job.lane.route
         self._unwritten += 1
         self._unflushed[job.partition].attempts.append(
             AttemptRecord(
                 begun,
-                job.lane.route.uid,
+                route.uid,
                 job.partition,
                 delivery.origin,
                 *record.identity,
@@ -115,6 +115,9 @@ class Telemetry:
                 report.verdict.status,
                 due,
                 report.verdict.reason or None,
+                route.kind,
+                route.namespace,
+                route.name,
             )
         )
 

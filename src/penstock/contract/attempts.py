@@ -9,6 +9,8 @@ from typing import Literal
 
 import msgspec
 
+from penstock.contract.unreadable import read_json
+
 Result = Literal["delivered", "replied", "retry", "deadletter", "dropped", "cancelled"]
 """What followed: done, on to the reply, another attempt, on to the dead letter sink, given up, route gone."""
 
@@ -39,11 +41,21 @@ class AttemptRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """When the next attempt is due, Unix time in seconds."""
     reason: str | None = None
     """Why it failed."""
+    kind: str = ""
+    """`Trigger` or `Subscription`; with namespace and name, what the route was called: it may be gone when one asks."""
+    namespace: str = ""
+    name: str = ""
 
 
 _encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(AttemptRecord)
 
 
 def encode(attempt: AttemptRecord) -> bytes:
     """The record's value in the topic."""
     return _encoder.encode(attempt)
+
+
+def decode(value: bytes) -> AttemptRecord:
+    """The attempt of a record. Raises Unreadable."""
+    return read_json(value, _decoder)

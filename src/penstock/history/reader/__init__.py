@@ -1,0 +1,1 @@
+"""Questions to the tables and to what Kafka has beyond them."""

@@ -1,0 +1,1 @@
+"""What the tables hold: columns, and how a record of Kafka becomes a row, in Python and in Spark."""
