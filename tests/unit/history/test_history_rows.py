@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from penstock.contract.attempts import AttemptRecord
 from penstock.history.schema import arrow
 from penstock.history.schema.columns import ATTEMPTS, EVENTS, TABLES, Table
 from penstock.history.schema.rows import attempt_row, event_row
+from penstock.log.ranges import LogRecord
 
 HISTORY_PAGE = Path(__file__).parents[3] / "docs" / "history.md"
 
@@ -50,13 +52,23 @@ ATTEMPT = AttemptRecord(
 )
 
 
+def event(
+    headers: Sequence[tuple[str, bytes | None]] = HEADERS, value: bytes | None = None, key: bytes | None = None
+) -> LogRecord:
+    return LogRecord(3, 7, 1_794_916_800_123, key, headers, value)
+
+
+def attempt(value: bytes | None) -> LogRecord:
+    return LogRecord(3, 11, 0, None, (), value)
+
+
 def named(table: Table, row: tuple[Any, ...] | None) -> dict[str, Any]:
     assert row is not None
     return dict(zip(table.names, row, strict=True))
 
 
 def test_an_event_has_its_attributes_in_columns_and_the_rest_beside() -> None:
-    row = named(EVENTS, event_row(3, 7, 1_794_916_800_123, b"k", HEADERS, b"{}"))
+    row = named(EVENTS, event_row(event(HEADERS, b"{}", b"k")))
     assert row["day"] == date(2026, 11, 17)
     assert row["arrival"] == datetime(2026, 11, 17, 12, 0, 0, 123_000, tzinfo=UTC)
     assert (row["partition"], row["offset"], row["target"], row["key"]) == (3, 7, "uid-1", b"k")
@@ -79,22 +91,22 @@ def test_an_event_has_its_attributes_in_columns_and_the_rest_beside() -> None:
     ids=["marker", "nothing", "without id", "for nobody"],
 )
 def test_what_is_no_event_has_no_row(headers: list[tuple[str, bytes | None]]) -> None:
-    assert event_row(0, 0, 0, None, headers, b"x") is None
+    assert event_row(event(headers, b"x")) is None
 
 
 def test_bytes_that_are_no_text_do_not_make_a_row_unreadable() -> None:
-    row = named(EVENTS, event_row(0, 0, 0, None, [*HEADERS, ("ce_bad", b"\xff"), ("ce_null", None)], b"\xff"))
+    row = named(EVENTS, event_row(event([*HEADERS, ("ce_bad", b"\xff"), ("ce_null", None)], b"\xff")))
     assert row["extensions"]["bad"] == "\ufffd"
     assert row["extensions"]["null"] == ""
     assert row["data"] == b"\xff"
 
 
 def test_of_a_header_that_comes_twice_the_last_counts() -> None:
-    assert named(EVENTS, event_row(0, 0, 0, None, [*HEADERS, ("ce_id", b"2")], None))["id"] == "2"
+    assert named(EVENTS, event_row(event([*HEADERS, ("ce_id", b"2")])))["id"] == "2"
 
 
 def test_an_attempt_names_its_route_and_its_event() -> None:
-    row = named(ATTEMPTS, attempt_row(3, 11, attempts.encode(ATTEMPT)))
+    row = named(ATTEMPTS, attempt_row(attempt(attempts.encode(ATTEMPT))))
     assert (row["partition"], row["offset"], row["record"]) == (3, 7, 11)
     assert (row["kind"], row["namespace"], row["name"]) == ("Trigger", "default", "orders")
     assert row["start"] == datetime(2026, 11, 17, 12, 0, 0, 250_000, tzinfo=UTC)
@@ -105,18 +117,18 @@ def test_an_attempt_names_its_route_and_its_event() -> None:
 def test_an_attempt_of_an_older_version_has_no_names() -> None:
     value = b'{"at":1.0,"route":"u","partition":0,"origin":1,"id":"","source":"","type":"","stage":"subscriber",'
     value += b'"attempt":1,"destination":"","result":"delivered","latency":0.1}'
-    row = named(ATTEMPTS, attempt_row(0, 0, value))
+    row = named(ATTEMPTS, attempt_row(attempt(value)))
     assert (row["kind"], row["name"], row["status"], row["due"]) == (None, None, None, None)
 
 
 @pytest.mark.parametrize("value", [None, b"", b"{", b"[]", b'{"at": "x"}'])
 def test_what_is_no_attempt_has_no_row(value: bytes | None) -> None:
-    assert attempt_row(0, 0, value) is None
+    assert attempt_row(attempt(value)) is None
 
 
 def test_rows_fit_into_the_tables() -> None:
-    events = arrow.batch_of(EVENTS, [event_row(3, 7, 1_794_916_800_123, None, HEADERS, None) or ()])
-    tried = arrow.batch_of(ATTEMPTS, [attempt_row(3, 11, attempts.encode(ATTEMPT)) or ()])
+    events = arrow.batch_of(EVENTS, [event_row(event()) or ()])
+    tried = arrow.batch_of(ATTEMPTS, [attempt_row(attempt(attempts.encode(ATTEMPT))) or ()])
     assert events.to_pylist()[0]["extensions"] == [("region", "eu")]
     assert tried.to_pylist()[0]["due"] == datetime(2026, 11, 17, 12, 0, 1, 250_000, tzinfo=UTC)
     assert arrow.batch_of(EVENTS, []).num_rows == 0

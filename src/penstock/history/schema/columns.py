@@ -13,8 +13,8 @@ from penstock.contract import topics
 VERSION = 1
 """Raised when an older reader would misunderstand the tables."""
 
-VERSION_PROPERTY = "penstock.schema"
-"""The table property that holds the version."""
+VERSION_ID = "penstock.schema"
+"""Id of the Delta transaction whose version is that of the schema: it is committed with the rows."""
 
 DAY = "day"
 """What both tables are partitioned by."""

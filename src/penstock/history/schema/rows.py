@@ -5,7 +5,7 @@ A row is a tuple in the order of the table's columns. None: the record is not on
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import UTC, date, datetime
 from functools import lru_cache
 from typing import Any
@@ -15,6 +15,7 @@ from penstock.contract.unreadable import Unreadable
 from penstock.events import kafka_binding as kafka
 from penstock.events.event import REQUIRED
 from penstock.history.schema.columns import ATTRIBUTES
+from penstock.log.ranges import LogRecord
 
 Row = tuple[Any, ...]
 RawHeaders = Iterable[tuple[str, bytes | None]]
@@ -24,44 +25,42 @@ OWN_COLUMN = frozenset({*STORED_AS.values(), kafka.CONTENT_TYPE, headers.TARGET,
 """Headers whose values have columns of their own."""
 
 
-def event_row(
-    partition: int, offset: int, at_ms: int, key: bytes | None, raw: Sequence[tuple[str, bytes | None]], value: Any
-) -> Row | None:
+def event_row(record: LogRecord) -> Row | None:
     """The row of a record of `penstock.events`."""
-    stored = dict(raw)
+    stored = dict(record.headers)
     target = stored.get(headers.TARGET)
     attributes = {name: _text(stored.get(header)) for name, header in STORED_AS.items()}
     if target is None or any(attributes[name] is None for name in REQUIRED):
         return None
-    arrival = _moment(at_ms * 1000)
+    arrival = _moment(record.at_ms * 1000)
     return (
         _day(arrival.toordinal()),
-        partition,
-        offset,
+        record.partition,
+        record.offset,
         arrival,
         _text(target),
         *attributes.values(),
         _text(stored.get(kafka.CONTENT_TYPE)),
-        {name[len(kafka.PREFIX) :]: _text(raw_value or b"") for name, raw_value in _extensions(stored)},
-        value,
+        {name[len(kafka.PREFIX) :]: _text(raw or b"") for name, raw in _extensions(stored)},
+        record.value,
         _text(stored.get(headers.TRACE)),
-        key,
-        [{"key": name, "value": raw_value} for name, raw_value in raw if _is_other(name)],
+        record.key,
+        [{"key": name, "value": raw} for name, raw in record.headers if _is_other(name)],
     )
 
 
-def attempt_row(partition: int, record: int, value: bytes | None) -> Row | None:
+def attempt_row(record: LogRecord) -> Row | None:
     """The row of a record of `penstock.attempts`."""
     try:
-        attempt = attempts.decode(value or b"")
+        attempt = attempts.decode(record.value or b"")
     except Unreadable:
         return None
     start = _moment(round(attempt.at * 1_000_000))
     return (
         _day(start.toordinal()),
-        partition,
+        record.partition,
         attempt.origin,
-        record,
+        record.offset,
         attempt.id,
         attempt.source,
         attempt.type,

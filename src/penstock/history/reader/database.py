@@ -1,0 +1,123 @@
+"""DuckDB over the files of the tables and the rest of Kafka. It can reach nothing else, to read or to write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from penstock.history.reader.statements import check_reads_only
+from penstock.history.reader.tables import HOW_TO_INSTALL, TableFiles
+from penstock.history.schema.columns import Table
+from penstock.history.schema.problem import HistoryProblem
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from duckdb import DuckDBPyConnection
+
+MEMORY_LIMIT = "2GB"
+
+_SQL_TYPES = {
+    "int": "INTEGER",
+    "string": "VARCHAR",
+    "binary": "BLOB",
+    "timestamp": "TIMESTAMPTZ",
+    "map<string,string>": "MAP(VARCHAR, VARCHAR)",
+    "array<struct<key:string,value:binary>>": 'STRUCT("key" VARCHAR, "value" BLOB)[]',
+}
+
+
+class Database:
+    """The views `events` and `attempts`, of one moment."""
+
+    def __init__(self) -> None:
+        try:
+            import duckdb
+        except ImportError:
+            raise HistoryProblem("The history cannot be read here.", HOW_TO_INSTALL) from None
+        self._connection: DuckDBPyConnection = duckdb.connect(":memory:")
+        self._connection.execute(f"set memory_limit='{MEMORY_LIMIT}'; set TimeZone='UTC'")
+        self._paths: list[str] = []
+
+    def close(self) -> None:
+        """Gives everything back."""
+        self._connection.close()
+
+    def add(self, table: Table, files: TableFiles | None, rest: pa.Table) -> None:
+        """Makes the view of a table."""
+        self._connection.register(f"rest_of_{table.name}", rest)
+        parts = [self._files(table, files)] if files is not None and files.files else []
+        parts.append(f"select {_columns(table)} from rest_of_{table.name}")
+        text = ", try(decode(data)) as text" if "data" in table.names else ""
+        union = " union all ".join(parts)
+        with _told():
+            self._connection.execute(f"create view {table.name} as select *{text} from ({union})")
+
+    def lock(self) -> None:
+        """From here on nothing but the files of the tables can be read, and no setting changed."""
+        self._connection.execute(f"set allowed_paths={_list(self._paths)}")
+        self._connection.execute("set python_enable_replacements=false")
+        self._connection.execute("set enable_external_access=false")
+        self._connection.execute("set lock_configuration=true")
+
+    def ask(self, statement: str, parameters: Sequence[Any] = ()) -> list[dict[str, Any]]:
+        """The rows of a question of penstock's own."""
+        with _told():
+            rows: list[dict[str, Any]] = self._answer(statement, parameters).to_pylist()
+            return rows
+
+    def run(self, statement: str, parameters: Sequence[Any] = ()) -> pa.Table:
+        """The answer to a statement of the user's. Raises HistoryProblem where it does more than read."""
+        with _told():
+            check_reads_only(self._connection, statement)
+            return self._answer(statement, parameters)
+
+    def _answer(self, statement: str, parameters: Sequence[Any]) -> pa.Table:
+        return self._connection.sql(statement, params=list(parameters)).to_arrow_table()
+
+    def progress(self) -> float:
+        """How much of the running statement is done, in percent; below zero where unknown. From any thread."""
+        return float(self._connection.query_progress())
+
+    def interrupt(self) -> None:
+        """Ends the running statement. From any thread."""
+        self._connection.interrupt()
+
+    def _files(self, table: Table, files: TableFiles) -> str:
+        if files.remote is not None:
+            self._connection.register(f"files_of_{table.name}", files.remote.to_pyarrow_dataset())
+            return f"select {_columns(table)} from files_of_{table.name}"
+        self._paths += files.files
+        read = f"read_parquet({_list(files.files)}, hive_partitioning=true, union_by_name=true)"
+        return f"select {_columns(table)} from {read}"
+
+
+def _columns(table: Table) -> str:
+    return ", ".join(
+        f'cast("{column.name}" as {_SQL_TYPES.get(column.type, column.type)}) as "{column.name}"'
+        for column in table.columns
+    )
+
+
+def _list(values: Sequence[str]) -> str:
+    quoted = ", ".join("'" + value.replace("'", "''") + "'" for value in values)
+    return f"[{quoted}]"
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """What DuckDB refuses, as a problem of the question."""
+    import duckdb
+
+    try:
+        yield
+    except duckdb.InterruptException:
+        raise KeyboardInterrupt from None
+    except duckdb.Error as error:
+        text = str(error).strip()
+        raise HistoryProblem(f"The statement failed: {text}") from error
+
+
+def as_dict(pairs: Mapping[str, str] | Sequence[tuple[str, str]] | None) -> dict[str, str]:
+    """A map of DuckDB's."""
+    return dict(pairs or {})

@@ -1,0 +1,121 @@
+"""One moment of the history: the newest version of each table, and what Kafka has from the table's own position on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from penstock.history.reader.answers import TableState
+from penstock.history.reader.rest import rest_rows, starts_of
+from penstock.history.reader.tables import TableFiles, read_table
+from penstock.history.schema.columns import Table
+from penstock.log.ranges import LogRecord, RangeReader
+from penstock.log.topic_ends import KafkaAway, Retained
+from penstock.settings import Settings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Reader(Protocol):
+    """What is needed of Kafka."""
+
+    def retained(self, topic: str) -> dict[int, Retained]:
+        """What each partition holds. Raises KafkaAway."""
+
+    def read(self, topic: str, starts: Mapping[int, int], ends: Mapping[int, int]) -> Iterator[list[LogRecord]]:
+        """The records in between. Raises KafkaAway."""
+
+    def close(self) -> None:
+        """Leaves Kafka."""
+
+
+class Moment:
+    """What is there to be asked."""
+
+    def __init__(self, settings: Settings, connect: Callable[[Settings], Reader] = RangeReader) -> None:
+        self._settings, self._connect = settings, connect
+        self.away: str | None = None
+        """Why Kafka was not read; None where it was."""
+        self._reader: Reader | None = None
+        self._files: dict[str, TableFiles | None] = {}
+        self._retained: dict[str, dict[int, Retained]] = {}
+        self._batches: dict[str, list[pa.RecordBatch]] = {}
+        self._read_to: dict[str, dict[int, int]] = {}
+        self._stale: set[str] = set()
+
+    def close(self) -> None:
+        """Leaves Kafka."""
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+    def move_on(self) -> None:
+        """The next answers are of a later moment. The tables' versions stay; what is read of Kafka goes on."""
+        self._retained = {}
+        self._stale = set(self._batches)
+
+    def files(self, table: Table) -> TableFiles | None:
+        """The files of the table, as of this moment."""
+        if table.name not in self._files:
+            partitions = max(self._settings.partitions, len(self._kept(table)))
+            self._files[table.name] = read_table(self._settings.history_root, table, partitions)
+        return self._files[table.name]
+
+    def rest(self, table: Table) -> pa.Table:
+        """What Kafka has beyond the table."""
+        import pyarrow as pa
+
+        from penstock.history.schema.arrow import schema_of
+
+        if table.name not in self._batches or table.name in self._stale:
+            self._read(table)
+        return pa.Table.from_batches(self._batches[table.name], schema_of(table))
+
+    def state(self, table: Table) -> TableState:
+        """How far the table has got."""
+        files, kept = self.files(table), self._kept(table)
+        positions = files.positions if files is not None else {}
+        starts = starts_of(kept, positions)
+        behind = sum(max(0, one.end - starts[number]) for number, one in kept.items())
+        return TableState(
+            table.name,
+            files.version if files else None,
+            len(files.files) if files else 0,
+            files.bytes if files else 0,
+            files.days if files else (),
+            positions,
+            None if self.away else behind,
+        )
+
+    def _read(self, table: Table) -> None:
+        from penstock.history.schema.arrow import batch_of
+
+        batches = self._batches.setdefault(table.name, [])
+        self._stale.discard(table.name)
+        files, kept = self.files(table), self._kept(table)
+        read_to = self._read_to.get(table.name) or starts_of(kept, files.positions if files else {})
+        ends = {number: one.end for number, one in kept.items()}
+        if self._reader is None or not ends:
+            return
+        try:
+            for rows in rest_rows(self._reader.read, table.name, table.topic, read_to, ends):
+                batches.append(batch_of(table, rows))
+        except KafkaAway as error:
+            self.away = str(error)
+            batches.clear()
+            return
+        self._read_to[table.name] = ends
+
+    def _kept(self, table: Table) -> dict[int, Retained]:
+        """What Kafka holds of the table's topic; nothing where it does not answer."""
+        if self.away is not None:
+            return {}
+        if table.topic not in self._retained:
+            try:
+                self._reader = self._reader or self._connect(self._settings)
+                self._retained[table.topic] = self._reader.retained(table.topic)
+            except KafkaAway as error:
+                self.away = str(error)
+                return {}
+        return self._retained[table.topic]

@@ -1,0 +1,28 @@
+"""What Kafka has beyond the tables, as rows: with it every answer reaches up to this moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from penstock.history.schema.columns import TableName
+from penstock.history.schema.rows import Row, attempt_row, event_row
+from penstock.log.ranges import LogRecord
+from penstock.log.topic_ends import Retained
+
+ROW_OF: Mapping[TableName, Callable[[LogRecord], Row | None]] = {"events": event_row, "attempts": attempt_row}
+
+Read = Callable[[str, Mapping[int, int], Mapping[int, int]], Iterator[list[LogRecord]]]
+
+
+def starts_of(retained: Mapping[int, Retained], positions: Mapping[int, int]) -> dict[int, int]:
+    """Where reading begins: at the table's own position, or at the oldest record where retention has passed it."""
+    return {number: max(kept.first, positions.get(number, 0)) for number, kept in retained.items()}
+
+
+def rest_rows(
+    read: Read, table: TableName, topic: str, starts: Mapping[int, int], ends: Mapping[int, int]
+) -> Iterator[list[Row]]:
+    """The rows between `starts` and `ends`, some hundreds at a time."""
+    row_of = ROW_OF[table]
+    for records in read(topic, starts, ends):
+        yield [row for record in records if (row := row_of(record)) is not None]

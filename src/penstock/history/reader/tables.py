@@ -1,0 +1,101 @@
+"""A table as it stands at one moment: its files, and the offsets it reaches to. Read from Delta's log without a JVM."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.history.schema.columns import DAY, VERSION, VERSION_ID, Table
+from penstock.history.schema.problem import HistoryProblem
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+HOW_TO_INSTALL = "Install what it needs: pip install 'penstock[history]'"
+FORBIDDEN_FEATURES = {"deletionVectors", "columnMapping"}
+"""Features of Delta under which a file says other things than its rows do; the writer never turns them on."""
+
+
+@dataclass(frozen=True)
+class TableFiles:
+    """The files of one version of a table."""
+
+    version: int
+    files: tuple[str, ...]
+    bytes: int
+    days: tuple[str, ...]
+    positions: dict[int, int]
+    """First offset of each partition that is not in the table."""
+    remote: Any = None
+    """The Delta table itself, where its files are not on this machine."""
+
+
+def location(root: str, table: Table) -> str:
+    """Where a table of this root is."""
+    return f"{root}/{table.name}"
+
+
+def read_table(root: str, table: Table, partitions: int) -> TableFiles | None:
+    """The newest version of the table; None where none has been written. Raises HistoryProblem."""
+    place = location(root, table)
+    found = _open(place)
+    if found is None:
+        return None
+    import pyarrow as pa
+
+    _check(found, place)
+    actions = pa.table(found.get_add_actions(flatten=True)).to_pydict()
+    local = "://" not in place
+    return TableFiles(
+        found.version(),
+        tuple(found.file_uris()),
+        sum(actions.get("size_bytes", ())),
+        tuple(sorted({str(day) for day in actions.get(f"partition.{DAY}", ())})),
+        _positions(found, table, partitions),
+        None if local else found,
+    )
+
+
+def _open(place: str) -> DeltaTable | None:
+    try:
+        from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError, TableNotFoundError
+    except ImportError:
+        raise HistoryProblem("The history cannot be read here.", HOW_TO_INSTALL) from None
+    if "://" not in place and not Path(place, "_delta_log").is_dir():
+        return None
+    try:
+        return DeltaTable(place)
+    except TableNotFoundError:
+        return None
+    except (DeltaError, OSError, ValueError) as error:
+        raise HistoryProblem(f"The table {place} cannot be read: {_first_line(error)}.") from error
+
+
+def _check(found: DeltaTable, place: str) -> None:
+    written = found.transaction_version(VERSION_ID)
+    if written is None:
+        raise HistoryProblem(
+            f"{place} is a Delta table, but none of penstock's.", "Choose another place with history_uri."
+        )
+    if written > VERSION:
+        raise HistoryProblem(
+            f"The table {place} was written by a newer penstock (schema {written}; this one knows {VERSION}).",
+            "Ask with that version, or choose another place with history_uri.",
+        )
+    features = FORBIDDEN_FEATURES & set(found.protocol().reader_features or ())
+    if features:
+        raise HistoryProblem(
+            f"The table {place} uses a feature of Delta that is not understood here: {', '.join(sorted(features))}.",
+            "Ask with --engine spark.",
+        )
+
+
+def _positions(found: DeltaTable, table: Table, partitions: int) -> dict[int, int]:
+    known = {number: found.transaction_version(table.position(number)) for number in range(partitions)}
+    return {number: position for number, position in known.items() if position is not None}
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0].rstrip(".")

@@ -1,0 +1,113 @@
+"""Reading topics from given offsets up to where they end at this moment: for questions, not for following.
+
+Only what is committed is read. Nothing is waited for but Kafka itself, and that not for long.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from penstock.log import clients
+from penstock.log.topic_ends import KAFKA_SECONDS, KafkaAway, Retained
+from penstock.observability.logs import describe
+from penstock.settings import Settings
+
+AT_ONCE = 1000
+SILENT_SECONDS = 15.0
+"""Without a record for so long, Kafka counts as away."""
+
+READING = {
+    "enable.auto.offset.store": False,
+    "enable.partition.eof": True,
+    "isolation.level": "read_committed",
+    "fetch.wait.max.ms": 20,
+    "queued.max.messages.kbytes": 32 * 1024,
+    "error_cb": lambda error: None,  # every question below reports its own failure
+}
+
+
+class LogRecord(NamedTuple):
+    """A record as it lies in a topic."""
+
+    partition: int
+    offset: int
+    at_ms: int
+    """Kafka's timestamp, Unix milliseconds."""
+    key: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
+    value: bytes | None
+
+
+class RangeReader:
+    """Reads ranges of topics. Used by one thread only."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._consumer: Consumer = clients.consumer(settings, "ranges", READING, watchdog=None)
+
+    def close(self) -> None:
+        """Leaves Kafka."""
+        self._consumer.close()
+
+    def retained(self, topic: str) -> dict[int, Retained]:
+        """What each partition holds, up to the last that is committed; nothing for a topic that is not there."""
+        try:
+            known = self._consumer.list_topics(topic, timeout=KAFKA_SECONDS).topics[topic]
+            partitions = sorted(known.partitions) if known.error is None else []
+            found = {number: self._consumer.get_watermark_offsets(_place(topic, number)) for number in partitions}
+        except KafkaException as error:
+            raise KafkaAway(describe(error)) from error
+        return {number: Retained(int(low), int(high)) for number, (low, high) in found.items()}
+
+    def read(self, topic: str, starts: Mapping[int, int], ends: Mapping[int, int]) -> Iterator[list[LogRecord]]:
+        """The records from `starts` up to, not including, `ends`, in the order of each partition."""
+        ahead = {number: end for number, end in ends.items() if starts.get(number, 0) < end}
+        if not ahead:
+            return
+        self._consumer.assign([_place(topic, number, starts.get(number, 0)) for number in ahead])
+        try:
+            heard = time.monotonic()
+            while ahead:
+                messages = self._consumer.consume(AT_ONCE, 0.5)
+                if messages:
+                    heard = time.monotonic()
+                elif time.monotonic() - heard > SILENT_SECONDS:
+                    raise KafkaAway(f"{topic} cannot be read")
+                records = [record for message in messages if (record := _taken(message, ahead)) is not None]
+                if records:
+                    yield records
+        finally:
+            self._consumer.unassign()
+
+
+def _place(topic: str, partition: int, offset: int | None = None) -> TopicPartition:
+    return TopicPartition(topic, partition) if offset is None else TopicPartition(topic, partition, offset)
+
+
+def _taken(message: Message, ahead: dict[int, int]) -> LogRecord | None:
+    """The record of a message that is wanted. Partitions that have been read to their end are taken off `ahead`."""
+    partition, offset, error = message.partition() or 0, message.offset() or 0, message.error()
+    end = ahead.get(partition)
+    if error is not None:
+        if error.code() != KafkaError._PARTITION_EOF:
+            raise KafkaAway(describe(error))
+        ahead.pop(partition, None)
+        return None
+    if end is None or offset >= end:
+        ahead.pop(partition, None)
+        return None
+    if offset == end - 1:
+        del ahead[partition]
+    key, value = message.key(), message.value()
+    try:
+        headers = message.headers() or ()
+    except (ValueError, SystemError):  # names that are no text: no record of penstock's
+        headers = ()
+    return LogRecord(partition, offset, message.timestamp()[1], _bytes(key), headers, _bytes(value))  # type: ignore[arg-type]
+
+
+def _bytes(raw: str | bytes | None) -> bytes | None:
+    return raw.encode() if isinstance(raw, str) else raw
