@@ -1,8 +1,9 @@
 """What a component's process tells the one who started it, and how it is told to stop.
 
 A component is a coroutine `run(settings, lifecycle)`. It calls `lifecycle.ready()` once it serves, `lifecycle.status()`
-whenever it has something worth showing, and returns soon after `lifecycle.stopping` is set. Messages are JSON lines
-on a pipe; without one (a component run by hand or in a test) they are kept in `said`.
+whenever it has something worth showing, `lifecycle.news()` for what a person should read, and returns soon after
+`lifecycle.stopping` is set. Messages are JSON lines on a pipe; without one (a component run by hand or in a test) they
+are kept in `said`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from typing import Any
 
 APPEARS_SECONDS = 0.1
 """Pause between looks at a file that is not there yet."""
+
+NEWS_LENGTH = 500
+"""Characters of a line of news, so that it fits into one write to the pipe."""
 
 GARBAGE_THRESHOLDS = (20_000, 20, 50)
 """Requests and deliveries are many small objects that end by themselves; looking for cycles among them less often saves
@@ -100,6 +104,10 @@ class Lifecycle:
     def status(self, **details: Any) -> None:
         """Something that changes while the component runs, such as its lag."""
         self._say({"event": "status", **details})
+
+    def news(self, text: str) -> None:
+        """Something that happened to the user's own objects; shown on the terminal."""
+        self._say({"event": "news", "text": text[:NEWS_LENGTH]})
 
     def fail(self, reason: str) -> None:
         """Why the component is about to end; shown on the terminal."""

@@ -111,6 +111,10 @@ class StackScreen:
         """Something a person should read."""
         self._console.print(f"  [yellow]{watch.name}[/yellow] {escape(text)}")
 
+    def news(self, text: str) -> None:
+        """How the user's own objects fare."""
+        self._console.print(text, markup=False)
+
     def ready(self, settings: Settings, seconds: float) -> None:
         """The line that everybody waits for, and what to do next."""
         self._end_status()

@@ -4,6 +4,7 @@
 |---|---|
 | `ack/<component>/<instance>` | the newest snapshot version in force there, repeated as a sign of life |
 | `loss/<route uid>/<partition>` | a range of events that was no longer retained when the route came to it |
+| `standing/<route uid>/<instance>` | how the deliveries of a route go in one dispatcher task |
 | `type/<target uid>/<hash>` | a type of events, with its source, that passes a target which wants to know |
 | `served/<route uid>` | the router serves the route, or where it stopped to; for the router that comes after it |
 
@@ -51,6 +52,40 @@ class Loss(msgspec.Struct, frozen=True):
     at: float
 
 
+class Standing(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How the deliveries of a route go in one dispatcher task. Times are Unix seconds; 0: never, or not now."""
+
+    route: str
+    instance: str
+    at: float
+    lag: Count = 0
+    """Events that the route has not finished."""
+    outstanding: Count = 0
+    """Deliveries begun and not finished, waiting retries included."""
+    oldest: float = 0.0
+    """When the oldest of them was accepted."""
+    succeeded: float = 0.0
+    """When a delivery last succeeded in this task."""
+    failures: Count = 0
+    """Attempts that failed in a row; 0 while deliveries succeed."""
+    since: float = 0.0
+    """When the first of them failed."""
+    failed: float = 0.0
+    """When the last of them did."""
+    due: float = 0.0
+    """When the next attempt is due."""
+    status: int | None = None
+    """The last one's HTTP status; None where no answer came."""
+    reason: str = ""
+    """Why it failed."""
+    url: str = ""
+    """Where it went."""
+    dropped: Count = 0
+    """Deliveries given up for good since this task began."""
+    dead_lettered: Count = 0
+    """Events that the dead letter sink took since this task began."""
+
+
 class SeenType(msgspec.Struct, frozen=True):
     """Events of `type` from `source` come to a target."""
 
@@ -73,11 +108,12 @@ class Served(msgspec.Struct, frozen=True):
     """From where on, in each partition, it was left out; None where it was not."""
 
 
-Report = Ack | Loss | SeenType | Served
+Report = Ack | Loss | Standing | SeenType | Served
 
 _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
     "ack": msgspec.json.Decoder(Ack),
     "loss": msgspec.json.Decoder(Loss),
+    "standing": msgspec.json.Decoder(Standing),
     "type": msgspec.json.Decoder(SeenType),
     "served": msgspec.json.Decoder(Served),
 }
@@ -90,6 +126,8 @@ def key_of(report: Report) -> str:
             return f"ack/{report.component}/{report.instance}"
         case Loss():
             return f"loss/{report.route}/{report.partition}"
+        case Standing():
+            return standing_key(report.route, report.instance)
         case SeenType():
             digest = hashlib.sha256(f"{report.type}\n{report.source}".encode()).hexdigest()
             return f"type/{report.target}/{digest[:32]}"
@@ -100,6 +138,11 @@ def key_of(report: Report) -> str:
 def served_key(route: str) -> str:
     """The key under which the router notes that it serves a route."""
     return f"served/{route}"
+
+
+def standing_key(route: str, instance: str) -> str:
+    """The key under which a dispatcher task tells how a route's deliveries go."""
+    return f"standing/{route}/{instance}"
 
 
 def encode(report: Report) -> bytes:

@@ -28,6 +28,7 @@ from penstock.controllers.reconcilers.subscribers import Subscribers
 from penstock.controllers.reconcilers.subscription import SubscriptionReconciler
 from penstock.controllers.reconcilers.trigger import TriggerReconciler
 from penstock.controllers.recorder import EventRecorder
+from penstock.controllers.routes.announcer import Announcer
 from penstock.controllers.routes.dataplane import DataPlane
 from penstock.controllers.routes.publisher import Publisher
 from penstock.controllers.routes.route_records import (
@@ -103,6 +104,7 @@ async def work_on(
         group.create_task(workers.failed(), name="workers")
         types = EventTypeMaker(world.api, world.tracker, world.publisher)
         world.dataplane.type_seen = types.take
+        world.dataplane.happened = Announcer(world.tracker, world.recorder, lifecycle.news)
         sources = Sources(world, workers.enqueue)
         reconcilers = _employ(world, workers, sources)
         await world.publisher.restore()

@@ -349,8 +349,9 @@ class Dispatcher:
         if delivery.stage is Stage.SUBSCRIBER:
             self._note_reachability(lane, result)
         delivery.attempt += 1
-        step = next_step(lane.route, delivery.stage, delivery.attempt, result.verdict, self._wall_clock())
-        self._telemetry.count(job, result, step, self._loop.time())
+        wall = self._wall_clock()
+        step = next_step(lane.route, delivery.stage, delivery.attempt, result.verdict, wall)
+        self._telemetry.count(job, result, step, self._loop.time(), wall)
         return step
 
     def _note_reachability(self, lane: Lane, result: AttemptResult) -> None:

@@ -233,6 +233,10 @@ class StackRecord:
         """Something to read."""
         self._screen.remark(watch, text)
 
+    def news(self, text: str) -> None:
+        """Something to read about the user's own objects."""
+        self._screen.news(text)
+
     def stopping(self) -> None:
         """The user wants an end."""
         self._screen.stopping()

@@ -1,4 +1,5 @@
-"""How a component of the data plane reports to the control plane: acknowledged versions, signs of life, losses.
+"""How a component of the data plane reports to the control plane: acknowledged versions, signs of life,
+losses, how deliveries go.
 
 And the sign that stops the dispatcher's tasks of one run, which reaches a task wherever Spark put it.
 """
@@ -13,7 +14,7 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from penstock.contract import reports, topics
-from penstock.contract.reports import Ack, Component, Loss, SeenType, Served
+from penstock.contract.reports import Ack, Component, Loss, SeenType, Served, Standing
 from penstock.log import clients
 from penstock.log.table import TableFollower
 from penstock.log.threads import Failed, OwnedThread
@@ -31,7 +32,7 @@ class Reporter:
     """Reports of one instance of one component."""
 
     def __init__(self, settings: Settings, component: Component, instance: str, failed: Failed) -> None:
-        self._component, self._instance = component, instance
+        self._component, self.instance = component, instance
         self._producer = clients.producer(settings, "reporter", {"linger.ms": 0}, ending_process())
         self._version: int | None = None
         self._refused: dict[str, str] = {}
@@ -52,6 +53,14 @@ class Reporter:
         loss = Loss(route, partition, first, last, time.time())
         self._send(reports.key_of(loss), reports.encode(loss))
 
+    def standing(self, standing: Standing) -> None:
+        """How the deliveries of a route go."""
+        self._send(reports.key_of(standing), reports.encode(standing))
+
+    def no_standing(self, route: str) -> None:
+        """The route is gone."""
+        self._send(reports.standing_key(route, self.instance), None)
+
     def seen_type(self, seen: SeenType) -> None:
         """Events of a type pass a target that wants to know."""
         self._send(reports.key_of(seen), reports.encode(seen))
@@ -65,7 +74,7 @@ class Reporter:
         """Ends in order: this instance no longer counts."""
         self._stop.set()
         self._thread.join(FLUSH_SECONDS)
-        self._send(reports.key_of(Ack(self._component, self._instance, 0, 0)), None)
+        self._send(reports.key_of(Ack(self._component, self.instance, 0, 0)), None)
         self._producer.flush(FLUSH_SECONDS)
 
     def _beat(self) -> None:
@@ -76,7 +85,7 @@ class Reporter:
             self._producer.poll(0)
 
     def _send_ack(self, version: int) -> None:
-        ack = Ack(self._component, self._instance, version, time.time(), self._refused)
+        ack = Ack(self._component, self.instance, version, time.time(), self._refused)
         self._send(reports.key_of(ack), reports.encode(ack))
 
     def _send(self, key: str, value: bytes | None) -> None:

@@ -38,6 +38,9 @@ class Notes:
     def remark(self, watch: Watch, text: str) -> None:
         self.remarks.append(f"{watch.name} {text}")
 
+    def news(self, text: str) -> None:
+        self.remarks.append(text)
+
 
 def actor(folder: Path, name: str, part: str = "serves", **options: Any) -> Component:
     async def command() -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from virtual_time import turns
 
+from penstock.contract.reports import Standing
 from penstock.contract.routes import Route
 from penstock.contract.snapshot import Snapshot
 from penstock.dispatcher.cursors.cursor_store import Entry, understand
@@ -101,8 +102,18 @@ class Subscribers:
 class Reports:
     """What is told to the control plane."""
 
+    instance = "dispatcher-0"
+
     def __init__(self) -> None:
         self.losses: list[tuple[str, int, int]] = []
+        self.standings: list[Standing] = []
+        self.gone: list[str] = []
+
+    def standing(self, standing: Standing) -> None:
+        self.standings.append(standing)
+
+    def no_standing(self, route: str) -> None:
+        self.gone.append(route)
 
     def ack(self, version: int) -> None:
         """Nobody listens."""

@@ -58,7 +58,12 @@ class Asked:
 
 
 class Silent:
+    instance = "dispatcher-0"
+
     def ack(self, version: int) -> None:
+        """Nobody listens."""
+
+    def standing(self, standing: object) -> None:
         """Nobody listens."""
 
 

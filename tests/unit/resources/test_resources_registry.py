@@ -11,6 +11,9 @@ from penstock.settings import Settings
 
 CRDS = {crd["spec"]["names"]["kind"]: crd for crd in crds()}
 
+WIDE = ["Delivering", "Why", "Lag", "Oldest"]
+"""Penstock's own, which only `kubectl get -o wide` shows."""
+
 COLUMNS = {
     "Broker": ["URL", "Age", "Ready", "Reason", "Class"],
     "Trigger": ["Broker", "Subscriber_URI", "Age", "Ready", "Reason"],
@@ -66,7 +69,9 @@ def _undescribed(schema: dict[str, Any], path: str) -> list[str]:
 def test_columns_categories_and_short_names_are_knatives(kind: str) -> None:
     crd = CRDS[kind]
     version = crd["spec"]["versions"][0]
-    assert [column["name"] for column in version["additionalPrinterColumns"]] == COLUMNS[kind]
+    shown = [column["name"] for column in version["additionalPrinterColumns"]]
+    assert shown == COLUMNS[kind] + (WIDE if kind in ("Trigger", "Subscription") else [])
+    assert all(column.get("priority") for column in version["additionalPrinterColumns"] if column["name"] in WIDE)
     assert crd["spec"]["names"]["categories"] == CATEGORIES[kind]
     assert crd["spec"]["names"].get("shortNames", []) == SHORT.get(kind, [])
     assert crd["spec"]["scope"] == "Namespaced"

@@ -10,6 +10,7 @@ from penstock.controllers.reconcilers.destinations import resolve_optional
 from penstock.controllers.reconcilers.subscribers import Subscribers
 from penstock.resources.conditions import find
 from penstock.resources.delivery import effective
+from penstock.resources.options import RouteOptions
 from penstock.resources.resolution import Unresolved
 from penstock.resources.subscription.model import Subscription
 from penstock.resources.subscription.status import (
@@ -48,6 +49,8 @@ class SubscriptionReconciler:
             reply=resolve_optional(subscription.reply, key.namespace, lookup),
             dead_letter=resolve_optional(delivery.get("deadLetterSink"), key.namespace, lookup),
             losses=world.dataplane.losses(subscription.identity.uid),
+            delivery=world.dataplane.delivery(subscription.identity.uid),
+            paused=RouteOptions.read(obj).paused,
         )
         self._subscribers.put(key, subscriber_spec(obj, seen, delivery))
         kind = Kind(subscription.channel.api_version, subscription.channel.kind)

@@ -76,6 +76,8 @@ class TriggerReconciler:
             taken=route is not None and world.dataplane.has_taken(key_of(route), before=before),
             refused=world.dataplane.refused(trigger.identity.uid),
             losses=world.dataplane.losses(trigger.identity.uid),
+            delivery=world.dataplane.delivery(trigger.identity.uid),
+            paused=trigger.options.paused,
         )
         await world.write_status(TRIGGER, obj, status_of(obj, seen, world.now()))
 

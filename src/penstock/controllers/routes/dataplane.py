@@ -1,4 +1,4 @@
-"""What the data plane has reported: which version of the routes it acts by, and which events it found gone.
+"""What the data plane has reported: which version of the routes it acts by, how deliveries go, which events are gone.
 
 Ready is built on this. What was once acknowledged stays so while a component restarts: it comes back with the newest
 snapshot, and events are kept meanwhile. Only an ingress that has been silent for long makes Brokers unready, because
@@ -15,13 +15,15 @@ from collections.abc import Callable
 import structlog
 
 from penstock.contract import reports, topics
-from penstock.contract.reports import Ack, Heard, Loss, Report, SeenType
+from penstock.contract.reports import Ack, Heard, Loss, Report, SeenType, Standing
 from penstock.contract.routes import Route
 from penstock.controllers.api import Key
 from penstock.controllers.routes.publisher import Publisher
+from penstock.controllers.routes.standings import Happening, Standings
 from penstock.controllers.tracker import Observer
 from penstock.log.table import TableFollower
 from penstock.log.threads import Owner
+from penstock.resources.delivering import DeliveryState
 from penstock.settings import Settings
 
 log = structlog.get_logger()
@@ -53,6 +55,9 @@ class DataPlane:
         self._refused: dict[str, str] = {}
         self.type_seen: Callable[[SeenType], None] = lambda _: None
         """Told of types of events that pass."""
+        self._standings = Standings()
+        self.happened: Callable[[Route, Happening], None] = lambda _route, _happening: None
+        """Told what people should know of a route's deliveries."""
         self._heard_ingress = time.monotonic()
         self._following = False
         self._owner = Owner()
@@ -82,6 +87,7 @@ class DataPlane:
             self._owner.check()
             self._evaluate(time.monotonic())
             self.let_go(time.time())
+            self.show_deliveries(time.time())
             self._publisher.look_after()
 
     def has_taken(self, key: str, *, before: bool) -> bool:
@@ -98,6 +104,10 @@ class DataPlane:
         found = self._losses.get(route, {})
         return tuple(f"partition {p}, offsets {loss.first} to {loss.last}" for p, loss in sorted(found.items()))
 
+    def delivery(self, route: str) -> DeliveryState | None:
+        """How the route's deliveries go, as its status should tell it; None where nothing is known."""
+        return self._standings.shown(route)
+
     def refused(self, route: str) -> str | None:
         """Why the router does without the route; None where it does not."""
         return self._refused.get(route)
@@ -106,6 +116,8 @@ class DataPlane:
         """Takes in one report; None where its key was deleted."""
         if report is None:
             self._acks.pop(key, None)
+            if key.startswith("standing/"):
+                self._standings.forget(key)
         elif isinstance(report, Ack):
             now = time.monotonic()
             self._acks[key] = reports.heard(report, monotonic=now, unix=time.time(), fresh=self._caught_up)
@@ -117,6 +129,8 @@ class DataPlane:
             self._evaluate(now)
         elif isinstance(report, SeenType):
             self.type_seen(report)
+        elif isinstance(report, Standing):
+            self._standings.take(report, fresh=self._caught_up)
         elif isinstance(report, Loss) and time.time() - report.at < self._losses_shown:
             self._losses[report.route][report.partition] = report
             self._look_at(report.route)
@@ -132,10 +146,22 @@ class DataPlane:
                 del self._losses[loss.route]
             self._look_at(loss.route)
 
+    def show_deliveries(self, now: float) -> None:
+        """Has statuses written and people told, as far as there is anything new."""
+        changed, happenings = self._standings.tick(now)
+        for uid in changed:
+            self._look_at(uid)
+        for happening in happenings:
+            if (route := self._route(happening.route)) is not None:
+                self.happened(route, happening)
+
     def _look_at(self, uid: str) -> None:
-        route = self._publisher.held(f"route/{uid}")
-        if isinstance(route, Route):
+        if (route := self._route(uid)) is not None:
             self._enqueue((route.kind, Key(route.namespace, route.name)))
+
+    def _route(self, uid: str) -> Route | None:
+        route = self._publisher.held(f"route/{uid}")
+        return route if isinstance(route, Route) else None
 
     def _is_covered(self, key: str, version: int) -> bool:
         changed_at = self._publisher.version_of(key)

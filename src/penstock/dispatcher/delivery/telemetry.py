@@ -1,4 +1,4 @@
-"""What is told of deliveries: metrics, the records of `penstock.attempts`, log lines and losses."""
+"""What is told of deliveries: metrics, the records of `penstock.attempts`, log lines, losses, how routes stand."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from penstock.dispatcher.cursors.partition import Lost, PartitionCursors
 from penstock.dispatcher.cursors.unflushed import Unflushed
 from penstock.dispatcher.delivery.attempt import AttemptResult
 from penstock.dispatcher.delivery.decision import Dropped, Step
+from penstock.dispatcher.delivery.standing import Standings
 from penstock.dispatcher.http.outcome import Outcome
 from penstock.dispatcher.matched.record import Matched
 from penstock.dispatcher.schedule.lanes import Job, Lane
@@ -32,6 +33,7 @@ class Telemetry:
 
     def __init__(self, changes: Mapping[int, Unflushed], reporter: Reporter) -> None:
         self._unflushed, self._reporter = changes, reporter
+        self._standings = Standings(reporter.instance, reporter.standing)
         self._metrics: dict[str, RouteMetrics] = {}
         self._shown: set[str] = set()
         self._tails: dict[int, int | None] = {}
@@ -50,16 +52,19 @@ class Telemetry:
     def forget(self, uid: str) -> None:
         """The route is gone."""
         self._warned.pop(uid, None)
+        if self._standings.forget(uid):
+            self._reporter.no_standing(uid)
         metrics = self._metrics.pop(uid, None)
         if metrics is not None:
             metrics.forget()
 
     # --- attempts ------------------------------------------------------------------------------------------------
 
-    def count(self, job: Job, report: AttemptResult, step: Step, now: float) -> None:
+    def count(self, job: Job, report: AttemptResult, step: Step, now: float, wall: float) -> None:
         """An attempt is over, and this follows."""
         metrics = self.metrics(job.lane.route)
         stage, verdict = job.delivery.stage, report.verdict
+        self._standings.attempted(job.lane.route.uid, stage, report, step, wall)
         metrics.attempt(STAGE_NAMES[stage], OUTCOMES[verdict.outcome], verdict.status or 0, report.latency)
         if job.delivery.attempt > 1:
             metrics.retries.inc()
@@ -181,14 +186,17 @@ class Telemetry:
             if uid in lanes:
                 beyond = sum(unread.values()) if standing or stuck else 0
                 self._set_gauges_of(lanes[uid], standing, beyond, now)
+        self._standings.report(now)
 
     def _set_gauges_of(self, lane: Lane, standing: list[Cursor], beyond: int, now: float) -> None:
         metrics = self.metrics(lane.route)
         oldest = [next(iter(cursor.outstanding.values())).at for cursor in standing if cursor.outstanding]
         count = sum(len(cursor.outstanding) for cursor in standing)
+        lag, accepted = count + sum(cursor.behind for cursor in standing) + beyond, min(oldest, default=0) / 1000
+        self._standings.measured(lane.route.uid, lag, count, accepted)
         metrics.outstanding.set(count)
-        metrics.lag.set(count + sum(cursor.behind for cursor in standing) + beyond)
-        metrics.oldest.set(max(0.0, now - min(oldest) / 1000) if oldest else 0.0)
+        metrics.lag.set(lag)
+        metrics.oldest.set(max(0.0, now - accepted) if accepted else 0.0)
         metrics.detached.set(sum(not cursor.attached for cursor in standing))
         metrics.unreachable.set(lane.unreachable)
 

@@ -3,7 +3,7 @@
 supervisor                          child
    | --- life pipe (held open) ------> |   broken: the supervisor is gone, the child ends
    | --- a byte on it ---------------> |   what the component needs is ready
-   | <-- notify: JSON lines ---------- |   ready, status, fail
+   | <-- notify: JSON lines ---------- |   ready, status, news, fail
    | <-- output: log lines ----------- |
 """
 

@@ -55,6 +55,9 @@ class Observer(Protocol):
     def remark(self, watch: Watch, text: str) -> None:
         """Something happened that a person should read."""
 
+    def news(self, text: str) -> None:
+        """Something happened to the user's own objects."""
+
 
 @dataclass
 class Watch:
@@ -146,6 +149,9 @@ class Supervisor:
             kind = message.pop("event", None)
             if kind == "fail":
                 watch.reason = str(message.get("reason"))
+                return
+            if kind == "news":
+                self._observer.news(str(message.get("text")))
                 return
             watch.details.update(message)
             if kind == "ready":

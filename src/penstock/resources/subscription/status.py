@@ -8,6 +8,7 @@ from typing import Any
 
 from penstock.resources.admission import Obj
 from penstock.resources.conditions import READY, Finding, conclude, false, find, true, unknown
+from penstock.resources.delivering import DeliveryState, delivering_finding, delivery_fields
 from penstock.resources.metadata import Identity
 from penstock.resources.resolution import Address, Resolution, Unresolved, identity_finding, loss_finding
 
@@ -29,6 +30,9 @@ class SubscriptionObservation:
     dead_letter: Resolution
     """The Subscription's own dead letter sink, or the channel's where the Subscription has no delivery options."""
     losses: tuple[str, ...] = ()
+    delivery: DeliveryState | None = None
+    """How deliveries go; None where nothing is known."""
+    paused: bool = False
 
 
 def status_of(obj: Obj, seen: SubscriptionObservation, now: str) -> dict[str, Any]:
@@ -38,6 +42,7 @@ def status_of(obj: Obj, seen: SubscriptionObservation, now: str) -> dict[str, An
         "observedGeneration": Identity.read(obj).generation,
         "conditions": conclude(previous, _findings(obj, seen), now),
         "physicalSubscription": _physical(seen),
+        **delivery_fields(seen.delivery, seen.paused),
     }
 
 
@@ -75,7 +80,7 @@ def _physical(seen: SubscriptionObservation) -> dict[str, str]:
 
 def _findings(obj: Obj, seen: SubscriptionObservation) -> list[Finding]:
     references = _references_finding(seen)
-    rest = [identity_finding(), *loss_finding(seen.losses)]
+    rest = [identity_finding(), *loss_finding(seen.losses), *delivering_finding(seen.delivery, seen.paused)]
     if references.status != "True" or seen.channel is None:
         return [references, unknown(ADDED_TO_CHANNEL), unknown(CHANNEL_READY), *rest]
     identity = Identity.read(obj)

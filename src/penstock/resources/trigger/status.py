@@ -8,6 +8,7 @@ from typing import Any
 
 from penstock.resources.admission import Obj
 from penstock.resources.conditions import READY, Finding, conclude, false, find, true, unknown
+from penstock.resources.delivering import DeliveryState, delivering_finding, delivery_fields
 from penstock.resources.metadata import Identity
 from penstock.resources.resolution import (
     DEAD_LETTER_SINK_RESOLVED,
@@ -42,6 +43,9 @@ class TriggerObservation:
     refused: str | None = None
     """Why it does without this Trigger; None where it does not."""
     losses: tuple[str, ...] = ()
+    delivery: DeliveryState | None = None
+    """How deliveries go; None where nothing is known."""
+    paused: bool = False
 
 
 def status_of(obj: Obj, seen: TriggerObservation, now: str) -> dict[str, Any]:
@@ -57,7 +61,7 @@ def status_of(obj: Obj, seen: TriggerObservation, now: str) -> dict[str, Any]:
             status |= seen.dead_letter.fields("deadLetterSink")
         elif isinstance(seen.dead_letter, Unresolved):
             status["deadLetterSinkUri"] = ""
-    return status
+    return status | delivery_fields(seen.delivery, seen.paused)
 
 
 def _findings(seen: TriggerObservation) -> list[Finding]:
@@ -70,7 +74,7 @@ def _findings(seen: TriggerObservation) -> list[Finding]:
             SUBSCRIPTION_READY,
             OIDC_IDENTITY_CREATED,
         )
-        return [missing, *(unknown(name) for name in others), *loss_finding(seen.losses)]
+        return [missing, *(unknown(name) for name in others), *_warnings(seen)]
     return [
         _broker_finding(seen.broker),
         _subscriber_finding(seen.subscriber),
@@ -78,8 +82,13 @@ def _findings(seen: TriggerObservation) -> list[Finding]:
         seen.dependency,
         _subscription_finding(seen),
         identity_finding(),
-        *loss_finding(seen.losses),
+        *_warnings(seen),
     ]
+
+
+def _warnings(seen: TriggerObservation) -> list[Finding]:
+    """Conditions that do not count towards Ready."""
+    return [*loss_finding(seen.losses), *delivering_finding(seen.delivery, seen.paused)]
 
 
 def _broker_finding(broker: Mapping[str, Any]) -> Finding:

@@ -1,0 +1,243 @@
+"""How the deliveries of routes go, as the dispatcher's tasks tell it: what of it is worth a status, and what an Event.
+
+A status is written when it tells something new: at once that deliveries fail, why, or that they succeed again; numbers
+after some seconds where they matter, because the route fails or is far behind, and after a minute where they do not.
+All statuses together are written at so many a second: what is new comes first, numbers wait for their turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Literal
+
+from penstock.contract.reports import Standing
+from penstock.resources.delivering import DeliveryState, cause
+
+NUMBERS_SECONDS = 5.0
+"""How long the status of a route that fails, or is far behind, stays as it is at least."""
+QUIET_SECONDS = 60.0
+"""The same, for a route of which nothing but small numbers is to be told."""
+STATUSES_PER_SECOND = 10
+URGENT_PER_SECOND = 50
+FRESH_PER_SECOND = 500
+WAITING_PER_SECOND = 50
+"""How many routes are looked at, of those that something was told of, and of those that wait."""
+TELL_SECONDS = 30.0
+"""The same kind of thing is told of a route so often at most; counts add up in between."""
+PAST_SECONDS = 10.0
+SMALL = 16
+"""A healthy route with fewer events waiting is not behind, only busy."""
+
+Reason = Literal["DeliveryFailed", "DeliveryRecovered", "EventsDropped", "EventsDeadLettered"]
+
+
+@dataclass(frozen=True)
+class Happening:
+    """Something that people should be told of a route."""
+
+    route: str
+    reason: Reason
+    message: str
+
+    @property
+    def is_good(self) -> bool:
+        """Whether it is good news."""
+        return self.reason == "DeliveryRecovered"
+
+
+@dataclass
+class _Route:
+    """What is known of a route, what of it is shown, and what was told."""
+
+    instances: dict[str, Standing]
+    shown: DeliveryState | None = None
+    shown_at: float = float("-inf")
+    dropped: int = 0
+    dead_lettered: int = 0
+    """Counted and not told yet, as is `dropped`."""
+    told_at: dict[Reason, float] = field(default_factory=dict)
+    told_failing: bool = False
+    began: DeliveryState | None = None
+    """The state when a run of failures was told."""
+
+    def is_settled(self, state: DeliveryState) -> bool:
+        """Whether everything is shown and told."""
+        return self.shown == state and self.told_failing == state.fails and not (self.dropped or self.dead_lettered)
+
+
+class Standings:
+    """All routes of which the data plane has told anything."""
+
+    def __init__(self) -> None:
+        self._routes: dict[str, _Route] = {}
+        self._fresh: dict[str, None] = {}
+        """Routes of which something was told since they were last looked at."""
+        self._waiting: dict[str, None] = {}
+        """Routes with something that is not shown yet, those that wait longest first."""
+
+    def shown(self, route: str) -> DeliveryState | None:
+        """What the status says of the route."""
+        found = self._routes.get(route)
+        return None if found is None else found.shown
+
+    def take(self, standing: Standing, *, fresh: bool) -> None:
+        """A task tells of a route. What lay in the topic when this process began is shown, but told to nobody."""
+        route = self._routes.setdefault(standing.route, _Route({}))
+        before = route.instances.get(standing.instance)
+        route.instances[standing.instance] = standing
+        if fresh:
+            route.dropped += _more(before.dropped if before else 0, standing.dropped)
+            route.dead_lettered += _more(before.dead_lettered if before else 0, standing.dead_lettered)
+        else:
+            route.told_failing = merged(route.instances.values()).fails
+        self._fresh[standing.route] = None
+
+    def forget(self, key: str) -> None:
+        """A task says no more of a route: the key of its report was deleted."""
+        _, _, rest = key.partition("/")
+        uid, _, instance = rest.partition("/")
+        route = self._routes.get(uid)
+        if route is not None:
+            route.instances.pop(instance, None)
+            if not route.instances:
+                del self._routes[uid]
+                self._fresh.pop(uid, None)
+                self._waiting.pop(uid, None)
+
+    def drop_instance(self, instance: str) -> None:
+        """A task has ended for good, and others have its partitions."""
+        for uid in [uid for uid, route in self._routes.items() if instance in route.instances]:
+            self.forget(f"standing/{uid}/{instance}")
+
+    def tick(self, now: float) -> tuple[list[str], list[Happening]]:
+        """Once a second: the routes whose status is to be written, and what is to be told."""
+        happenings: list[Happening] = []
+        chosen: list[str] = []
+        looked_at = dict.fromkeys((*islice(self._fresh, FRESH_PER_SECOND), *islice(self._waiting, WAITING_PER_SECOND)))
+        for uid in looked_at:
+            self._fresh.pop(uid, None)
+            self._waiting.pop(uid, None)
+            route = self._routes[uid]
+            state = merged(route.instances.values())
+            happenings += self._happenings(uid, route, state, now)
+            kind = news(route.shown, state, now - route.shown_at)
+            if len(chosen) < (
+                URGENT_PER_SECOND if kind == "urgent" else STATUSES_PER_SECOND if kind == "numbers" else 0
+            ):
+                route.shown, route.shown_at = state, now
+                chosen.append(uid)
+            if not route.is_settled(state):
+                self._waiting[uid] = None
+        return chosen, happenings
+
+    def _happenings(self, uid: str, route: _Route, state: DeliveryState, now: float) -> Iterator[Happening]:
+        told = route.told_at
+
+        def may(reason: Reason) -> bool:
+            if now - told.get(reason, float("-inf")) < TELL_SECONDS:
+                return False
+            told[reason] = now
+            return True
+
+        if state.fails and not route.told_failing and may("DeliveryFailed"):
+            route.told_failing, route.began = True, state
+            yield Happening(uid, "DeliveryFailed", failure_text(state, now))
+        elif not state.fails and route.told_failing and may("DeliveryRecovered"):
+            began, route.told_failing = route.began, False
+            yield Happening(uid, "DeliveryRecovered", recovery_text(began, state))
+        if route.dropped and may("EventsDropped"):
+            count, route.dropped = route.dropped, 0
+            yield Happening(uid, "EventsDropped", dropped_text(count, state))
+        if route.dead_lettered and may("EventsDeadLettered"):
+            count, route.dead_lettered = route.dead_lettered, 0
+            yield Happening(uid, "EventsDeadLettered", f"{_events(count)} went to the dead letter sink")
+
+
+def merged(standings: Iterable[Standing]) -> DeliveryState:
+    """The tasks of a route taken together. One whose last failure is long past counts no more where others succeed."""
+    every = list(standings)
+    succeeded = max((one.succeeded for one in every), default=0.0)
+    failing = sorted((one for one in every if one.failures and one.failed > succeeded - PAST_SECONDS), key=_failed_at)
+    last = failing[-1] if failing else None
+    return DeliveryState(
+        lag=sum(one.lag for one in every),
+        outstanding=sum(one.outstanding for one in every),
+        oldest=min((one.oldest for one in every if one.oldest), default=0.0),
+        succeeded=succeeded,
+        failures=sum(one.failures for one in failing),
+        since=min((one.since for one in failing), default=0.0),
+        due=min((one.due for one in failing if one.due), default=0.0),
+        status=last.status if last else None,
+        reason=last.reason if last else "",
+        url=last.url if last else next((one.url for one in every if one.url), ""),
+    )
+
+
+def _failed_at(standing: Standing) -> float:
+    return standing.failed
+
+
+def news(shown: DeliveryState | None, state: DeliveryState, age: float) -> Literal["urgent", "numbers", "none"]:
+    """Whether `state` tells something that `shown`, which is so many seconds old, does not."""
+    if shown is None:
+        return "urgent" if state.fails else "numbers"
+    if shown.fails != state.fails or (state.fails and _why(shown) != _why(state)):
+        return "urgent"
+    if shown == state:
+        return "none"
+    patience = NUMBERS_SECONDS if _matters(shown, state) else QUIET_SECONDS
+    return "numbers" if age >= patience else "none"
+
+
+def _matters(shown: DeliveryState, state: DeliveryState) -> bool:
+    if state.fails:
+        return _moved(shown.lag, state.lag, 1) or _moved(shown.failures, state.failures, 1)
+    return _moved(shown.lag, state.lag, SMALL)
+
+
+def _moved(before: int, after: int, small: int) -> bool:
+    """Whether a number is another one to a person: by a tenth, or to or from next to nothing."""
+    if before < small and after < small:
+        return False
+    return abs(before - after) * 10 >= max(before, after)
+
+
+def _why(state: DeliveryState) -> tuple[object, ...]:
+    return (*cause(state), state.url)
+
+
+def _more(before: int, after: int) -> int:
+    """How many more there are; a task that began anew counts from nothing."""
+    return after - before if after >= before else after
+
+
+def failure_text(state: DeliveryState, now: float) -> str:
+    """`http://127.0.0.1:9000/ refuses connections; 3 events wait, next try in 2 s`."""
+    _, does = cause(state)
+    waiting = f"; {_events(state.lag)} wait{'s' if state.lag == 1 else ''}" if state.lag else ""
+    ahead = round(state.due - now)
+    after = f", next try in {ahead} s" if waiting and state.due and ahead > 0 else ""
+    return f"{state.url} {does}{waiting}{after}"
+
+
+def recovery_text(began: DeliveryState | None, state: DeliveryState) -> str:
+    """`http://127.0.0.1:9000/ takes events again after 35 s; 3 events wait`."""
+    url = (began.url if began else "") or state.url or "the subscriber"
+    seconds = round(state.succeeded - began.since) if began and state.succeeded > began.since else 0
+    after = f" after {seconds} s" if seconds > 0 else ""
+    waiting = f"; {_events(state.lag)} wait{'s' if state.lag == 1 else ''}" if state.lag else ""
+    return f"{url} takes events again{after}{waiting}"
+
+
+def dropped_text(count: int, state: DeliveryState) -> str:
+    """What was given up, and what would have kept it."""
+    return (
+        f"{_events(count)} {'was' if count == 1 else 'were'} dropped: no attempt succeeded"
+        f"{f' at {state.url}' if state.url else ''}, and no dead letter sink took {'it' if count == 1 else 'them'}"
+    )
+
+
+def _events(count: int) -> str:
+    return f"{count} event{'' if count == 1 else 's'}"

@@ -1,0 +1,110 @@
+"""The condition `Delivering` and `status.delivery` of Triggers and Subscriptions: whether events arrive, or why not.
+
+The condition warns and does not count towards Ready, which says that a route is set up. It is there from the first
+attempt on; its message has no numbers that move, so that its time is that of the change.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import Any
+
+from penstock.resources.conditions import Finding
+from penstock.timestamps import rfc3339
+
+DELIVERING = "Delivering"
+
+_CAUSES = (
+    ("refused|Errno 111|Errno 61|Connect call failed", "ConnectionRefused", "refuses connections"),
+    ("has no ready address", "NoReadyAddress", "has nothing ready behind it"),
+    (r"Name or service not known|nodename nor servname|Errno -\d", "NameNotFound", "has a name that leads nowhere"),
+    ("no (connection|address) .*within", "ConnectionTimeout", "cannot be connected to in time"),
+    ("no answer within", "Timeout", "does not answer in time"),
+    ("closed", "ConnectionClosed", "closes connections without an answer"),
+    ("certificate|SSL|TLS", "CertificateRefused", "has a certificate that is not trusted"),
+    ("is no HTTP|head of the answer", "NotHTTP", "does not speak HTTP"),
+)
+"""What the words of a failure mean: a reason for programs, and what the destination does, for people."""
+
+
+@dataclass(frozen=True)
+class DeliveryState:
+    """How the deliveries of a route go, over all tasks. Times are Unix seconds; 0: never, or not now."""
+
+    lag: int = 0
+    outstanding: int = 0
+    oldest: float = 0.0
+    succeeded: float = 0.0
+    failures: int = 0
+    since: float = 0.0
+    due: float = 0.0
+    status: int | None = None
+    reason: str = ""
+    url: str = ""
+
+    @property
+    def fails(self) -> bool:
+        """Whether attempts fail, one after the other."""
+        return bool(self.failures)
+
+
+def delivering_finding(state: DeliveryState | None, paused: bool) -> list[Finding]:
+    """The condition, where there is anything to say."""
+    if paused:
+        message = "Events wait until the annotation penstock.dev/paused is removed."
+        return [Finding(DELIVERING, "False", "Paused", message, "Info")]
+    if state is None or not (state.succeeded or state.fails):
+        return []
+    if not state.fails:
+        return [Finding(DELIVERING, "True")]
+    reason, does = cause(state)
+    details = "" if state.status is not None or not state.reason else f" ({state.reason})"
+    message = f"{state.url} {does} since {moment(state.since)}{details}"
+    return [Finding(DELIVERING, "False", reason, message, "Warning")]
+
+
+def cause(state: DeliveryState) -> tuple[str, str]:
+    """Why attempts fail: a reason for programs, and what the destination does, as words that follow its address."""
+    if state.status is not None and not 200 <= state.status <= 299:
+        return f"HTTPStatus{state.status}", f"answers {state.status}{_phrase(state.status)}"
+    if state.status is not None:
+        return "ReplyRefused", f"answers {state.status}, but {state.reason}"
+    for words, reason, does in _CAUSES:
+        if re.search(words, state.reason):
+            return reason, does
+    return "DeliveryFailed", "does not take events"
+
+
+def delivery_fields(state: DeliveryState | None, paused: bool) -> dict[str, Any]:
+    """`status.delivery`, where there is anything to say."""
+    if state is None and not paused:
+        return {}
+    state = state or DeliveryState()
+    fields: dict[str, Any] = {"lag": state.lag, "outstanding": state.outstanding}
+    if paused:
+        fields["paused"] = True
+    for name, time in (("oldestEventTime", state.oldest), ("lastSuccessTime", state.succeeded)):
+        if time:
+            fields[name] = moment(time)
+    if state.fails:
+        fields |= {"consecutiveFailures": state.failures, "failingSince": moment(state.since)}
+        failure: dict[str, Any] = {"url": state.url, "message": state.reason}
+        if state.status is not None:
+            failure["statusCode"] = state.status
+        fields["lastFailure"] = failure
+    return {"delivery": fields}
+
+
+def moment(seconds: float) -> str:
+    """A time as statuses carry it."""
+    return rfc3339(datetime.fromtimestamp(seconds, UTC))
+
+
+def _phrase(status: int) -> str:
+    try:
+        return f" {HTTPStatus(status).phrase}"
+    except ValueError:
+        return ""

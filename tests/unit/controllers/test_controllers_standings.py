@@ -1,0 +1,223 @@
+"""Which statuses are written of how deliveries go, and what people are told: what is new, and not too often."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from penstock.contract.reports import Standing, standing_key
+from penstock.contract.routes import Route
+from penstock.controllers.api import SUBSCRIPTION, TRIGGER, Key, Kind, Obj
+from penstock.controllers.routes.announcer import LINES, LINES_SECONDS, Announcer
+from penstock.controllers.routes.standings import (
+    NUMBERS_SECONDS,
+    QUIET_SECONDS,
+    STATUSES_PER_SECOND,
+    TELL_SECONDS,
+    URGENT_PER_SECOND,
+    Happening,
+    Standings,
+    merged,
+)
+
+URL = "http://127.0.0.1:9000/"
+REFUSED = f"no connection to {URL}: [Errno 111] Connection refused"
+
+
+def failing(route: str = "r", at: float = 100.0, instance: str = "one", **more: int) -> Standing:
+    told = Standing(route, instance, at, 3, 3, failures=2, since=99.0, failed=at, due=at + 2, reason=REFUSED, url=URL)
+    return msgspec.structs.replace(told, **more)
+
+
+def well(route: str = "r", at: float = 100.0, instance: str = "one", **more: int) -> Standing:
+    return msgspec.structs.replace(Standing(route, instance, at, succeeded=at, url=URL), **more)
+
+
+@pytest.fixture
+def standings() -> Standings:
+    return Standings()
+
+
+def test_a_failure_is_shown_and_told_at_once(standings: Standings) -> None:
+    standings.take(failing(), fresh=True)
+    changed, happened = standings.tick(100.0)
+    assert changed == ["r"]
+    text = f"{URL} refuses connections; 3 events wait, next try in 2 s"
+    assert happened == [Happening("r", "DeliveryFailed", text)]
+    shown = standings.shown("r")
+    assert shown is not None
+    assert (shown.lag, shown.failures, shown.since) == (3, 2, 99.0)
+    assert standings.tick(101.0) == ([], [])
+
+
+def test_the_end_is_shown_and_told_with_how_long_it_took(standings: Standings) -> None:
+    standings.take(failing(), fresh=True)
+    standings.tick(100.0)
+    standings.take(well(at=134.0, lag=1), fresh=True)
+    changed, happened = standings.tick(134.0)
+    assert changed == ["r"]
+    assert happened == [Happening("r", "DeliveryRecovered", f"{URL} takes events again after 35 s; 1 event waits")]
+
+
+def test_numbers_of_a_failing_route_wait_some_seconds(standings: Standings) -> None:
+    standings.take(failing(), fresh=True)
+    standings.tick(100.0)
+    standings.take(failing(at=101.0, lag=50, failures=5), fresh=True)
+    assert standings.tick(101.0)[0] == []
+    assert standings.tick(100.0 + NUMBERS_SECONDS)[0] == ["r"]
+    shown = standings.shown("r")
+    assert shown is not None
+    assert (shown.lag, shown.failures) == (50, 5)
+
+
+def test_small_numbers_of_a_healthy_route_wait_a_minute(standings: Standings) -> None:
+    standings.take(well(), fresh=True)
+    assert standings.tick(100.0)[0] == ["r"]
+    standings.take(well(at=130.0, lag=7), fresh=True)
+    assert standings.tick(130.0)[0] == []
+    assert standings.tick(100.0 + QUIET_SECONDS)[0] == ["r"]
+
+
+def test_a_healthy_route_that_falls_far_behind_is_shown_sooner(standings: Standings) -> None:
+    standings.take(well(), fresh=True)
+    standings.tick(100.0)
+    standings.take(well(at=106.0, lag=5000), fresh=True)
+    assert standings.tick(106.0)[0] == ["r"]
+
+
+def test_many_routes_are_written_at_a_steady_pace_and_failures_first(standings: Standings) -> None:
+    for number in range(1000):
+        standings.take(well(f"r{number}"), fresh=True)
+    for number in range(10):
+        standings.take(failing(f"f{number}"), fresh=True)
+    written: list[str] = []
+    for second in range(400):
+        changed, _ = standings.tick(100.0 + second)
+        assert len(changed) <= URGENT_PER_SECOND
+        assert sum(not uid.startswith("f") for uid in changed) <= STATUSES_PER_SECOND
+        written += changed
+    assert len(set(written)) == 1010
+    assert all(f"f{number}" in written[:60] for number in range(10))
+
+
+def test_drops_and_dead_letters_are_told_with_counts_and_not_too_often(standings: Standings) -> None:
+    standings.take(failing(dropped=1, dead_lettered=2), fresh=True)
+    told = {one.reason: one.message for one in standings.tick(100.0)[1]}
+    assert told["EventsDropped"].startswith(f"1 event was dropped: no attempt succeeded at {URL}")
+    assert told["EventsDeadLettered"] == "2 events went to the dead letter sink"
+    standings.take(failing(at=101.0, dropped=4, dead_lettered=2), fresh=True)
+    assert standings.tick(101.0)[1] == []
+    standings.take(failing(at=110.0, dropped=6, dead_lettered=2), fresh=True)
+    [dropped] = standings.tick(100.0 + TELL_SECONDS)[1]
+    assert dropped.message.startswith("5 events were dropped")
+
+
+def test_a_task_that_begins_anew_counts_from_nothing(standings: Standings) -> None:
+    standings.take(failing(dropped=7), fresh=False)
+    standings.tick(100.0)
+    standings.take(failing(dropped=1), fresh=True)
+    [told] = standings.tick(101.0)[1]
+    assert told.message.startswith("1 event was dropped")
+
+
+def test_what_lay_in_the_topic_is_shown_but_told_to_nobody(standings: Standings) -> None:
+    standings.take(failing(dropped=7, dead_lettered=7), fresh=False)
+    changed, happened = standings.tick(100.0)
+    assert (changed, happened) == (["r"], [])
+    standings.take(well(at=120.0, dropped=7, dead_lettered=7), fresh=True)
+    assert [one.reason for one in standings.tick(120.0)[1]] == ["DeliveryRecovered"]
+
+
+def test_a_subscriber_that_fails_now_and_then_is_not_told_of_each_time(standings: Standings) -> None:
+    told = 0
+    for second in range(60):
+        at = 100.0 + second
+        standings.take(failing(at=at) if second % 2 else well(at=at), fresh=True)
+        told += len(standings.tick(at)[1])
+    assert told <= 2 * 60 / TELL_SECONDS
+
+
+def test_tasks_are_added_up_and_an_old_failure_gives_way_to_a_success_elsewhere() -> None:
+    both = merged([failing(at=100.0), well(at=101.0, instance="two", lag=4)])
+    assert (both.lag, both.fails, both.succeeded) == (7, True, 101.0)
+    later = merged([failing(at=100.0), well(at=160.0, instance="two")])
+    assert not later.fails
+
+
+def test_a_task_that_says_no_more_is_forgotten(standings: Standings) -> None:
+    standings.take(failing(), fresh=True)
+    standings.tick(100.0)
+    standings.forget(standing_key("r", "one"))
+    assert standings.shown("r") is None
+    assert standings.tick(101.0) == ([], [])
+    standings.forget(standing_key("unknown", "one"))
+
+
+class Objects:
+    """An informer of each kind, with what the test put there."""
+
+    def __init__(self) -> None:
+        self.held: dict[tuple[Kind, Key], Obj] = {}
+        self.asked: Kind = TRIGGER
+
+    def informer(self, kind: Kind) -> Objects:
+        self.asked = kind
+        return self
+
+    def get(self, key: Key) -> Obj | None:
+        return self.held.get((self.asked, key))
+
+
+class Recorder:
+    """Keeps what is told."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str, str]] = []
+
+    def normal(self, obj: Obj, reason: str, message: str) -> None:
+        self.events.append(("Normal", reason, obj["metadata"]["name"]))
+
+    def warning(self, obj: Obj, reason: str, message: str) -> None:
+        self.events.append(("Warning", reason, obj["metadata"]["name"]))
+
+
+class Scene:
+    """An announcer with a clock of the test's own."""
+
+    def __init__(self) -> None:
+        self.now, self.lines, self.objects, self.recorder = 0.0, list[str](), Objects(), Recorder()
+        self.announce = Announcer(self.objects, self.recorder, self.lines.append, self.clock)  # type: ignore[arg-type]
+
+    def clock(self) -> float:
+        return self.now
+
+    def route(self, name: str, kind: Kind = TRIGGER, namespace: str = "default", uid: str = "u") -> Route:
+        self.objects.held[kind, Key(namespace, name)] = {"metadata": {"name": name, "uid": uid}}
+        return Route("u", kind.kind, namespace, name, "b")  # type: ignore[arg-type]
+
+
+def test_people_read_an_event_and_a_line() -> None:
+    scene = Scene()
+    scene.announce(scene.route("greetings"), Happening("u", "DeliveryFailed", "it fails"))
+    scene.announce(scene.route("s", SUBSCRIPTION, "team"), Happening("u", "DeliveryRecovered", "it goes on"))
+    assert scene.recorder.events == [("Warning", "DeliveryFailed", "greetings"), ("Normal", "DeliveryRecovered", "s")]
+    assert scene.lines == ["trigger/greetings: it fails", "subscription/s in team: it goes on"]
+
+
+def test_an_object_of_another_life_is_not_spoken_of() -> None:
+    scene = Scene()
+    scene.announce(scene.route("greetings", uid="another"), Happening("u", "DeliveryFailed", "it fails"))
+    assert (scene.recorder.events, scene.lines) == ([], [])
+
+
+def test_a_thousand_failures_do_not_hide_everything_else() -> None:
+    scene = Scene()
+    for number in range(1000):
+        scene.announce(scene.route(f"t{number}"), Happening("u", "DeliveryFailed", "it fails"))
+    assert len(scene.lines) == LINES
+    assert len(scene.recorder.events) == 1000
+    scene.now = LINES_SECONDS
+    scene.announce(scene.route("last"), Happening("u", "DeliveryFailed", "it fails"))
+    assert scene.lines[-1] == (
+        f"trigger/last: it fails (and {1000 - LINES} other lines like this; penstock lag shows all)"
+    )

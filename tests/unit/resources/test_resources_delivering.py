@@ -1,0 +1,97 @@
+"""The condition Delivering and `status.delivery`: a diagnosis that does not touch Ready."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.resources.conditions import conclude, find, true
+from penstock.resources.delivering import DeliveryState, cause, delivering_finding, delivery_fields
+
+FAILING = DeliveryState(
+    lag=3,
+    outstanding=3,
+    oldest=1_700_000_000.0,
+    succeeded=1_699_999_000.0,
+    failures=17,
+    since=1_700_000_001.0,
+    reason="no connection to http://127.0.0.1:9000: [Errno 111] Connect call failed ('127.0.0.1', 9000)",
+    url="http://127.0.0.1:9000/",
+)
+
+
+def test_nothing_is_said_before_the_first_attempt() -> None:
+    assert delivering_finding(None, paused=False) == []
+    assert delivering_finding(DeliveryState(lag=4), paused=False) == []
+    assert delivery_fields(None, paused=False) == {}
+
+
+def test_a_subscriber_that_is_down_warns_and_leaves_ready_alone() -> None:
+    [finding] = delivering_finding(FAILING, paused=False)
+    assert (finding.status, finding.reason, finding.severity) == ("False", "ConnectionRefused", "Warning")
+    assert finding.message.startswith("http://127.0.0.1:9000/ refuses connections since 2023-11-14T22:13:21Z")
+    conditions = conclude([], [true("BrokerReady"), finding], "now")
+    assert (find(conditions, "Ready") or {})["status"] == "True"
+
+
+def test_the_message_does_not_move_with_the_numbers() -> None:
+    more = DeliveryState(**{**FAILING.__dict__, "failures": 40, "lag": 9, "due": 5.0})
+    assert delivering_finding(more, paused=False) == delivering_finding(FAILING, paused=False)
+
+
+def test_the_fields_hold_the_numbers() -> None:
+    assert delivery_fields(FAILING, paused=False)["delivery"] == {
+        "lag": 3,
+        "outstanding": 3,
+        "oldestEventTime": "2023-11-14T22:13:20Z",
+        "lastSuccessTime": "2023-11-14T21:56:40Z",
+        "consecutiveFailures": 17,
+        "failingSince": "2023-11-14T22:13:21Z",
+        "lastFailure": {"url": FAILING.url, "message": FAILING.reason},
+    }
+
+
+def test_what_succeeds_says_so_and_no_more() -> None:
+    state = DeliveryState(succeeded=1_700_000_000.0)
+    [finding] = delivering_finding(state, paused=False)
+    assert (finding.status, finding.reason, finding.severity) == ("True", "", "")
+    assert delivery_fields(state, paused=False)["delivery"] == {
+        "lag": 0,
+        "outstanding": 0,
+        "lastSuccessTime": "2023-11-14T22:13:20Z",
+    }
+
+
+def test_a_pause_is_meant_and_no_warning() -> None:
+    [finding] = delivering_finding(None, paused=True)
+    assert (finding.status, finding.reason, finding.severity) == ("False", "Paused", "Info")
+    assert delivery_fields(None, paused=True)["delivery"] == {"lag": 0, "outstanding": 0, "paused": True}
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "expected"),
+    [
+        (503, "HTTP status 503", ("HTTPStatus503", "answers 503 Service Unavailable")),
+        (799, "HTTP status 799", ("HTTPStatus799", "answers 799")),
+        (
+            200,
+            "the reply is larger than an event may be",
+            ("ReplyRefused", "answers 200, but the reply is larger than an event may be"),
+        ),
+        (None, "no answer within 5 s", ("Timeout", "does not answer in time")),
+        (None, "no connection to http://s within 5 s", ("ConnectionTimeout", "cannot be connected to in time")),
+        (
+            None,
+            "no connection to http://s: [Errno -2] Name or service not known",
+            ("NameNotFound", "has a name that leads nowhere"),
+        ),
+        (None, "s.ns.svc:80 has no ready address behind it", ("NoReadyAddress", "has nothing ready behind it")),
+        (
+            None,
+            "the connection was closed before the answer was complete",
+            ("ConnectionClosed", "closes connections without an answer"),
+        ),
+        (None, "something else", ("DeliveryFailed", "does not take events")),
+    ],
+)
+def test_the_cause_in_a_word_and_in_words(status: int | None, reason: str, expected: tuple[str, str]) -> None:
+    assert cause(DeliveryState(failures=1, status=status, reason=reason)) == expected
