@@ -21,6 +21,17 @@ from upstream.suite import NotListed, SuiteRun
 EXPECTED = binaries.MODULE / "expectations.yaml"
 FEATURES = binaries.MODULE / "config-features.yaml"
 ALL = "."
+SHORT = (
+    "TestBrokerWithDLQ",
+    "TestBrokerWorkFlowWithTransformation",
+    "TestChannelChain",
+    "TestJobSinkSuccess",
+    "TestMTChannelBrokerNewTriggerFilters",
+    "TestPingSourceWithSinkURI",
+    "TestSequence",
+    "TestTriggerDefaulting",
+)
+"""One of each kind, for `make test`."""
 STRAY_LINES = 10
 """What the suite printed outside its tests: why it ended early is among the last of it."""
 
@@ -29,6 +40,7 @@ def main() -> int:
     """1 if a test ended otherwise than expected; the logs are kept then. 2 if there could be no run."""
     parser = argparse.ArgumentParser(prog="upstream", description=__doc__)
     parser.add_argument("--run", default=ALL, help="only tests that match this expression, as for go test -run")
+    parser.add_argument("--short", action="store_const", dest="run", const=f"^({'|'.join(SHORT)})$", help="a selection")
     parser.add_argument("--needy", action="store_true", help="also tests that need what is not here")
     parser.add_argument("--folder", type=Path, default=Path("build/upstream"), help="for the binaries and the report")
     parser.add_argument("--publish", action="store_true", help=f"write the table into {PAGE} if all is as expected")
