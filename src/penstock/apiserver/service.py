@@ -12,7 +12,7 @@ import resource
 import socket
 import ssl
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 
 import uvicorn
@@ -47,6 +47,7 @@ from penstock.apiserver.verbs.writing import Verbs
 from penstock.lifecycle import Lifecycle, first
 from penstock.log.threads import Owner
 from penstock.resources import registry as project_kinds
+from penstock.serving import Server
 from penstock.settings import Settings
 from penstock.sockets import bound_socket
 
@@ -151,7 +152,7 @@ def _configured(app: ASGIApp, settings: Settings, pki: Path) -> uvicorn.Config:
 
 
 async def _serve(config: uvicorn.Config, listener: socket.socket, lifecycle: Lifecycle, watches: Watches) -> None:
-    server = _Server(config)
+    server = Server(config)
     serving = asyncio.create_task(server.serve(sockets=[listener]), name="API")
     try:
         await first(_ended(serving), server.listening.wait())
@@ -172,22 +173,6 @@ async def _serve(config: uvicorn.Config, listener: socket.socket, lifecycle: Lif
 
 async def _ended(task: asyncio.Task[None]) -> None:
     await asyncio.wait({task})
-
-
-class _Server(uvicorn.Server):
-    """uvicorn that says when it listens, and without signal handlers: the supervisor's word is `lifecycle.stopping`."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.listening = asyncio.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.listening.set()
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 async def _load(store: Store, registry: Registry, gate: EventingGate) -> None:
