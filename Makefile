@@ -11,7 +11,7 @@ MEASURED := --cov --cov-append --cov-report=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test preflight check unit integration warm-up coverage conformance format docs wheel tck bench bench-knative profile chaos upstream upstream-binaries upstream-short protobuf lock clean
+.PHONY: help dev test preflight check unit integration warm-up coverage conformance format docs wheel tck bench bench-knative profile chaos upstream upstream-binaries upstream-short manifests protobuf lock clean
 
 help: ## print the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,6 +66,9 @@ format: $(VENV)/.ready ## put the code into its format
 
 docs: $(VENV)/.ready ## write the pages that are made from the code
 	$(BIN)/python -m penstock.cli.reference > docs/settings.md
+
+manifests: $(VENV)/.ready ## write the manifests and the Helm chart under deploy/
+	$(BIN)/python -m penstock.install deploy
 
 protobuf: $(VENV)/.ready ## make anew, from Kubernetes' Go modules, what protobuf bodies are read by (needs Go)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --target build/protoc grpcio-tools

@@ -219,6 +219,9 @@ class Settings(BaseModel):
     """Kubeconfig of an existing cluster whose API the controllers use; `in-cluster` for the credentials that Kubernetes
     mounts into a Pod. Empty: the embedded API server is started."""
 
+    webhook_port: int = Field(default=9443, ge=0, le=65535)
+    """Port of the admission webhook (HTTPS) that the API server of an existing cluster calls. 0 picks a free one."""
+
     address_base: str | None = None
     """Base URL under which producers reach the ingress, for `status.address`. Empty: `http://<host>:<port>`."""
 

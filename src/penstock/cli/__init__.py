@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli import conformance, dev, doctor, kubeconfig, status, version
+from penstock.cli import conformance, dev, doctor, install, kubeconfig, status, version
 from penstock.cli.roles import commands as roles
 
 app = typer.Typer(
@@ -32,6 +32,7 @@ def penstock(
 
 app.command("dev")(dev.dev)
 app.command("doctor")(doctor.doctor)
+app.command("install")(install.install)
 app.command("kubeconfig")(kubeconfig.kubeconfig)
 app.command("status")(status.status)
 app.command("version")(version.version)

@@ -72,7 +72,7 @@ class Cluster:
 
     async def write_secret(self, secret: Obj) -> Obj:
         """Stores the Secret, in place of the version it was read at if it was read."""
-        written = _Secret(secret)
+        written = _Secret(**secret)
         if "resourceVersion" in secret["metadata"]:
             return dict(await self._client.replace(written))
         return dict(await self._client.create(written))

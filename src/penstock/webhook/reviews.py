@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import jsonpatch  # type: ignore[import-untyped]  # has no annotations
+import jsonpatch
 
 from penstock.resources.admission import Obj
 

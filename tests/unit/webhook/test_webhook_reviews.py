@@ -6,7 +6,7 @@ import base64
 import json
 from typing import Any
 
-import jsonpatch  # type: ignore[import-untyped]
+import jsonpatch
 import pytest
 from starlette.testclient import TestClient
 

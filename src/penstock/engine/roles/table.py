@@ -78,6 +78,12 @@ async def _apiserver(settings: Settings, lifecycle: Lifecycle, released: asyncio
         await run(settings, lifecycle)
 
 
+async def _webhook(settings: Settings, lifecycle: Lifecycle, released: asyncio.Event) -> None:
+    from penstock.webhook.service import run
+
+    await run(settings, lifecycle)
+
+
 ROLES = (
     Role("ingress", "Take events by HTTP and store them in Kafka.", _ingress, health_port=9091, fast_loop=True),
     Role("control", "Run the controllers: from Brokers and Triggers to routes.", _control, health_port=9092),
@@ -95,6 +101,13 @@ ROLES = (
         health_port=9094,
         uses_kafka=False,
         fast_loop=True,
+    ),
+    Role(
+        "webhook",
+        "Fill in defaults and validate objects for the API server of an existing cluster.",
+        _webhook,
+        health_port=9095,
+        uses_kafka=False,
     ),
 )
 

@@ -1,0 +1,94 @@
+"""`penstock install`: puts penstock into an existing Kubernetes cluster, or prints what that takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.options import SetOption
+
+if TYPE_CHECKING:
+    from penstock.install.values import Values
+
+
+def install(
+    *,
+    prints: Annotated[bool, typer.Option("--print", help="Print the manifests and change nothing.")] = False,
+    kubeconfig: Annotated[
+        Path | None, typer.Option(help="The cluster. (default: the one that kubectl would use)")
+    ] = None,
+    image: Annotated[str | None, typer.Option(help="The image of every role. (default: penstock:VERSION)")] = None,
+    kafka: Annotated[str | None, typer.Option(metavar="HOST:PORT,…", help="The Kafka to use.")] = None,
+    assignments: SetOption = None,
+    spark_executors: Annotated[
+        bool, typer.Option("--spark-executors", help="Let the pipeline start Spark's executors as Pods.")
+    ] = False,
+    service_monitor: Annotated[
+        bool, typer.Option("--service-monitor", help="With a ServiceMonitor for Prometheus' operator.")
+    ] = False,
+    network_policies: Annotated[bool, typer.Option(help="With NetworkPolicies.")] = True,
+    force: Annotated[bool, typer.Option("--force", help="Take over fields that others have set.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Let the API check everything and store nothing.")] = False,
+) -> None:
+    """Install penstock into an existing Kubernetes cluster, or upgrade it there; `--print` shows the manifests.
+
+    For more choices use the Helm chart (deploy/helm).
+    """
+    from penstock.cli.terminal import console, problems
+    from penstock.install.manifests import chosen, text
+
+    with problems():
+        values = _values(
+            assignments or [],
+            image=image,
+            kafka=kafka,
+            spark_executors=spark_executors,
+            service_monitor=service_monitor,
+            network_policies=network_policies,
+        )
+        manifests = chosen(values)
+        if prints:
+            typer.echo(text(one.obj for one in manifests), nl=False)
+            return
+        from penstock.install.applying import Applier
+
+        for obj, done in Applier(kubeconfig).apply(manifests, force=force, dry_run=dry_run):
+            where = " (not stored)" if dry_run else ""
+            console().print(f"{obj['kind']} {obj['metadata']['name']} {done}{where}")
+
+
+def _values(
+    assignments: list[str],
+    *,
+    image: str | None,
+    kafka: str | None,
+    spark_executors: bool,
+    service_monitor: bool,
+    network_policies: bool,
+) -> Values:
+    """The choices. Settings that are wrong are told as they are for every other command."""
+    import os
+    from dataclasses import replace
+
+    from penstock.cli.settings_sources import resolve
+    from penstock.install.values import EXECUTOR_SETTINGS, Values
+
+    default = Values()
+    assigned = {one.partition("=")[0].strip() for one in assignments}
+    given = {
+        **default.settings,
+        **(EXECUTOR_SETTINGS if spark_executors else {}),
+        **({"kafka": kafka} if kafka else {}),
+    }
+    flags = {name: value for name, value in given.items() if name not in assigned}
+    settings = resolve(flags, assignments, {}, Path(os.devnull)).model_dump(mode="json")
+    return replace(
+        default,
+        image=image or default.image,
+        settings={name: settings[name] for name in [*flags, *sorted(assigned)]},
+        spark_executors=spark_executors,
+        service_monitor=service_monitor,
+        network_policies=network_policies,
+    )

@@ -1,0 +1,26 @@
+"""`python -m penstock.install FOLDER`: writes everything under `deploy/` that is made from this room."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from penstock.install.manifests import files
+from penstock.install.values import Values
+
+
+def everything() -> dict[str, str]:
+    """Each file by its path below the folder."""
+    return {f"manifests/{name}": content for name, content in files(Values()).items()}
+
+
+def main(folder: Path) -> None:
+    """Writes them."""
+    for name, content in everything().items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

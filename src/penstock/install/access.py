@@ -1,0 +1,163 @@
+"""Who of penstock may do what in the cluster: no more than each role asks the API for."""
+
+from __future__ import annotations
+
+from penstock.install.objects import LABELS, Manifest, Obj, metadata
+from penstock.resources.admission import CONTROLLER_USER, SYSTEM_NAMESPACE
+from penstock.webhook import trust
+
+GROUP = "rbac.authorization.k8s.io"
+CONTROL = CONTROLLER_USER.rpartition(":")[2]
+"""The rules of some kinds know the controllers by this name."""
+INGRESS, WEBHOOK, PIPELINE = "penstock-ingress", "penstock-webhook", "penstock-pipeline"
+
+WATCH = ["list", "watch"]
+
+
+def rule(group: str, resources: list[str], verbs: list[str], names: list[str] | None = None) -> Obj:
+    """One rule of a role."""
+    made: Obj = {"apiGroups": [group], "resources": resources, "verbs": verbs}
+    return {**made, "resourceNames": names} if names else made
+
+
+EVENTING, MESSAGING, FLOWS, SOURCES = (
+    "eventing.knative.dev",
+    "messaging.knative.dev",
+    "flows.knative.dev",
+    "sources.knative.dev",
+)
+_SOURCES = ["apiserversources", "containersources", "pingsources", "sinkbindings"]
+CONTROL_RULES = [
+    rule(EVENTING, ["brokers", "triggers"], WATCH),
+    rule(EVENTING, ["eventtypes"], ["create", *WATCH]),
+    rule(EVENTING, ["brokers/status", "triggers/status", "eventtypes/status"], ["update"]),
+    rule(MESSAGING, ["channels", "inmemorychannels"], ["create", "delete", "update", *WATCH]),
+    rule(MESSAGING, ["subscriptions"], ["create", "delete", "update", *WATCH]),
+    rule(MESSAGING, ["channels/status", "inmemorychannels/status", "subscriptions/status"], ["update"]),
+    rule(FLOWS, ["sequences", "parallels"], WATCH),
+    rule(FLOWS, ["sequences/status", "parallels/status"], ["update"]),
+    rule(SOURCES, _SOURCES, WATCH),
+    rule(SOURCES, [f"{one}/status" for one in _SOURCES], ["update"]),
+    rule("", ["configmaps", "services"], WATCH),
+    rule("", ["events"], ["create", "update"]),
+    rule("", ["namespaces"], WATCH),
+]
+"""The controllers: the kinds they serve, and what they make of them."""
+CONTROL_BINDING_RULES = [
+    rule(SOURCES, ["sinkbindings"], ["create", "delete", "update"]),
+    rule("apps", ["deployments"], ["create", "delete", "update"]),
+    rule("apps", ["deployments", "daemonsets", "statefulsets", "replicasets"], ["update", *WATCH]),
+    rule("batch", ["jobs"], ["update", *WATCH]),
+]
+"""ContainerSources are Deployments with SinkBindings; these write the sink into Pod templates."""
+CONTROL_WATCHING_RULES = [
+    rule("", ["serviceaccounts"], ["impersonate"]),
+    rule("authorization.k8s.io", ["subjectaccessreviews"], ["create"]),
+]
+"""An ApiServerSource watches as its ServiceAccount, so that it never sees more than that may."""
+LEASE_RULES = [rule("coordination.k8s.io", ["leases"], ["create", "get", "update"])]
+"""One of several replicas is active."""
+EXECUTOR_RULES = [
+    rule("", ["pods"], ["create", "delete", "deletecollection", "get", "list", "watch"]),
+    rule("", ["configmaps"], ["create", "delete", "deletecollection", "get", "list"]),
+    rule("", ["persistentvolumeclaims"], ["deletecollection", "list"]),
+    rule("", ["services"], ["deletecollection", "list"]),
+]
+"""Spark's driver makes its executors Pods, in its own namespace only; at its end it asks to remove all it may have
+made."""
+WEBHOOK_RULES = [
+    rule("admissionregistration.k8s.io", ["mutatingwebhookconfigurations"], ["get", "update"], [trust.MUTATING]),
+    rule("admissionregistration.k8s.io", ["validatingwebhookconfigurations"], ["get", "update"], [trust.VALIDATING]),
+    rule("apiextensions.k8s.io", ["customresourcedefinitions"], ["get", "update"], trust.converted_definitions()),
+]
+WEBHOOK_LOCAL_RULES = [
+    rule("", ["secrets"], ["get", "update"], [trust.SECRET]),
+    rule("", ["configmaps"], WATCH),
+]
+
+ADDRESSABLE = "duck.knative.dev/addressable"
+"""The label by which a ClusterRole lets the controllers look at a kind that can be a subscriber, as in Knative."""
+
+
+def access() -> list[Manifest]:
+    """ServiceAccounts, roles and bindings."""
+    return [
+        *(Manifest(_account(name)) for name in (CONTROL, INGRESS, WEBHOOK, PIPELINE)),
+        *_cluster_wide("penstock-control", CONTROL, [*CONTROL_RULES, *CONTROL_BINDING_RULES, *CONTROL_WATCHING_RULES]),
+        *_local("penstock-control", CONTROL, LEASE_RULES),
+        *_cluster_wide("penstock-webhook", WEBHOOK, WEBHOOK_RULES),
+        *_local("penstock-webhook", WEBHOOK, WEBHOOK_LOCAL_RULES),
+        *_local("penstock-pipeline", PIPELINE, LEASE_RULES),
+        *_local("penstock-executors", PIPELINE, EXECUTOR_RULES, choice="spark_executors"),
+        *_addressables(),
+        *_for_users(),
+    ]
+
+
+def _account(name: str) -> Obj:
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(name)}
+
+
+def _cluster_wide(name: str, account: str, rules: list[Obj]) -> list[Manifest]:
+    details = metadata(name, namespaced=False)
+    role = {"apiVersion": f"{GROUP}/v1", "kind": "ClusterRole", "metadata": details, "rules": rules}
+    return [Manifest(role), Manifest(_binding("ClusterRoleBinding", details, "ClusterRole", name, account))]
+
+
+def _local(name: str, account: str, rules: list[Obj], choice: str | None = None) -> list[Manifest]:
+    details = metadata(name)
+    role = {"apiVersion": f"{GROUP}/v1", "kind": "Role", "metadata": details, "rules": rules}
+    return [Manifest(role, choice), Manifest(_binding("RoleBinding", details, "Role", name, account), choice)]
+
+
+def _binding(kind: str, details: Obj, role_kind: str, role: str, account: str) -> Obj:
+    subject = {"kind": "ServiceAccount", "name": account, "namespace": SYSTEM_NAMESPACE}
+    return {
+        "apiVersion": f"{GROUP}/v1",
+        "kind": kind,
+        "metadata": details,
+        "roleRef": {"apiGroup": GROUP, "kind": role_kind, "name": role},
+        "subjects": [subject],
+    }
+
+
+def _addressables() -> list[Manifest]:
+    """What events can be sent to. Whoever brings another such kind adds a ClusterRole with the label."""
+    collected = {
+        "apiVersion": f"{GROUP}/v1",
+        "kind": "ClusterRole",
+        "metadata": metadata("addressable-resolver", namespaced=False),
+        "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {ADDRESSABLE: "true"}}]},
+    }
+    details = metadata("addressable-resolver", namespaced=False)
+    services = [rule("serving.knative.dev", ["services", "routes"], WATCH)]
+    return [
+        Manifest(collected),
+        Manifest(_binding("ClusterRoleBinding", details, "ClusterRole", "addressable-resolver", CONTROL)),
+        Manifest(_collected("serving-addressable-resolver", {ADDRESSABLE: "true"}, services)),
+    ]
+
+
+def _for_users() -> list[Manifest]:
+    """What the kinds add to Kubernetes' roles for people: admin, edit and view."""
+    groups = [EVENTING, MESSAGING, FLOWS, SOURCES]
+    verbs = {
+        "admin": ["*"],
+        "edit": ["create", "update", "patch", "delete"],
+        "view": ["get", "list", "watch"],
+    }
+    return [
+        Manifest(
+            _collected(
+                f"knative-eventing-namespaced-{name}",
+                {f"{GROUP}/aggregate-to-{name}": "true"},
+                [{"apiGroups": groups, "resources": ["*"], "verbs": allowed}],
+            )
+        )
+        for name, allowed in verbs.items()
+    ]
+
+
+def _collected(name: str, labels: dict[str, str], rules: list[Obj]) -> Obj:
+    details = {"name": name, "labels": {**LABELS, **labels}}
+    return {"apiVersion": f"{GROUP}/v1", "kind": "ClusterRole", "metadata": details, "rules": rules}

@@ -1,0 +1,115 @@
+"""The Pods of the roles: one image, one way to be configured, probed and stopped, and no rights on their machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.engine.roles.table import role_of
+from penstock.install.objects import Obj, metadata, role_labels, selector
+from penstock.install.values import Values
+
+SETTINGS = "penstock-settings"
+USER = 65532
+PRE_STOP_SECONDS = 5
+"""A Pod that ends is still sent requests for a moment, until every node knows."""
+STOP_SECONDS = 60
+"""Longer than the drain time and the moment before it together."""
+SLOW_START_SECONDS = 300
+
+
+@dataclass(frozen=True)
+class PodKind:
+    """What distinguishes the Pods of a role."""
+
+    role: str
+    account: str
+    ports: dict[str, int] = field(default_factory=dict)
+    uses_api: bool = True
+    """Whether it gets the credentials of its account."""
+    environment: tuple[Obj, ...] = ()
+
+    @property
+    def health_port(self) -> int:
+        """Where it answers probes."""
+        return role_of(self.role).health_port
+
+
+def deployment(kind: PodKind, values: Values, replicas: Any) -> Obj:
+    """The Deployment of a role; without `replicas` somebody else decides on their number."""
+    spec: Obj = {
+        "selector": {"matchLabels": selector(kind.role)},
+        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},
+        "template": {"metadata": {"labels": role_labels(kind.role)}, "spec": _pod(kind, values)},
+    }
+    if replicas is not None:
+        spec = {"replicas": replicas, **spec}
+    details = metadata(f"penstock-{kind.role}", labels=role_labels(kind.role))
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": details, "spec": spec}
+
+
+def _pod(kind: PodKind, values: Values) -> Obj:
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": selector(kind.role)},
+    }
+    return {
+        "serviceAccountName": kind.account,
+        "automountServiceAccountToken": kind.uses_api,
+        # Kubernetes would set PENSTOCK_WEBHOOK_PORT and the like, which would be taken for settings.
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": STOP_SECONDS,
+        "topologySpreadConstraints": [spread],
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": USER,
+            "runAsGroup": USER,
+            "fsGroup": USER,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [_container(kind, values)],
+        "volumes": [
+            {"name": "data", "emptyDir": {}},
+            {"name": "tmp", "emptyDir": {}},
+            {"name": "tls", "secret": {"secretName": values.files_from, "optional": True}},
+        ],
+    }
+
+
+def _container(kind: PodKind, values: Values) -> Obj:
+    resources = getattr(values, kind.role).resources
+    ports = {**kind.ports, "metrics": kind.health_port}
+    environment = [*kind.environment]
+    container: Obj = {
+        "name": kind.role,
+        "image": values.image,
+        "imagePullPolicy": values.image_pull_policy,
+        "args": [kind.role],
+        "envFrom": [
+            {"configMapRef": {"name": SETTINGS}},
+            {"secretRef": {"name": values.environment_from, "optional": True}},
+        ],
+        "ports": [{"name": name, "containerPort": port} for name, port in ports.items()],
+        "startupProbe": _probe("/livez", periodSeconds=5, failureThreshold=SLOW_START_SECONDS // 5),
+        "livenessProbe": _probe("/livez", periodSeconds=10, timeoutSeconds=5, failureThreshold=6),
+        "readinessProbe": _probe("/readyz", periodSeconds=5, timeoutSeconds=5, failureThreshold=2),
+        "lifecycle": {"preStop": {"sleep": {"seconds": PRE_STOP_SECONDS}}},
+        "resources": resources,
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [
+            {"name": "data", "mountPath": "/var/lib/penstock"},
+            {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 — of the container
+            {"name": "tls", "mountPath": "/etc/penstock/tls", "readOnly": True},
+        ],
+    }
+    return {**container, "env": environment} if environment else container
+
+
+def _probe(path: str, **more: int) -> Obj:
+    return {"httpGet": {"path": path, "port": "metrics"}, **more}

@@ -1,0 +1,83 @@
+"""How the API server finds the webhook: which objects it asks about, under which names, and where."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from penstock.install.definitions import NOT_SERVED, kind_of
+from penstock.install.objects import Manifest, Obj, metadata
+from penstock.resources import features
+from penstock.resources.admission import SYSTEM_NAMESPACE, KindAdmission
+from penstock.resources.registry import ADMISSION, crds
+from penstock.webhook import app, trust
+
+GROUP = "admissionregistration.k8s.io"
+DEFAULTING = "webhook.eventing.knative.dev"
+"""The name of the webhook as Knative has it; messages of validation carry those that the kinds name."""
+SECONDS = 10
+
+
+def registrations() -> list[Manifest]:
+    """The configurations, and the Secret that the webhook keeps its certificates in."""
+    by_webhook: dict[str, list[Obj]] = defaultdict(list)
+    for definition in crds():
+        kind = kind_of(definition)
+        admission = ADMISSION.get(kind)
+        if kind not in NOT_SERVED and isinstance(admission, KindAdmission):
+            by_webhook[admission.webhook].append(_rule(definition))
+    everything = [rule for rules in by_webhook.values() for rule in rules]
+    validating = [_webhook(name, app.VALIDATION, rules) for name, rules in by_webhook.items()]
+    return [
+        Manifest({"apiVersion": "v1", "kind": "Secret", "metadata": metadata(trust.SECRET), "type": "Opaque"}),
+        _configuration("Mutating", trust.MUTATING, [_webhook(DEFAULTING, app.DEFAULTING, everything)]),
+        _configuration("Validating", trust.VALIDATING, [*validating, _features_webhook()]),
+    ]
+
+
+def _configuration(which: str, name: str, webhooks: list[Obj]) -> Manifest:
+    kind = f"{which}WebhookConfiguration"
+    details = metadata(name, namespaced=False)
+    return Manifest({"apiVersion": f"{GROUP}/v1", "kind": kind, "metadata": details, "webhooks": webhooks})
+
+
+def _rule(definition: Obj) -> Obj:
+    """Objects are judged in the version that they are sent in, as by the embedded API."""
+    spec = definition["spec"]
+    return {
+        "apiGroups": [spec["group"]],
+        "apiVersions": [one["name"] for one in spec["versions"] if one["served"]],
+        "resources": [spec["names"]["plural"]],
+        "operations": ["CREATE", "UPDATE"],
+        "scope": "Namespaced",
+    }
+
+
+def _webhook(name: str, path: str, rules: list[Obj], **more: Any) -> Obj:
+    return {
+        "name": name,
+        "clientConfig": {"service": {"name": trust.SERVICE, "namespace": SYSTEM_NAMESPACE, "path": path, "port": 443}},
+        "rules": rules,
+        "admissionReviewVersions": ["v1"],
+        "failurePolicy": "Fail",
+        "matchPolicy": "Exact",
+        "sideEffects": "None",
+        "timeoutSeconds": SECONDS,
+        **more,
+    }
+
+
+def _features_webhook() -> Obj:
+    """Asked about one ConfigMap only, so that no other waits for the webhook."""
+    rule = {
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "resources": ["configmaps"],
+        "operations": ["CREATE", "UPDATE"],
+        "scope": "Namespaced",
+    }
+    place = {"matchLabels": {"kubernetes.io/metadata.name": SYSTEM_NAMESPACE}}
+    condition = {"name": "features", "expression": f"request.name == '{features.CONFIG_MAP}'"}
+    return _webhook(
+        features.WEBHOOK, app.CONFIG_VALIDATION, [rule], namespaceSelector=place, matchConditions=[condition]
+    )

@@ -1,0 +1,69 @@
+"""What can be chosen of an installation. The Helm chart has the same choices in its `values.yaml`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Any
+
+from penstock.contract.names import CLUSTER_DOMAIN
+from penstock.resources.admission import SYSTEM_NAMESPACE
+
+ADDRESS = f"http://broker-ingress.{SYSTEM_NAMESPACE}.svc.{CLUSTER_DOMAIN}"
+"""Where producers in the cluster reach the ingress."""
+
+EXECUTOR_SETTINGS = {"spark_master": "k8s://https://kubernetes.default.svc"}
+"""Settings with which the pipeline's driver asks Kubernetes for its executors."""
+
+Resources = dict[str, dict[str, str]]
+
+
+def _settings() -> dict[str, Any]:
+    return {
+        "kafka": "kafka-bootstrap.kafka.svc:9092",
+        "partitions": 4,
+        "broker_classes": ["Penstock"],
+        "address_base": ADDRESS,
+        "drain_seconds": 25,
+        "host": "0.0.0.0",  # noqa: S104 — in a Pod: who may connect is for the NetworkPolicies to say
+        "kubeconfig": "in-cluster",
+        "data_dir": "/var/lib/penstock",
+    }
+
+
+@dataclass(frozen=True)
+class Role:
+    """How many Pods of a role there are, and what each gets."""
+
+    replicas: Any = 2
+    resources: Any = field(default_factory=dict)
+
+
+def _resources(cpu: str, memory: str, memory_limit: str) -> Resources:
+    """No limit of processor time: a role that is held back would only deliver later."""
+    return {"requests": {"cpu": cpu, "memory": memory}, "limits": {"memory": memory_limit}}
+
+
+@dataclass(frozen=True)
+class Values:
+    """The choices, with their defaults. In the chart each of them is an expression instead."""
+
+    image: Any = field(default_factory=lambda: f"penstock:{version('penstock')}")
+    image_pull_policy: Any = "IfNotPresent"
+    settings: Any = field(default_factory=_settings)
+    """Settings of penstock by their names (`docs/settings.md`); the same for every role."""
+    environment_from: Any = "penstock-secrets"
+    """A Secret whose entries become environment variables, such as PENSTOCK_KAFKA_CONF. It may be missing."""
+    files_from: Any = "penstock-kafka-tls"
+    """A Secret whose entries become files in /etc/penstock/tls, for `ssl.ca.location` and such. It may be missing."""
+    ingress: Role = field(default_factory=lambda: Role(2, _resources("250m", "256Mi", "1Gi")))
+    ingress_max_replicas: Any = 10
+    ingress_target_cpu: Any = 70
+    control: Role = field(default_factory=lambda: Role(2, _resources("100m", "256Mi", "1Gi")))
+    webhook: Role = field(default_factory=lambda: Role(2, _resources("50m", "128Mi", "512Mi")))
+    pipeline: Role = field(default_factory=lambda: Role(2, _resources("1", "2Gi", "4Gi")))
+    spark_executors: bool = False
+    """Whether the pipeline's driver starts its executors as Pods (`spark_master` begins with `k8s://`)."""
+    service_monitor: bool = False
+    """Whether Prometheus' operator is there to be told where metrics are."""
+    network_policies: bool = True
