@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import copy
 import ssl
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -95,7 +96,7 @@ class Objects:
     def __init__(self) -> None:
         self.stored: dict[str, Obj] = {}
         self.log: list[str] = []
-        self.before_write = lambda: None
+        self.before_write: Callable[[], None] = lambda: None
         for kind, name in trust.trusting():
             client = {"service": {"name": trust.SERVICE}}
             holder = {"clientConfig": client}

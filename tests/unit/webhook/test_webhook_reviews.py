@@ -177,8 +177,8 @@ def test_only_reviews_are_taken(client: TestClient) -> None:
 def test_features_are_refused_or_warned_of(client: TestClient) -> None:
     def asked(data: dict[str, str]) -> Obj:
         obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "config-features"}, "data": data}
-        place = {"name": "config-features", "namespace": "knative-eventing"}
-        return answered(client, paths.CONFIG_VALIDATION, review(obj, operation="UPDATE", **place))
+        asked = review(obj, operation="UPDATE", name="config-features", namespace="knative-eventing")
+        return answered(client, paths.CONFIG_VALIDATION, asked)
 
     refused = asked({"authentication-oidc": "enabled"})
     assert refused["status"]["message"].startswith('validation failed: feature "authentication-oidc" cannot be')
