@@ -222,6 +222,10 @@ class Settings(BaseModel):
     webhook_port: int = Field(default=9443, ge=0, le=65535)
     """Port of the admission webhook (HTTPS) that the API server of an existing cluster calls. 0 picks a free one."""
 
+    lease_namespace: str | None = None
+    """Namespace of the Leases by which one control and one pipeline are chosen where `kubeconfig` names a cluster.
+    Empty: that of the kubeconfig's context, or of the Pod."""
+
     address_base: str | None = None
     """Base URL under which producers reach the ingress, for `status.address`. Empty: `http://<host>:<port>`."""
 
@@ -241,8 +245,15 @@ class Settings(BaseModel):
         return json.loads(value) if isinstance(value, str) else value
 
     @field_validator(
-        *("cache_dir", "health_port", "kafka", "replication", "kubeconfig", "address_base", "history_uri"),
-        *("spark_master", "spark_python", "spark_driver_host", "spark_driver_bind", "spark_executor_cores"),
+        *("cache_dir", "health_port", "kafka", "replication", "kubeconfig", "lease_namespace", "address_base"),
+        *(
+            "history_uri",
+            "spark_master",
+            "spark_python",
+            "spark_driver_host",
+            "spark_driver_bind",
+            "spark_executor_cores",
+        ),
         mode="before",
     )
     @classmethod

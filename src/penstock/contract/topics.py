@@ -11,6 +11,7 @@ ROUTES = "penstock.routes"
 CURSORS = "penstock.cursors"
 ATTEMPTS = "penstock.attempts"
 REPORTS = "penstock.reports"
+CLAIMS = "penstock.claims"
 UNREADABLE = "penstock.unreadable"
 """Records of `penstock.events` that are neither events nor markers, as they were; nobody delivers them."""
 
@@ -37,4 +38,5 @@ TOPICS = (
     Topic(CURSORS, "compact", per_partition=True, flushed=False),
     Topic(ROUTES, "compact", per_partition=False),
     Topic(REPORTS, "compact", per_partition=False, flushed=False),
+    Topic(CLAIMS, "compact", per_partition=False, flushed=False),
 )

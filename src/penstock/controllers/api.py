@@ -143,24 +143,24 @@ class Api:
 
     async def list(self, kind: Kind, namespace: str = EVERYWHERE) -> tuple[list[Obj], str]:
         """Every object of the kind, and the resource version to watch from."""
-        pages = self._client.list(_resource(kind), namespace=namespace, chunk_size=500)
+        pages = self._client.list(resource_of(kind), namespace=namespace, chunk_size=500)
         objects = [named(dict(obj), kind) async for obj in pages]
         return objects, pages.resourceVersion
 
     async def watch(self, kind: Kind, version: str, namespace: str = EVERYWHERE) -> AsyncIterator[tuple[str, Obj]]:
         """Changes after `version`, as (`ADDED` | `MODIFIED` | `DELETED`, object). Raises when the watch breaks."""
-        async for change, obj in self._client.watch(_resource(kind), namespace=namespace, resource_version=version):
+        async for change, obj in self._client.watch(resource_of(kind), namespace=namespace, resource_version=version):
             if change != "BOOKMARK":
                 yield change, named(dict(obj), kind)
 
     async def create(self, kind: Kind, obj: Obj) -> Obj:
         """Creates the object."""
-        return dict(await self._client.create(_resource(kind)(obj)))
+        return dict(await self._client.create(resource_of(kind)(obj)))
 
     async def read(self, kind: Kind, key: Key) -> Obj | None:
         """The object as it is now; None: there is none."""
         try:
-            found = await self._client.get(_resource(kind), key.name, namespace=key.namespace)
+            found = await self._client.get(resource_of(kind), key.name, namespace=key.namespace)
         except Exception as error:
             if code_of(error) == NOT_FOUND:
                 return None
@@ -169,15 +169,15 @@ class Api:
 
     async def replace(self, kind: Kind, obj: Obj) -> Obj:
         """Stores the object in place of the version it was read at."""
-        return dict(await self._client.replace(_resource(kind)(obj)))
+        return dict(await self._client.replace(resource_of(kind)(obj)))
 
     async def replace_status(self, kind: Kind, obj: Obj) -> Obj:
         """Stores the object's status in place of the version it was read at."""
-        return dict(await self._client.replace(_resource(kind).Status(obj)))
+        return dict(await self._client.replace(resource_of(kind).Status(obj)))
 
     async def delete(self, kind: Kind, key: Key) -> None:
         """Deletes the object."""
-        await self._client.delete(_resource(kind), key.name, namespace=key.namespace)
+        await self._client.delete(resource_of(kind), key.name, namespace=key.namespace)
 
     async def may(self, user: str, verb: str, kind: Kind, namespace: str) -> bool:
         """Whether the user may do that to objects of the kind."""
@@ -222,7 +222,7 @@ def named(obj: Obj, kind: Kind) -> Obj:
 
 
 @cache
-def _resource(kind: Kind) -> Any:
+def resource_of(kind: Kind) -> Any:
     """lightkube's class for the kind, kept out of its global registry: a process may hold other clients."""
     version = kind.api_version.rpartition("/")[2]
     info = create_api_info(kind.group, version, kind.kind, kind.plural)

@@ -40,12 +40,13 @@ STOP_MARGIN_SECONDS = 10.0
 class DispatcherService:
     """Delivers matched events until it is stopped."""
 
-    def __init__(self, spark: SparkSession, settings: Settings) -> None:
+    def __init__(self, spark: SparkSession, settings: Settings, *, epoch: int = 0) -> None:
         self._context, self._settings = spark.sparkContext, settings
         self._run_id = uuid.uuid4().hex
         self._stopping, self._ended = threading.Event(), threading.Event()
         self._failure: BaseException | None = None
         self._restarts = 0
+        self._epoch = epoch
         self._begun = time.time()
         self._acks: dict[str, Ack] = {}
         self._follower = TableFollower(settings, topics.REPORTS, self._note, lambda: None, self._fail)
@@ -72,6 +73,7 @@ class DispatcherService:
         alive = self._alive()
         version = min((ack.version for ack in alive), default=0)
         return {
+            "epoch": self._epoch,
             "tasks": self._settings.dispatchers,
             "ready": len(alive),
             "version": version,

@@ -39,7 +39,7 @@ def main() -> None:
     parent_death.tie(signal.SIGTERM)
     settings = load_settings(arguments.settings)
     configure_logging(arguments.component, "debug" if settings.verbose else "info", stream=sys.stdout)
-    name_instance(arguments.component)
+    name_instance(arguments.component, settings.data_dir)
     role = role_of(arguments.component)
     with asyncio.Runner(loop_factory=loop_factory(role)) as runner:
         code = runner.run(_run(role, settings, arguments.notify_fd, arguments.life_fd))

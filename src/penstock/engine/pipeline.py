@@ -1,7 +1,8 @@
 """The component `pipeline`: one Spark session that runs the router and the dispatcher.
 
-Spark starts while Kafka still does; the two services begin when Kafka is there. If one of them fails, the process
-ends, and the supervisor starts it again.
+Spark starts while Kafka still does; the two services begin when Kafka is there and this process has the role, which
+only one may have at a time. One that stands by has a local Spark ready; on a cluster it would keep slots from the one
+at work. If a service fails, the process ends, and whoever started it starts it again.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 
 from penstock.engine import jars, spark
+from penstock.engine.processes.end_at_once import end_at_once
 from penstock.lifecycle import Lifecycle
 from penstock.settings import Settings
 
@@ -55,21 +58,45 @@ class Service(Protocol):
         """Why it no longer works."""
 
 
-async def run(settings: Settings, lifecycle: Lifecycle, released: asyncio.Event) -> None:
+class MakeService(Protocol):
+    """Makes one of the two, for the claim with this epoch."""
+
+    def __call__(self, spark: SparkSession, settings: Settings, *, epoch: int) -> Service:
+        """The service, not yet started."""
+
+
+Claim = Callable[[], AbstractAsyncContextManager[int | None]]
+"""Within, this process has the role: the epoch of its claim. None where it was told to stop before."""
+
+
+async def run(settings: Settings, lifecycle: Lifecycle, released: asyncio.Event, claim: Claim) -> None:
     """Runs both services until told to stop; raises what made one of them fail."""
-    opening = asyncio.create_task(
-        asyncio.to_thread(spark.open_session, settings, jars.Jars(jars.folder(settings)), _java_home(), _jvm_ended),
-        name="open the session",
-    )
     importing = asyncio.create_task(asyncio.to_thread(_import_services), name="import the services")
-    if not await _before_stop(opening, lifecycle.stopping):
+    opening = _open(settings) if settings.spark_master is None else None
+    if not await lifecycle.before_stop(released):
         return  # the JVM that is still starting ends with this process
-    session = opening.result()
-    make_services = await importing
-    log.info("Spark is up", slots=settings.task_slots)
-    if not await _before_stop(asyncio.create_task(released.wait()), lifecycle.stopping):
+    # Nobody else wants the role of a stack with a Kafka of its own, so there it need not wait for Spark.
+    if opening is not None and settings.kafka is not None and not await _before_stop(opening, lifecycle.stopping):
         return
-    services = {name: make(session, settings) for name, make in make_services.items()}
+    async with claim() as epoch:
+        opening = opening or _open(settings)
+        if epoch is None or not await _before_stop(opening, lifecycle.stopping):
+            return
+        log.info("Spark is up", slots=settings.task_slots)
+        make_services = await importing
+        session = opening.result()
+        services = {name: make(session, settings, epoch=epoch) for name, make in make_services.items()}
+        await _serve(session, services, settings, lifecycle)
+
+
+def _open(settings: Settings) -> asyncio.Task[SparkSession]:
+    folder = jars.Jars(jars.folder(settings))
+    return asyncio.create_task(
+        asyncio.to_thread(spark.open_session, settings, folder, _java_home(), _jvm_ended), name="open the session"
+    )
+
+
+async def _serve(session: SparkSession, services: dict[str, Service], settings: Settings, lifecycle: Lifecycle) -> None:
     coming = asyncio.gather(*(asyncio.to_thread(_bring_up, one) for one in services.values()))
     if not await _before_stop(coming, lifecycle.stopping):
         return  # nothing is under way yet that would have to be finished
@@ -82,7 +109,7 @@ async def run(settings: Settings, lifecycle: Lifecycle, released: asyncio.Event)
         await _stop(services, settings.drain_seconds)
 
 
-def _import_services() -> dict[str, Callable[[SparkSession, Settings], Service]]:
+def _import_services() -> dict[str, MakeService]:
     """Takes about as long as the JVM needs to answer, so it is done meanwhile."""
     from penstock.dispatcher.service import DispatcherService
     from penstock.router.service import RouterService
@@ -107,6 +134,8 @@ async def _stop(services: dict[str, Service], drain_seconds: float) -> None:
     stops = [asyncio.create_task(asyncio.to_thread(one.stop)) for one in services.values()]
     _, hanging = await asyncio.wait(stops, timeout=drain_seconds + STOP_SECONDS)
     log.info("router and dispatcher have stopped", seconds=round(time.monotonic() - began, 2), hanging=len(hanging))
+    if hanging:
+        end_at_once()  # before the role is given back: what hangs may still write
 
 
 async def _watch(services: dict[str, Service], lifecycle: Lifecycle) -> None:

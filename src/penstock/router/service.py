@@ -89,13 +89,26 @@ class RouterHangs(RuntimeError):
 class RouterService:
     """Routes events until it is stopped."""
 
-    def __init__(self, spark: SparkSession, settings: Settings, end_process: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        settings: Settings,
+        end_process: Callable[[], None] | None = None,
+        *,
+        epoch: int = 0,
+    ) -> None:
         self._spark, self._settings = spark, settings
         self._end_process = end_process or kill_spark_and_exit
         self._stop, self._ready, self._changed = threading.Event(), threading.Event(), threading.Event()
         self._failure: BaseException | None = None
         self._broken_part: BaseException | None = None
-        self._status: dict[str, Any] = {"generation": 0, "version": 0, "lag": 0, "marker_transit_ms": None}
+        self._status: dict[str, Any] = {
+            "epoch": epoch,
+            "generation": 0,
+            "version": 0,
+            "lag": 0,
+            "marker_transit_ms": None,
+        }
         self._deaths = 0
         self._live_since = 0.0
         self._stall_guard = StallGuard()

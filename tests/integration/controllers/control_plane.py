@@ -14,7 +14,7 @@ from penstock.apiserver import service as apiserver_service
 from penstock.contract.reports import COMPONENTS, Component
 from penstock.contract.snapshot import Snapshot
 from penstock.controllers import service as controllers_service
-from penstock.controllers.api import Kind, _resource
+from penstock.controllers.api import Kind, resource_of
 from penstock.lifecycle import Lifecycle
 from penstock.log.reports import Reporter
 from penstock.log.table import SnapshotFollower
@@ -112,11 +112,11 @@ class Cluster:
         self, kind: Kind, name: str, namespace: str = "default", annotations: Obj | None = None, **body: Any
     ) -> Obj:
         metadata = {"name": name, "namespace": namespace, **({"annotations": annotations} if annotations else {})}
-        return dict(self._client.create(_resource(kind)({"metadata": metadata, **body})))
+        return dict(self._client.create(resource_of(kind)({"metadata": metadata, **body})))
 
     def create_labelled(self, kind: Kind, name: str, labels: dict[str, str], **body: Any) -> Obj:
         metadata = {"name": name, "namespace": "default", "labels": labels}
-        return dict(self._client.create(_resource(kind)({"metadata": metadata, **body})))
+        return dict(self._client.create(resource_of(kind)({"metadata": metadata, **body})))
 
     def define(self, definition: Obj) -> None:
         """Creates a CustomResourceDefinition."""
@@ -149,28 +149,28 @@ class Cluster:
         self._client.create(Namespace(metadata=ObjectMeta(name=name)))
 
     def delete(self, kind: Kind, name: str, namespace: str = "default") -> None:
-        self._client.delete(_resource(kind), name, namespace=namespace)
+        self._client.delete(resource_of(kind), name, namespace=namespace)
 
     def patch(self, kind: Kind, name: str, patch: Obj, namespace: str = "default") -> Obj:
         from lightkube.types import PatchType
 
-        return dict(self._client.patch(_resource(kind), name, patch, namespace=namespace, patch_type=PatchType.MERGE))
+        return dict(self._client.patch(resource_of(kind), name, patch, namespace=namespace, patch_type=PatchType.MERGE))
 
     def put_status(self, kind: Kind, name: str, status: Obj, namespace: str = "default") -> None:
         obj = self.get(kind, name, namespace)
         assert obj is not None
-        self._client.replace(_resource(kind).Status({**obj, "status": status}))
+        self._client.replace(resource_of(kind).Status({**obj, "status": status}))
 
     def get(self, kind: Kind, name: str, namespace: str = "default") -> Obj | None:
         try:
-            return dict(self._client.get(_resource(kind), name, namespace=namespace))
+            return dict(self._client.get(resource_of(kind), name, namespace=namespace))
         except ApiError as error:
             if error.status.code == 404:
                 return None
             raise
 
     def list(self, kind: Kind, namespace: str = "default") -> list[Obj]:
-        return [dict(obj) for obj in self._client.list(_resource(kind), namespace=namespace)]
+        return [dict(obj) for obj in self._client.list(resource_of(kind), namespace=namespace)]
 
     def condition(self, kind: Kind, name: str, condition: str = "Ready", namespace: str = "default") -> Obj:
         """The condition; empty if there is none."""

@@ -10,10 +10,13 @@ Rooms are imported by the process that runs them only, so that the ingress does 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.engine.roles.parts import Run, together
@@ -52,6 +55,7 @@ async def _ingress(settings: Settings, lifecycle: Lifecycle, released: asyncio.E
 async def _control(settings: Settings, lifecycle: Lifecycle, released: asyncio.Event) -> None:
     """Controllers, and beside the embedded API the workloads that a cluster would run itself."""
     from penstock.controllers.service import run as run_controllers
+    from penstock.engine.roles.claim import holding
     from penstock.log.kafka_probe import KafkaProbe
 
     runs: dict[str, Run] = {"controllers": run_controllers}
@@ -59,15 +63,22 @@ async def _control(settings: Settings, lifecycle: Lifecycle, released: asyncio.E
         from penstock.workloads.service import run as run_workloads
 
         runs["workloads"] = run_workloads
-    if await lifecycle.before_stop(released):
-        lifecycle.doubts.append(KafkaProbe(settings).problem)
+    if not await lifecycle.before_stop(released):
+        return
+    lifecycle.doubts.append(KafkaProbe(settings).problem)
+    if settings.kafka is None:  # its own: the lock of the data folder keeps every other away
         await together(runs, settings, lifecycle)
+        return
+    async with holding("control", settings, lifecycle) as epoch:
+        if epoch is not None:
+            await together(runs, settings, lifecycle)
 
 
 async def _pipeline(settings: Settings, lifecycle: Lifecycle, released: asyncio.Event) -> None:
     from penstock.engine import pipeline
+    from penstock.engine.roles.claim import holding
 
-    await pipeline.run(settings, lifecycle, released)
+    await pipeline.run(settings, lifecycle, released, partial(holding, "pipeline", settings, lifecycle))
 
 
 async def _apiserver(settings: Settings, lifecycle: Lifecycle, released: asyncio.Event) -> None:
@@ -130,6 +141,7 @@ def loop_factory(role: Role) -> Callable[[], asyncio.AbstractEventLoop]:
     return uvloop.new_event_loop
 
 
-def name_instance(name: str) -> None:
+def name_instance(name: str, data_dir: Path) -> None:
     """Gives a supervised process a name that outlives it: one that was killed takes its own place over."""
-    os.environ.setdefault("PENSTOCK_INSTANCE", f"{socket.gethostname()}-{name}")
+    stack = hashlib.sha256(str(data_dir).encode()).hexdigest()[:8]
+    os.environ.setdefault("PENSTOCK_INSTANCE", f"{socket.gethostname()}-{stack}-{name}")
