@@ -32,6 +32,8 @@ class Patience:
     """Deaths in a row without ever being ready: something is wrong that a new start will not change."""
     deaths_after_ready: int = 6
     """Deaths in a row of a component that comes up each time."""
+    pause_when_given_up: float = 30.0
+    """Before one that keeps dying is tried again, where the others go on without it."""
     stable_seconds: float = 60.0
     """A life of this length makes the deaths before it forgotten."""
 

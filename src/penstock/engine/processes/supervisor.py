@@ -4,9 +4,13 @@
     waiting ------------> starting ------------> ready ------------------+
                              ^  | dies or is too slow                    |
                              |  v                                        v
-                             +-- after a delay ------------------- restarting --keeps dying--> given up: all stop
+                             +-- after a delay ------------------- restarting --keeps dying--> given up
 
 A component is ready when it says so on its pipe, or when its probe returns; never because time has passed.
+
+One that is given up ends a stack that has never been whole: whoever starts it is there to read why. A stack that has
+served goes on without it: the ingress accepts events also while nobody routes them, and the one that keeps dying is
+tried again in longer pauses.
 """
 
 from __future__ import annotations
@@ -98,9 +102,10 @@ class Supervisor:
         self.watches = {one.name: Watch(one, ComponentLog(log_dir, one.name, echo)) for one in components}
         self._env, self._observer, self._drain = env, observer, drain_seconds
         self._patience = patience or Patience()
+        self._was_whole = False
 
     async def run(self, stop: asyncio.Event, on_ready: Callable[[], None]) -> None:
-        """Runs everything until `stop` is set. Raises Problem if a component has to be given up."""
+        """Runs everything until `stop` is set. Raises Problem if a component is given up before all were ready."""
         keepers = [asyncio.create_task(self._keep(watch), name=name) for name, watch in self.watches.items()]
         stopped = asyncio.create_task(stop.wait())
         announced = asyncio.create_task(self._announce(on_ready))
@@ -118,6 +123,7 @@ class Supervisor:
     async def _announce(self, on_ready: Callable[[], None]) -> None:
         for watch in self.watches.values():
             await watch.ready.wait()
+        self._was_whole = True
         on_ready()
 
     async def _keep(self, watch: Watch) -> None:
@@ -129,8 +135,12 @@ class Supervisor:
             was_ready = await self._live(watch)
             decision = deaths.count(time.monotonic() - began, was_ready)
             if isinstance(decision, GiveUp):
-                self._set(watch, "ended")
-                raise self._given_up(watch, decision)
+                if not self._was_whole:
+                    self._set(watch, "ended")
+                    raise self._given_up(watch, decision)
+                await self._rest(watch, decision)
+                deaths = Deaths(self._patience)
+                continue
             if deaths.one_try_left:
                 watch.component.before_last_try()
             watch.restarts += 1
@@ -138,6 +148,16 @@ class Supervisor:
             when = f" in {decision.delay:g} s" if decision.delay else ""
             self._observer.remark(watch, f"{watch.reason}; starting it again{when}")
             await asyncio.sleep(decision.delay)
+
+    async def _rest(self, watch: Watch, decision: GiveUp) -> None:
+        """Waits before one that keeps dying is tried once more."""
+        watch.restarts += 1
+        self._set(watch, "restarting")
+        problem, pause = self._given_up(watch, decision), self._patience.pause_when_given_up
+        self._observer.remark(
+            watch, f"{problem.what} The others go on; trying it again in {pause:g} s. {problem.remedy}"
+        )
+        await asyncio.sleep(pause)
 
     async def _live(self, watch: Watch) -> bool:
         """One life of a component, from start to death. True if it was ready in between."""
