@@ -11,7 +11,7 @@ MEASURED := --cov --cov-append --cov-report=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test preflight check unit integration warm-up coverage conformance format docs wheel tck bench bench-knative profile chaos upstream upstream-binaries upstream-short manifests protobuf lock clean
+.PHONY: help dev test preflight check unit integration warm-up coverage conformance format docs wheel tck bench bench-knative profile chaos test-cluster upstream upstream-binaries upstream-short manifests protobuf lock clean
 
 help: ## print the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -94,6 +94,9 @@ profile: $(VENV)/.ready ## flame graphs of the Python processes and JFR recordin
 
 chaos: $(VENV)/.ready ## hit a stack under load and prove that nothing is lost (KILLS=… SEED=… RATE=… MINUTES=…; PUBLISH=1 writes docs/reliability.md)
 	$(BIN)/python -m chaos $(if $(KILLS),--kills $(KILLS)) $(if $(SEED),--seed $(SEED)) $(if $(RATE),--rate $(RATE)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(PUBLISH),--publish)
+
+test-cluster: $(VENV)/.ready ## three brokers, every role twice, hit under load: nothing lost, and how long each fault is felt (ONLY=pipeline,broker)
+	$(BIN)/python -m cluster $(if $(ONLY),--only $(ONLY)) $(if $(RATE),--rate $(RATE))
 
 conformance: $(VENV)/.ready ## the specifications' tests on a fresh stack, and the report on them
 	rm -rf build/conformance

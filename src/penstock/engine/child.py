@@ -18,8 +18,9 @@ from pathlib import Path
 
 from penstock.engine.datadir import load_settings
 from penstock.engine.processes import parent_death
+from penstock.engine.roles.instances import name_supervised
 from penstock.engine.roles.life import end_with_threads, live
-from penstock.engine.roles.table import Role, loop_factory, name_instance, role_of
+from penstock.engine.roles.table import Role, loop_factory, role_of
 from penstock.lifecycle import Lifecycle
 from penstock.observability.logs import configure_logging
 from penstock.settings import Settings
@@ -39,7 +40,7 @@ def main() -> None:
     parent_death.tie(signal.SIGTERM)
     settings = load_settings(arguments.settings)
     configure_logging(arguments.component, "debug" if settings.verbose else "info", stream=sys.stdout)
-    name_instance(arguments.component, settings.data_dir)
+    name_supervised(arguments.component, settings.data_dir)
     role = role_of(arguments.component)
     with asyncio.Runner(loop_factory=loop_factory(role)) as runner:
         code = runner.run(_run(role, settings, arguments.notify_fd, arguments.life_fd))

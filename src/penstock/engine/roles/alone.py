@@ -26,6 +26,7 @@ from penstock.engine import datadir, jars, java, ports
 from penstock.engine.private_folder import UMASK, check_owner
 from penstock.engine.problem import Problem
 from penstock.engine.roles import health
+from penstock.engine.roles.instances import name_alone
 from penstock.engine.roles.life import end_with_threads, live
 from penstock.engine.roles.table import Role, loop_factory
 from penstock.lifecycle import Lifecycle, first
@@ -45,6 +46,7 @@ log = structlog.get_logger()
 def run(role: Role, settings: Settings) -> int:
     """Runs the role until SIGTERM; the exit code. Raises Problem for what the user can put right."""
     settings = prepare(role, settings)
+    name_alone(role.name)
     configure_logging(role.name, "debug" if settings.verbose else "info", stream=sys.stdout)
     with _metrics_folder(role, settings) as metrics, asyncio.Runner(loop_factory=loop_factory(role)) as runner:
         code = runner.run(_run(role, settings, metrics))

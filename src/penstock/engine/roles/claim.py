@@ -13,9 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import secrets
-import socket
 from collections.abc import AsyncIterator
 from typing import Any, Protocol
 
@@ -23,6 +20,7 @@ import structlog
 
 from penstock.engine.problem import Problem
 from penstock.engine.processes.end_at_once import end_at_once
+from penstock.engine.roles.instances import instance_name
 from penstock.lifecycle import Lifecycle
 from penstock.settings import Settings
 
@@ -40,11 +38,6 @@ class Claim(Protocol):
 
     def release(self) -> None:
         """Gives the role back, if this process has it."""
-
-
-def instance_name(role: str) -> str:
-    """Who claims. Where a supervisor sees to it that there is one process of a name, that one takes its own place."""
-    return os.environ.get("PENSTOCK_INSTANCE") or f"{socket.gethostname()}-{role}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
 @contextlib.asynccontextmanager

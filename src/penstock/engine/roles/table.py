@@ -10,13 +10,9 @@ Rooms are imported by the process that runs them only, so that the ingress does 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import os
-import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.engine.roles.parts import Run, together
@@ -139,9 +135,3 @@ def loop_factory(role: Role) -> Callable[[], asyncio.AbstractEventLoop]:
     import uvloop
 
     return uvloop.new_event_loop
-
-
-def name_instance(name: str, data_dir: Path) -> None:
-    """Gives a supervised process a name that outlives it: one that was killed takes its own place over."""
-    stack = hashlib.sha256(str(data_dir).encode()).hexdigest()[:8]
-    os.environ.setdefault("PENSTOCK_INSTANCE", f"{socket.gethostname()}-{stack}-{name}")

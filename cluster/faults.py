@@ -1,0 +1,124 @@
+"""What is done to the cluster, one after the other, and how long the one that stood by took to have the role."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from chaos.recovery import clock
+from cluster.brokers import Brokers
+from cluster.installation import STANDING_BY, Installation
+from cluster.processes import Program, thaw
+
+RESTART_SECONDS = 3.0
+"""After which what was killed is started again, as a service manager would."""
+BROKER_AWAY_SECONDS = 15.0
+FROZEN_SECONDS = 40.0
+TAKE_OVER_SECONDS = 60.0
+
+
+@dataclass
+class Blow:
+    """One fault, while it goes on."""
+
+    what: str
+    victim: str
+    struck: float
+    take_over: float | None = None
+    """Seconds until the one that stood by had the role; None where nobody has to take anything over."""
+    mended: Callable[[], Awaitable[None]] | None = None
+    """Brings the victim back; called when events flow again."""
+
+
+class Faults:
+    """Strikes."""
+
+    def __init__(self, installation: Installation, brokers: Brokers) -> None:
+        self._installation, self._brokers = installation, brokers
+
+    async def kill_pipeline(self) -> Blow:
+        """kill -9 of the pipeline at work."""
+        return await self._end_active("pipeline", signal.SIGKILL)
+
+    async def kill_control(self) -> Blow:
+        """kill -9 of the control at work."""
+        return await self._end_active("control", signal.SIGKILL)
+
+    async def stop_pipeline(self) -> Blow:
+        """SIGTERM to the pipeline at work."""
+        return await self._end_active("pipeline", signal.SIGTERM)
+
+    async def stop_control(self) -> Blow:
+        """SIGTERM to the control at work."""
+        return await self._end_active("control", signal.SIGTERM)
+
+    async def freeze_pipeline(self) -> Blow:
+        """The pipeline at work is frozen with all it has started, and wakes when another has its role."""
+        at_work, other = await self._installation.active("pipeline")
+        program = self._installation.roles[at_work].program
+        blow = Blow("frozen", at_work, clock())
+        frozen = program.freeze()
+        blow.take_over = await self._taken_over(other, blow.struck)
+
+        async def mend() -> None:
+            await asyncio.sleep(max(0.0, blow.struck + FROZEN_SECONDS - clock()))
+            thaw(frozen)
+            if await program.ended(30) is None:
+                raise RuntimeError(f"{at_work} woke, and goes on although {other} has its role")
+            await program.start()
+            await self._installation.wait(at_work, TAKE_OVER_SECONDS * 3)
+
+        blow.mended = mend
+        return blow
+
+    async def kill_ingress(self) -> Blow:
+        """kill -9 of one of the two ingresses."""
+        program = self._installation.roles["ingress-1"].program
+        blow = Blow("killed", "ingress-1", clock())
+        program.send(signal.SIGKILL)
+        blow.mended = lambda: self._restart("ingress-1", program)
+        return blow
+
+    async def kill_broker(self) -> Blow:
+        """kill -9 of a broker."""
+        broker = self._brokers.brokers[1]
+        blow = Blow("killed", broker.program.name, clock())
+        broker.program.send(signal.SIGKILL)
+
+        async def mend() -> None:
+            await asyncio.sleep(max(0.0, blow.struck + BROKER_AWAY_SECONDS - clock()))
+            await broker.program.ended(10)
+            await broker.program.start()
+
+        blow.mended = mend
+        return blow
+
+    async def _end_active(self, role: str, signum: signal.Signals) -> Blow:
+        at_work, other = await self._installation.active(role)
+        program = self._installation.roles[at_work].program
+        blow = Blow("killed" if signum == signal.SIGKILL else "told to stop", at_work, clock())
+        program.send(signum)
+        if signum == signal.SIGTERM:  # the time counts from its end: it drains first
+            await program.ended(60)
+            since = clock()
+        else:
+            since = blow.struck
+        blow.take_over = await self._taken_over(other, since)
+        blow.mended = lambda: self._restart(at_work, program)
+        return blow
+
+    async def _taken_over(self, name: str, since: float) -> float:
+        role = self._installation.roles[name]
+        async with asyncio.timeout(TAKE_OVER_SECONDS):
+            while True:
+                if await role.readyz(self._installation.client) not in (STANDING_BY, ""):
+                    return clock() - since
+                await asyncio.sleep(0.05)
+
+    async def _restart(self, name: str, program: Program) -> None:
+        await program.ended(30)
+        await asyncio.sleep(RESTART_SECONDS)
+        await program.start()
+        await self._installation.wait(name, TAKE_OVER_SECONDS * 3)
