@@ -7,12 +7,13 @@ documentation; it states the unit and what the default means.
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import shlex
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
 SETTINGS_FILE = "penstock.toml"
 
@@ -36,6 +37,26 @@ def _words(value: Any) -> Any:
 
 
 Command = Annotated[list[str], BeforeValidator(_words)]
+
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+def _networks(value: Any) -> Any:
+    """Networks as they are written: `10.0.0.0/8`, or a single address."""
+    return [ipaddress.ip_network(one, strict=True) if isinstance(one, str) else one for one in _listed(value)]
+
+
+Networks = Annotated[list[Network], BeforeValidator(_networks)]
+
+
+class DestinationLists(BaseModel):
+    """Networks that the events of a namespace may and may not go to."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    allow: Networks = []
+    deny: Networks = []
 
 
 class Settings(BaseModel):
@@ -185,6 +206,19 @@ class Settings(BaseModel):
     delivery_timeout_seconds: float = Field(default=600, gt=0)
     """Time limit in seconds of one delivery attempt where the delivery spec sets none."""
 
+    deliver_allow: Networks = []
+    """Networks (`10.1.0.0/16,…`) that events may be delivered to although a wider one is refused: by `deliver_deny`, or
+    by itself, as link-local and multicast addresses are. The longest network that contains an address decides."""
+
+    deliver_deny: Networks = []
+    """Networks that no event is delivered to. `0.0.0.0/0,::/0` leaves only what `deliver_allow` names."""
+
+    deliver_loopback: bool | None = None
+    """Whether events may be delivered to this very machine (127.0.0.0/8, ::1). Empty: only with the embedded API."""
+
+    deliver_namespaces: dict[str, DestinationLists] = {}
+    """Lists of a namespace, which count before the common ones: `[deliver_namespaces.team]` with `allow` and `deny`."""
+
     cursor_flush_ms: int = Field(default=100, ge=1)
     """Milliseconds between writes of delivery cursors; a crash repeats at most what finished within this time."""
 
@@ -238,28 +272,18 @@ class Settings(BaseModel):
     verbose: bool = False
     """Show every component's log on the terminal and log at debug level."""
 
-    @field_validator("kafka_conf", "spark_conf", "images", mode="before")
+    @field_validator("kafka_conf", "spark_conf", "images", "deliver_namespaces", mode="before")
     @classmethod
     def _read_json(cls, value: object) -> object:
         """Flags and variables give a table as text."""
         return json.loads(value) if isinstance(value, str) else value
 
-    @field_validator(
-        *("cache_dir", "health_port", "kafka", "replication", "kubeconfig", "lease_namespace", "address_base"),
-        *(
-            "history_uri",
-            "spark_master",
-            "spark_python",
-            "spark_driver_host",
-            "spark_driver_bind",
-            "spark_executor_cores",
-        ),
-        mode="before",
-    )
+    @field_validator("*", mode="before")
     @classmethod
-    def _empty_is_none(cls, value: Any) -> Any:
+    def _empty_is_none(cls, value: Any, field: ValidationInfo) -> Any:
         """A variable that is set to nothing means what the documentation says of an empty setting."""
-        return None if value == "" else value
+        may_be_empty = field.field_name is not None and cls.model_fields[field.field_name].default is None
+        return None if value == "" and may_be_empty else value
 
     @property
     def history_root(self) -> str:

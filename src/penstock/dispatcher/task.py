@@ -20,6 +20,7 @@ import structlog
 
 from penstock.contract import topics
 from penstock.contract.snapshot import Snapshot
+from penstock.destinations import Destinations
 from penstock.dispatcher.cursors.cursor_store import CursorStore, GivenUp
 from penstock.dispatcher.delivery.attempt import AttemptSender
 from penstock.dispatcher.delivery.replies import ReplyWriter
@@ -74,7 +75,7 @@ class _Task:
         self._threads = ThreadPoolExecutor(max(2, len(partitions)), thread_name_prefix="cursors")
         self._stores = {partition: CursorStore(settings, partition) for partition in partitions}
         self._tracer = trace.configure("penstock-dispatcher")
-        self._clients = SubscriberClient(settings.max_event_bytes, self._owner)
+        self._clients = SubscriberClient(settings.max_event_bytes, Destinations(settings), self._owner)
         self._store = ReplyWriter(settings, failed)
         sender = AttemptSender(
             self._clients, self._store, self._tracer, settings.delivery_timeout_seconds, settings.max_event_bytes

@@ -11,12 +11,15 @@ import pytest
 
 from penstock.contract.names import NameTable
 from penstock.contract.routes import Endpoint, ServiceName
+from penstock.destinations import Destinations
 from penstock.dispatcher.http.client import SubscriberClient, Unsendable
-from penstock.dispatcher.http.connection import NoAnswer, SubscriberResponse
+from penstock.dispatcher.http.connection import NoAnswer, NoConnection, SubscriberResponse
 from penstock.dispatcher.http.pool import IDLE_SECONDS, SWEEP_SECONDS
 from penstock.log.threads import Owner
+from penstock.settings import DestinationLists, Settings
 
 ACCEPTED = b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n"
+RULES = {"confined": DestinationLists.model_validate({"deny": ["127.0.0.0/8"]})}
 
 
 class Server:
@@ -59,7 +62,7 @@ async def server() -> AsyncIterator[Server]:
 
 @pytest.fixture
 async def clients() -> AsyncIterator[SubscriberClient]:
-    made = SubscriberClient(1024 * 1024, Owner())
+    made = SubscriberClient(1024 * 1024, Destinations(Settings(deliver_namespaces=RULES)), Owner())
     yield made
     await made.close()
 
@@ -70,9 +73,27 @@ async def post(
     body: bytes = b"x",
     seconds: float = 5,
     names: NameTable | None = None,
+    namespace: str = "default",
 ) -> SubscriberResponse:
-    table = names or NameTable()
-    return await clients.post(endpoint, table, b"ce-id: 1\r\n", body, seconds=seconds, reply_counts=True)
+    table, lines = names or NameTable(), b"ce-id: 1\r\n"
+    return await clients.post(endpoint, table, lines, body, namespace=namespace, seconds=seconds, reply_counts=True)
+
+
+async def test_a_namespace_that_may_not_deliver_there_does_not_even_use_the_connection_of_another(
+    server: Server, clients: SubscriberClient
+) -> None:
+    assert (await post(clients, Endpoint(server.url))).status == 202
+    with pytest.raises(NoConnection, match=r"127\.0\.0\.1 is refused as a destination: 127\.0\.0\.0/8 is in"):
+        await post(clients, Endpoint(server.url), namespace="confined")
+    assert server.made == 1
+
+
+@pytest.mark.parametrize("host", ["169.254.169.254", "[::ffff:169.254.169.254]", "2852039166", "224.0.0.1"])
+async def test_addresses_that_nobody_means_are_refused_however_they_are_written(
+    clients: SubscriberClient, host: str
+) -> None:
+    with pytest.raises(NoConnection, match="is refused as a destination"):
+        await post(clients, Endpoint(f"http://{host}/"))
 
 
 async def test_a_connection_is_kept_and_closed_when_it_is_not_needed(server: Server, clients: SubscriberClient) -> None:

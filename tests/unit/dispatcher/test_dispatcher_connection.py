@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.destinations import Destinations
 from penstock.dispatcher.http.address import Origin
 from penstock.dispatcher.http.connection import (
     HEAD_BYTES,
@@ -20,6 +21,7 @@ from penstock.dispatcher.http.connection import (
 )
 from penstock.dispatcher.http.pool import Pool
 from penstock.log.threads import Owner
+from penstock.settings import Settings
 
 EVENT_LIMIT = 200_000
 EVENT = b"ce-specversion: 1.0\r\nce-id: 1\r\nce-type: t\r\nce-source: /s\r\n"
@@ -229,7 +231,7 @@ def test_whatever_comes_is_an_answer_or_none(pieces: list[bytes], proper: bool) 
 async def test_a_sweep_of_idle_connections_that_fails_ends_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.dispatcher.http.pool.SWEEP_SECONDS", 0.001)
     owner = Owner()
-    pool = Pool(EVENT_LIMIT, owner)
+    pool = Pool(EVENT_LIMIT, Destinations(Settings()), owner)
     peer = Peer()
     pool._keep(Origin("127.0.0.1", 80, None, None), peer.connection)
     peer.connection.idle_since = "long ago"  # type: ignore[assignment]  # what cannot be compared

@@ -123,7 +123,15 @@ class AttemptSender:
         seconds = route.delivery.timeout or self._default_timeout
         counts = expects_reply(route, stage)
         try:
-            answer = await self._clients.post(endpoint, self.names, lines, body, seconds=seconds, reply_counts=counts)
+            answer = await self._clients.post(
+                endpoint,
+                self.names,
+                lines,
+                body,
+                namespace=route.namespace,
+                seconds=seconds,
+                reply_counts=counts,
+            )
         except NoAnswer as problem:
             report = _no_answer(problem, endpoint, begun)
         except Unsendable as problem:

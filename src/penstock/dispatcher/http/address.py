@@ -19,6 +19,8 @@ class Origin(NamedTuple):
     tls_name: str | None
     """The name that the certificate must carry; None without TLS."""
     ca_certs: str | None
+    zone: str = ""
+    """Whose rules say where a connection may lead: one namespace must not use what only another may make."""
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
@@ -33,7 +35,7 @@ class Address(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def address(url: str, named: str | None, ca_certs: str | None) -> Address:
+def address(url: str, named: str | None, ca_certs: str | None, zone: str = "") -> Address:
     """The address behind a URL that is asked for by its own name or another. Raises ValueError where it is none."""
     parts = urlsplit(url)
     if parts.scheme not in _DEFAULT_PORTS:
@@ -44,7 +46,7 @@ def address(url: str, named: str | None, ca_certs: str | None) -> Address:
     tls_name = None
     if parts.scheme == "https":
         tls_name = host if named is None else _ascii(urlsplit(f"//{named}").hostname or "")
-    origin = Origin(host, parts.port or _DEFAULT_PORTS[parts.scheme], tls_name, ca_certs if tls_name else None)
+    origin = Origin(host, parts.port or _DEFAULT_PORTS[parts.scheme], tls_name, ca_certs if tls_name else None, zone)
     lines = [
         f"POST {_request_target(parts)} HTTP/1.1",
         f"host: {named or _host_header(parts, host)}",

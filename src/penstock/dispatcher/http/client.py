@@ -10,6 +10,7 @@ import asyncio
 
 from penstock.contract.names import Location, NameTable, NothingThere
 from penstock.contract.routes import Endpoint
+from penstock.destinations import Destinations
 from penstock.dispatcher.http.address import Address, address
 from penstock.dispatcher.http.connection import IGNORED_BODY_BYTES, NoConnection, SubscriberResponse
 from penstock.dispatcher.http.pool import Pool
@@ -23,12 +24,13 @@ class Unsendable(ValueError):
 class SubscriberClient:
     """The HTTP side of a task."""
 
-    def __init__(self, max_event_bytes: int, owner: Owner) -> None:
+    def __init__(self, max_event_bytes: int, destinations: Destinations, owner: Owner) -> None:
         self._names = NameTable()
         self._left_to_dns: dict[str, Location] = {}
         """Addresses that the present names do not know, which is most of them: looked up once."""
         # A structured event may carry its data in base64, and some attributes.
-        self._pool = Pool(max_event_bytes * 4 // 3 + IGNORED_BODY_BYTES, owner)
+        self._pool = Pool(max_event_bytes * 4 // 3 + IGNORED_BODY_BYTES, destinations, owner)
+        self._zone = destinations.zone
         self._loop = asyncio.get_running_loop()
 
     async def post(
@@ -38,11 +40,12 @@ class SubscriberClient:
         lines: bytes,
         body: bytes,
         *,
+        namespace: str,
         seconds: float,
         reply_counts: bool,
     ) -> SubscriberResponse:
-        """Sends one request with these header lines. Raises NoAnswer or Unsendable."""
-        origin, opening = self._address(endpoint, names)
+        """Sends one request with these header lines for a route of the namespace. Raises NoAnswer or Unsendable."""
+        origin, opening = self._address(endpoint, names, self._zone(namespace))
         head = b"%b%bcontent-length: %d\r\n\r\n" % (opening, lines, len(body))
         deadline = self._loop.time() + seconds
         connection = self._pool.idle(origin)
@@ -57,10 +60,10 @@ class SubscriberClient:
             connection.abort()
             raise
 
-    def _address(self, endpoint: Endpoint, names: NameTable) -> Address:
+    def _address(self, endpoint: Endpoint, names: NameTable, zone: str) -> Address:
         try:
             location = self._locate(endpoint.url, names)
-            return address(location.url, location.host, endpoint.ca_certs)
+            return address(location.url, location.host, endpoint.ca_certs, zone)
         except NothingThere as error:
             raise NoConnection(str(error)) from error
         except ValueError as error:

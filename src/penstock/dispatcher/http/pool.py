@@ -7,6 +7,7 @@ import ssl
 from collections import deque
 from functools import lru_cache
 
+from penstock.destinations import Destinations
 from penstock.dispatcher.http.address import Origin
 from penstock.dispatcher.http.connection import NoAnswer, NoConnection, SubscriberConnection
 from penstock.dispatcher.http.dns import Resolver
@@ -23,8 +24,8 @@ CONNECT_SECONDS = 10.0
 class Pool:
     """All connections of a task."""
 
-    def __init__(self, event_limit: int, owner: Owner) -> None:
-        self._event_limit, self._owner = event_limit, owner
+    def __init__(self, event_limit: int, destinations: Destinations, owner: Owner) -> None:
+        self._event_limit, self._destinations, self._owner = event_limit, destinations, owner
         self._loop = asyncio.get_running_loop()
         self._idle: dict[Origin, deque[SubscriberConnection]] = {}
         """Of each origin the one used last is used first, so that those not needed grow old."""
@@ -58,6 +59,7 @@ class Pool:
             raise NoAnswer(f"no address of {origin} within {seconds:g} s") from error
         except (OSError, UnicodeError) as error:
             raise NoConnection(f"no connection to {origin}: {error}") from error
+        addresses = self._allowed(origin, addresses)
         for position, address in enumerate(addresses):
             # Each gets its share of the time that is left: the first may be unreachable from here.
             now = self._loop.time()
@@ -71,6 +73,14 @@ class Pool:
                 problem = error
         unsure = isinstance(problem, TimeoutError)
         raise (NoAnswer if unsure else NoConnection)(f"no connection to {origin}: {problem}") from problem
+
+    def _allowed(self, origin: Origin, addresses: list[str]) -> list[str]:
+        """Those of the addresses that events may go to. Raises NoConnection where it is none of them."""
+        refusals = {address: self._destinations.refusal(origin.zone, address) for address in addresses}
+        allowed = [address for address, refusal in refusals.items() if refusal is None]
+        if not allowed:
+            raise NoConnection(f"no connection to {origin}: {next(iter(refusals.values()), 'it has no address')}")
+        return allowed
 
     async def _connect(self, origin: Origin, address: str, tls: ssl.SSLContext | None) -> SubscriberConnection:
         _, connection = await self._loop.create_connection(
