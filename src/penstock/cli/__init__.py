@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli import conformance, dev, doctor, install, kubeconfig, status, version
+from penstock.cli.operate import commands as operate
 from penstock.cli.roles import commands as roles
 
 app = typer.Typer(
@@ -38,3 +39,4 @@ app.command("status")(status.status)
 app.command("version")(version.version)
 app.add_typer(conformance.app, name="conformance")
 roles.add_to(app)
+operate.add_to(app)

@@ -22,7 +22,7 @@ from penstock.settings import SETTINGS_FILE, Settings
 PREFIX = "PENSTOCK_"
 
 OTHER_VARIABLES = frozenset(
-    {"PENSTOCK_INSTANCE", "PENSTOCK_URL", "PENSTOCK_TOKEN", "PENSTOCK_CA", "PENSTOCK_NAMESPACE"}
+    {"PENSTOCK_INSTANCE", "PENSTOCK_URL", "PENSTOCK_TOKEN", "PENSTOCK_CA", "PENSTOCK_NAMESPACE", "PENSTOCK_INGRESS"}
 )
 """Variables that begin like settings and are none: the supervisor sets the first for its ingress processes, the others
 say which installation a command speaks with."""

@@ -101,12 +101,18 @@ def _taken(message: Message, ahead: dict[int, int]) -> LogRecord | None:
         return None
     if offset == end - 1:
         del ahead[partition]
+    return record_of(message)
+
+
+def record_of(message: Message) -> LogRecord:
+    """The record of a message that holds one."""
     key, value = message.key(), message.value()
     try:
         headers = message.headers() or ()
     except (ValueError, SystemError):  # names that are no text: no record of penstock's
         headers = ()
-    return LogRecord(partition, offset, message.timestamp()[1], _bytes(key), headers, _bytes(value))  # type: ignore[arg-type]
+    place = message.partition() or 0, message.offset() or 0
+    return LogRecord(*place, message.timestamp()[1], _bytes(key), headers, _bytes(value))  # type: ignore[arg-type]
 
 
 def _bytes(raw: str | bytes | None) -> bytes | None:

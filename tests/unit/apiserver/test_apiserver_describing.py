@@ -167,7 +167,7 @@ def test_a_table_has_the_columns_of_the_kind() -> None:
     assert table["rows"][0]["cells"][:3] == ["w", 3, "True"]
     assert table["rows"][0]["object"]["kind"] == "PartialObjectMetadata"
     bare = tables.table(WIDGETS[0], [{"metadata": {"name": "w"}}], {}, include="None")
-    assert bare["rows"] == [{"cells": ["w", None, None, "<unknown>"]}]
+    assert bare["rows"] == [{"cells": ["w", None, None, None]}]
 
 
 def test_versions_of_a_kind_differ_in_their_api_version_only() -> None:

@@ -69,8 +69,7 @@ def _at_path(column: Column) -> Cell:
 
 def _cell(column: Column, value: Any, now: datetime) -> Any:
     if value is None:
-        # As on a real cluster: a missing date is unknown, anything else missing is an empty cell.
-        return "<unknown>" if column.type == "date" else None
+        return None
     if column.type == "date":
         return human_age(str(value), now)
     if column.type == "string":

@@ -1,0 +1,1 @@
+"""Objects of the API for people without kubectl: create, apply, get, delete."""

@@ -1,0 +1,115 @@
+"""`penstock explain`: why an event would reach a Trigger, or would not, filter by filter."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from penstock.cli.installation import DataDirOption, JsonOption, KubeconfigOption, NamespaceOption
+from penstock.cli.operate.flags import (
+    AttributeOption,
+    ContentTypeOption,
+    EventOption,
+    FileOption,
+    IdOption,
+    SourceOption,
+    SubjectOption,
+    TypeOption,
+)
+from penstock.cli.operate.names import completion_of
+
+if TYPE_CHECKING:
+    from penstock.cli.operate.reasoning import Step
+
+YES, NO = "yes", "no "
+
+
+def explain(
+    route: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[TRIGGER]", help="Trigger, by its name.", autocompletion=completion_of("trigger", "subscription")
+        ),
+    ] = None,
+    data: Annotated[
+        str | None, typer.Argument(metavar="[DATA]", help="The data; - reads it from standard input.")
+    ] = None,
+    *,
+    trigger_file: Annotated[
+        Path | None, typer.Option("--trigger", help="File with a Trigger in YAML, in place of one that is there.")
+    ] = None,
+    event_type: TypeOption = None,
+    source: SourceOption = None,
+    event_id: IdOption = None,
+    subject: SubjectOption = None,
+    attributes: AttributeOption = None,
+    content_type: ContentTypeOption = None,
+    file: FileOption = None,
+    event: EventOption = None,
+    namespace: NamespaceOption = None,
+    data_dir: DataDirOption = None,
+    kubeconfig: KubeconfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say why an event would reach a Trigger, or would not. The event is given as with `penstock send`.
+
+    Exits with 0 where it would, with 1 where it would not.
+    """
+    import json
+
+    from penstock.cli.operate.event_input import event_of
+    from penstock.cli.operate.reasoning import reasons
+    from penstock.cli.terminal import problems
+
+    with problems():
+        trigger = _trigger(route, trigger_file, namespace, data_dir, kubeconfig)
+        one = event_of(
+            data,
+            file=file,
+            event=event,
+            content_type=content_type,
+            attributes=attributes,
+            type=event_type,
+            source=source,
+            id=event_id,
+            subject=subject,
+        )
+        verdict = reasons(trigger, one)
+        if as_json:
+            steps = [{"depth": step.depth, "passes": step.passes, "filter": step.text} for step in verdict.steps]
+            typer.echo(json.dumps({"matches": verdict.matches, "steps": steps, "notes": verdict.notes}, indent=2))
+        else:
+            _print(verdict.steps)
+            for note in verdict.notes:
+                typer.echo(f"note: {note}")
+            typer.echo(verdict.sentence)
+        raise typer.Exit(0 if verdict.matches else 1)
+
+
+def _trigger(
+    route: str | None, file: Path | None, namespace: str | None, data_dir: Path | None, kubeconfig: Path | None
+) -> dict[str, Any]:
+    from penstock.cli.installation import find
+    from penstock.cli.objects.manifests import read_manifests
+    from penstock.cli.operate.names import look_up
+    from penstock.engine.problem import Problem
+
+    if (route is None) == (file is None):
+        raise Problem("Name a Trigger, or give a file with one: --trigger FILE.", exit_code=2)
+    if file is not None:
+        found = [obj for obj in read_manifests(file) if obj.get("kind") in ("Trigger", "Subscription")]
+        if len(found) != 1:
+            raise Problem(f"{file} holds {len(found)} Triggers; one is meant.", exit_code=2)
+        return found[0]
+    with find(data_dir, kubeconfig).api() as api:
+        return look_up(api, route or "", namespace or api.namespace, ("trigger", "subscription"))[1]
+
+
+def _print(steps: list[Step]) -> None:
+    from penstock.cli.operate.printing import print_pieces
+
+    for step in steps:
+        mark = (YES, "green") if step.passes else (NO, "red")
+        print_pieces([mark, ("  " * step.depth + step.text, "")])

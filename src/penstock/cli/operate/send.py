@@ -1,0 +1,115 @@
+"""`penstock send`: an event, or many, to a Broker or Channel; `--watch` follows it to every subscriber."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.installation import DataDirOption, JsonOption, KubeconfigOption, NamespaceOption
+from penstock.cli.operate.flags import (
+    AttributeOption,
+    ContentTypeOption,
+    DataArgument,
+    EventOption,
+    FileOption,
+    IdOption,
+    SourceOption,
+    SubjectOption,
+    TypeOption,
+)
+from penstock.cli.operate.names import completion_of
+
+if TYPE_CHECKING:
+    from penstock.events.event import CloudEvent
+
+BrokerOption = Annotated[
+    str | None,
+    typer.Option("--broker", "-b", help="Broker. (default: default)", autocompletion=completion_of("broker")),
+]
+ChannelOption = Annotated[
+    str | None,
+    typer.Option("--channel", help="Channel, in place of a Broker.", autocompletion=completion_of("channel")),
+]
+
+
+def send(
+    data: DataArgument = None,
+    *,
+    event_type: TypeOption = None,
+    source: SourceOption = None,
+    event_id: IdOption = None,
+    subject: SubjectOption = None,
+    attributes: AttributeOption = None,
+    content_type: ContentTypeOption = None,
+    file: FileOption = None,
+    event: EventOption = None,
+    broker: BrokerOption = None,
+    channel: ChannelOption = None,
+    to: Annotated[str | None, typer.Option("--to", help="Send to this URL, whatever it is.")] = None,
+    count: Annotated[int, typer.Option("--count", min=1, help="Send so many events, each with an id of its own.")] = 1,
+    rate: Annotated[float | None, typer.Option("--rate", min=0.001, help="So many a second, not all at once.")] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Follow the event until every route has answered.")
+    ] = False,
+    timeout: Annotated[float, typer.Option("--timeout", help="Seconds that --watch waits.")] = 60.0,
+    namespace: NamespaceOption = None,
+    data_dir: DataDirOption = None,
+    kubeconfig: KubeconfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Send an event to a Broker or Channel.
+
+    Exits with 1 where an event was not accepted or, with --watch, where a route could not deliver it.
+    """
+    from penstock.cli.installation import find
+    from penstock.cli.operate.addresses import address_of, target_of
+    from penstock.cli.operate.event_input import event_of
+    from penstock.cli.operate.watching import Watched, watched_event
+    from penstock.cli.terminal import problems
+    from penstock.engine.problem import Problem
+
+    with problems():
+        one = event_of(
+            data,
+            file=file,
+            event=event,
+            content_type=content_type,
+            attributes=attributes,
+            type=event_type,
+            source=source,
+            id=event_id,
+            subject=subject,
+        )
+        if watch and (count > 1 or to):
+            raise Problem("--watch follows one event to a Broker or Channel: without --count and --to.", exit_code=2)
+        if to is not None:
+            raise typer.Exit(_send_all(to, one, count, rate, as_json))
+        installation = find(data_dir, kubeconfig)
+        with installation.api() as api:
+            resource, target = target_of(api, namespace or api.namespace, broker, channel)
+            url = address_of(installation, resource, target)
+            if not watch:
+                raise typer.Exit(_send_all(url, one, count, rate, as_json))
+            watched = Watched(one.id, one.source, api, resource, target)
+        settings = installation.kafka_settings("penstock send --watch")
+        raise typer.Exit(
+            watched_event(settings, watched, lambda: _send_all(url, one, 1, None, as_json), timeout, as_json)
+        )
+
+
+def _send_all(url: str, event: CloudEvent, count: int, rate: float | None, as_json: bool) -> int:
+    import asyncio
+
+    from penstock.cli.operate.sending import Sender, Sent
+
+    def one(sent: Sent) -> None:
+        if as_json:
+            typer.echo(sent.json())
+        elif count == 1 or not sent.accepted:
+            typer.echo(sent.line(), err=not sent.accepted)
+
+    outcome = asyncio.run(Sender(url, one).send(event, count, rate))
+    if count > 1 and not as_json:
+        typer.echo(outcome.line())
+    return 0 if outcome.refused == 0 else 1

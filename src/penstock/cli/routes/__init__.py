@@ -1,0 +1,1 @@
+"""Triggers and Subscriptions at work: top, lag, pause, resume."""

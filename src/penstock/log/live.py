@@ -1,0 +1,63 @@
+"""Topics as they grow, from where they end at this moment: for people who watch, not for work that misses nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from penstock.log import clients
+from penstock.log.ranges import LogRecord, record_of
+from penstock.log.topic_ends import KAFKA_SECONDS, KafkaAway
+from penstock.observability.logs import describe
+from penstock.settings import Settings
+
+AT_ONCE = 2000
+READING = {
+    "isolation.level": "read_committed",
+    "fetch.wait.max.ms": 100,
+    "queued.max.messages.kbytes": 16 * 1024,
+    "error_cb": lambda error: None,  # what cannot be read is noticed where it is asked for
+}
+
+
+class LiveReader:
+    """Reads what is added to some topics. Used by one thread only."""
+
+    def __init__(self, consumer: Consumer, topics: list[str]) -> None:
+        self._consumer = consumer
+        places = []
+        try:
+            for topic in topics:
+                known = consumer.list_topics(topic, timeout=KAFKA_SECONDS).topics[topic]
+                for number in sorted(known.partitions):
+                    _, end = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=KAFKA_SECONDS)
+                    places.append(TopicPartition(topic, number, end))
+        except KafkaException as error:
+            raise KafkaAway(describe(error)) from error
+        consumer.assign(places)
+
+    def poll(self, seconds: float) -> list[tuple[str, LogRecord]]:
+        """What has come, each with its topic; nothing where nothing came within so many seconds. Raises KafkaAway."""
+        first = self._consumer.poll(seconds)
+        if first is None:
+            return []
+        records = []
+        for message in [first, *self._consumer.consume(AT_ONCE, 0)]:
+            error = message.error()
+            if error is None:
+                records.append((message.topic() or "", record_of(message)))
+            elif error.code() == KafkaError._ALL_BROKERS_DOWN:
+                raise KafkaAway(describe(error))
+        return records
+
+
+@contextmanager
+def following(settings: Settings, *topics: str) -> Iterator[LiveReader]:
+    """A reader of what comes from now on. Raises KafkaAway."""
+    consumer = clients.consumer(settings, "live", READING, watchdog=None)
+    try:
+        yield LiveReader(consumer, list(topics))
+    finally:
+        consumer.close()

@@ -1,0 +1,84 @@
+"""`penstock create`, `get`, `apply`, `pause`, `explain` and `delete` against an API, by kubeconfig and by URL."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+from api_process import Server
+from typer.testing import CliRunner, Result
+
+from penstock.cli import app
+from penstock.cli.operate.names import complete_namespaces, completion_of
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(server: Server, namespace: str) -> Run:
+    """A command in the test's own namespace."""
+
+    def invoke(*arguments: str, stdin: str | None = None, ok: bool = True) -> Result:
+        options = ["--namespace", namespace, "--kubeconfig", str(server.data_dir / "kubeconfig")]
+        result = CliRunner().invoke(app, [*arguments, *options], input=stdin)
+        assert (result.exit_code == 0) == ok, result.output
+        return result
+
+    return invoke
+
+
+def test_objects_without_kubectl(run: Run, tmp_path: Path) -> None:
+    assert run("create", "broker", "--no-wait").output == "broker/default created\n"
+    make = ("create", "trigger", "greetings", "--subscriber", "http://127.0.0.1:9000/", "--filter", "type=greeting")
+    assert run(*make, "--no-wait").output == "trigger/greetings created\n"
+    assert run(*make, "--no-wait").output == "trigger/greetings applied\n"
+    lines = run("get", "triggers").output.splitlines()
+    assert lines[0].split()[:2] == ["NAME", "BROKER"]
+    assert lines[1].split()[:2] == ["greetings", "default"]
+    found = json.loads(run("get", "trigger/greetings", "--json").output)
+    assert found["spec"]["filters"] == [{"exact": {"type": "greeting"}}]
+    assert run("pause", "greetings").output == "trigger/greetings is paused\n"
+    assert "it is paused" in run("explain", "greetings", "--type", "greeting").output
+    assert run("resume", "trigger/greetings").output == "trigger/greetings delivers again\n"
+    assert "does not get this event" in run("explain", "greetings", "--type", "other", ok=False).output
+    file = tmp_path / "channel.yaml"
+    file.write_text("apiVersion: messaging.knative.dev/v1\nkind: Channel\nmetadata: {name: orders}\n")
+    assert run("apply", "--file", str(file)).output == "channel/orders created\n"
+    assert run("apply", "--file", "-", stdin=file.read_text()).output == "channel/orders applied\n"
+    assert run("delete", "--file", str(file)).output == "channel/orders deleted\n"
+    assert run("delete", "trigger", "greetings").output == "trigger/greetings deleted\n"
+    assert run("delete", "trigger/greetings").output == "trigger/greetings was not there\n"
+
+
+def test_what_is_wrong_is_a_sentence(run: Run) -> None:
+    assert "There is no Trigger" in run("pause", "nobody", ok=False).output
+    assert "has no kind nonsense" in run("get", "nonsense", ok=False).output
+    assert "There is no Broker" in run("send", "{}", ok=False).output
+    bad = run("create", "trigger", "t", "--subscriber", "http://s/", "--filter", "{exact: {Type: x}}", ok=False)
+    assert "invalid key name" in bad.output
+
+
+def test_an_installation_elsewhere_by_url_and_token(
+    server: Server, namespace: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = yaml.safe_load((server.data_dir / "kubeconfig").read_text())
+    cluster = config["clusters"][0]["cluster"]
+    (tmp_path / "ca.crt").write_bytes(base64.b64decode(cluster["certificate-authority-data"]))
+    monkeypatch.setenv("PENSTOCK_URL", cluster["server"])
+    monkeypatch.setenv("PENSTOCK_CA", str(tmp_path / "ca.crt"))
+    monkeypatch.setenv("PENSTOCK_NAMESPACE", namespace)
+    monkeypatch.setenv("PENSTOCK_TOKEN", "nobody's")
+    result = CliRunner().invoke(app, ["get", "brokers"])
+    assert (result.exit_code, "does not know this token" in result.output) == (1, True), result.output
+    monkeypatch.setenv("PENSTOCK_TOKEN", config["users"][0]["user"]["token"])
+    run("create", "broker", "far", "--no-wait")
+    assert "far" in CliRunner().invoke(app, ["get", "brokers"]).output
+    assert completion_of("broker", "trigger")("f") == ["far"]
+    assert completion_of("broker")("broker/") == ["broker/far"]
+    assert namespace in complete_namespaces(namespace[:5])
+    monkeypatch.setenv("PENSTOCK_URL", "https://127.0.0.1:1")
+    assert completion_of("broker")("f") == []
