@@ -5,6 +5,7 @@
 | `ack/<component>/<instance>` | the newest snapshot version in force there, repeated as a sign of life |
 | `loss/<route uid>/<partition>` | a range of events that was no longer retained when the route came to it |
 | `standing/<route uid>/<instance>` | how the deliveries of a route go in one dispatcher task |
+| `replay/<route uid>/<partition>` | how far a Replay has got |
 | `type/<target uid>/<hash>` | a type of events, with its source, that passes a target which wants to know |
 | `served/<route uid>` | the router serves the route, or where it stopped to; for the router that comes after it |
 
@@ -108,7 +109,25 @@ class Served(msgspec.Struct, frozen=True):
     """From where on, in each partition, it was left out; None where it was not."""
 
 
-Report = Ack | Loss | Standing | SeenType | Served
+class ReplayProgress(msgspec.Struct, frozen=True):
+    """How far a Replay has got in one partition."""
+
+    route: str
+    partition: Count
+    position: Count
+    """The next offset of `penstock.events` that it looks at."""
+    counted: Count
+    """Events that it selected so far."""
+    failed: Count
+    """Those that were given up: dropped, or sent to the dead letter sink."""
+    under_way: Count
+    """Those that are being delivered. The others, unless events are only counted, have been."""
+    missing: Count
+    """Offsets that retention had removed before it came to them."""
+    finished: bool
+
+
+Report = Ack | Loss | Standing | SeenType | Served | ReplayProgress
 
 _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
     "ack": msgspec.json.Decoder(Ack),
@@ -116,6 +135,7 @@ _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
     "standing": msgspec.json.Decoder(Standing),
     "type": msgspec.json.Decoder(SeenType),
     "served": msgspec.json.Decoder(Served),
+    "replay": msgspec.json.Decoder(ReplayProgress),
 }
 
 
@@ -128,6 +148,8 @@ def key_of(report: Report) -> str:
             return f"loss/{report.route}/{report.partition}"
         case Standing():
             return standing_key(report.route, report.instance)
+        case ReplayProgress():
+            return replay_key(report.route, report.partition)
         case SeenType():
             digest = hashlib.sha256(f"{report.type}\n{report.source}".encode()).hexdigest()
             return f"type/{report.target}/{digest[:32]}"
@@ -143,6 +165,11 @@ def served_key(route: str) -> str:
 def standing_key(route: str, instance: str) -> str:
     """The key under which a dispatcher task tells how a route's deliveries go."""
     return f"standing/{route}/{instance}"
+
+
+def replay_key(route: str, partition: int) -> str:
+    """Key of how far a Replay has got in a partition."""
+    return f"replay/{route}/{partition}"
 
 
 def encode(report: Report) -> bytes:

@@ -7,7 +7,7 @@ followed by one `Version` under the key `version`, which completes it; nothing c
 | key | value |
 |---|---|
 | `target/<uid>` | a Broker or Channel that accepts events |
-| `route/<uid>` | a Trigger or Subscription |
+| `route/<uid>` | a Trigger, a Subscription or a Replay |
 | `name/<host>` | where a DNS name of the embedded control plane leads |
 | `version` | completes a change |
 """
@@ -63,11 +63,36 @@ class Target(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whether the ingress reports which types of events come."""
 
 
+class Replay(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a route that replays takes: events that came long ago, up to an end. The router has no part in it."""
+
+    role: Literal["Trigger", "Subscription"]
+    """How it delivers: where replies go, and what subscribers see."""
+    since: float = 0.0
+    """Unix time of the oldest event; 0: whatever is kept."""
+    until: float | None = None
+    """Unix time that every event came before; None: all that had come when it was first published."""
+    end: tuple[Count, ...] = ()
+    """Offset of each partition of `penstock.events` that it ends before; set when it is first published."""
+    filters: list[dict[str, Any]] = []
+    """What an event must match besides the filters of the route."""
+    ids: tuple[str, ...] = ()
+    """Only events with these ids, where there are any."""
+    given_up_by: str | None = None
+    """uid of a route: only events that it dropped or sent to its dead letter sink between `since` and `until`."""
+    reason: str = ""
+    """Only those of them whose reason contains this."""
+    rate: float | None = None
+    """Events a second over all partitions; None: as fast as they are taken."""
+    dry_run: bool = False
+    """Whether events are counted only."""
+
+
 class Route(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A Trigger or Subscription: what it matches, where it delivers, and from where on."""
+    """A Trigger, Subscription or Replay: what it matches, where it delivers, and from where on."""
 
     uid: str
-    kind: Literal["Trigger", "Subscription"]
+    kind: Literal["Trigger", "Subscription", "Replay"]
     namespace: str
     name: str
     target: str
@@ -85,6 +110,10 @@ class Route(msgspec.Struct, frozen=True, omit_defaults=True):
     delivery: Delivery = Delivery()
     start: tuple[Count, ...] = ()
     """First offset of each partition of `penstock.events` that counts for this route; empty: from the beginning."""
+    asked_from: float | None = None
+    """Unix time of the oldest event it asks for, of those from before it was published; 0: whatever is kept."""
+    replay: Replay | None = None
+    """On a Replay and nowhere else."""
     max_in_flight: int | None = None
     ordering: Literal["unordered", "key"] = "unordered"
     paused: bool = False
@@ -92,6 +121,11 @@ class Route(msgspec.Struct, frozen=True, omit_defaults=True):
     def since(self, start: tuple[int, ...]) -> Route:
         """The same route with another start."""
         return msgspec.structs.replace(self, start=start)
+
+    @property
+    def role(self) -> Literal["Trigger", "Subscription"]:
+        """How it delivers: as a Trigger or as a Subscription does."""
+        return self.replay.role if self.replay is not None else "Trigger" if self.kind == "Trigger" else "Subscription"
 
 
 class ServiceName(msgspec.Struct, frozen=True, omit_defaults=True):

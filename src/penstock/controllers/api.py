@@ -33,6 +33,10 @@ FIELD_MANAGER = "penstock-controller"
 GONE, CONFLICT, NOT_FOUND, FORBIDDEN = 410, 409, 404, 403
 
 
+_IRREGULAR = {"endpoints": "endpoints", "replay": "replays"}
+"""Collections whose names do not follow from those of their kinds."""
+
+
 class Kind(NamedTuple):
     """A kind of object."""
 
@@ -48,8 +52,8 @@ class Kind(NamedTuple):
     def plural(self) -> str:
         """The name of the collection."""
         name = self.kind.lower()
-        if name == "endpoints":
-            return name
+        if name in _IRREGULAR:
+            return _IRREGULAR[name]
         if name.endswith("s"):
             return f"{name}es"
         return f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"
@@ -80,6 +84,7 @@ SINK_BINDING = Kind("sources.knative.dev/v1", "SinkBinding")
 SERVICE = Kind("v1", "Service")
 SERVING_SERVICE = Kind("serving.knative.dev/v1", "Service")
 JOB_SINK = Kind("sinks.knative.dev/v1alpha1", "JobSink")
+REPLAY = Kind("penstock.dev/v1alpha1", "Replay")
 SECRET = Kind("v1", "Secret")
 EVENT_TRANSFORM = Kind("eventing.knative.dev/v1alpha1", "EventTransform")
 REQUEST_REPLY = Kind("eventing.knative.dev/v1alpha1", "RequestReply")

@@ -21,6 +21,7 @@ from penstock.controllers.reconcilers.flows.sequence import SequenceReconciler
 from penstock.controllers.reconcilers.inmemorychannel import InMemoryChannelReconciler
 from penstock.controllers.reconcilers.jobsink import JobSinkReconciler
 from penstock.controllers.reconcilers.kservice import KServiceReconciler
+from penstock.controllers.reconcilers.replay import ReplayReconciler
 from penstock.controllers.reconcilers.requestreply import RequestReplyReconciler
 from penstock.controllers.reconcilers.services import ServiceReconciler
 from penstock.controllers.reconcilers.sources.running import Sources
@@ -164,6 +165,7 @@ def _employ(world: ReconcilerContext, workers: Workers, sources: Sources) -> lis
         SequenceReconciler(world),
         ParallelReconciler(world),
         EventTypeReconciler(world),
+        ReplayReconciler(world),
         *sources.reconcilers,
     ]
     if world.embedded:

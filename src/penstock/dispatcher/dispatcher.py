@@ -26,6 +26,7 @@ from penstock.dispatcher.delivery.decision import DeadLetter, Done, Dropped, Rep
 from penstock.dispatcher.delivery.telemetry import Telemetry
 from penstock.dispatcher.matched.recent import Recent
 from penstock.dispatcher.matched.record import Matched
+from penstock.dispatcher.replay.selection import as_replayed
 from penstock.dispatcher.schedule.lanes import Job, Lane, Schedule
 from penstock.dispatcher.schedule.memory import Memory
 from penstock.dispatcher.schedule.workers import Workers
@@ -95,6 +96,7 @@ class Dispatcher:
         self.outstanding = 0
         self.ends: dict[int, int] = {}
         """Where `penstock.matched` ends, by partition, as Kafka was last heard to say."""
+        self._replays: list[Route] = []
         self._gone: dict[str, None] = {}
         self._unknown: dict[str, float] = {}
         """Routes that records name and no snapshot does, with the loop's time when they were first seen."""
@@ -120,6 +122,7 @@ class Dispatcher:
         for uid, route in snapshot.routes.items():
             if before.routes.get(uid) is not route:
                 self._adopt(route)
+        self._replays = [route for route in snapshot.routes.values() if route.replay is not None]
         for uid in [uid for uid in self._waiting if snapshot.has_ended(uid)]:
             self._forget(uid)
         self._reporter.ack(snapshot.version)
@@ -138,6 +141,10 @@ class Dispatcher:
             return
         lane.route, lane.limit = route, limit
         self.schedule.reached(lane)  # perhaps: it may lead elsewhere now
+
+    def replays(self) -> list[Route]:
+        """The Replays that there are now."""
+        return self._replays
 
     def _remove(self, uid: str) -> None:
         """Cancels what waits; a request under way ends, and nothing follows it."""
@@ -158,6 +165,8 @@ class Dispatcher:
                 self.outstanding -= len(cursor.outstanding)
                 cursors.forget(uid)
                 self.unflushed[partition].removed(cursor)
+                if cursor.counts is not None:
+                    self._reporter.forget_replay(uid, partition)
 
     # --- going on after a restart --------------------------------------------------------------------------------
 
@@ -224,8 +233,8 @@ class Dispatcher:
             if record.offset != cursors.tail:
                 self._jump(cursors, record)
             self._sender.routed(record, self.snapshot.targets)
-            for new in cursors.take(record, self.snapshot.routes, self._gone, self._has_room):
-                self._schedule(new)
+            for new in cursors.take(record, self.snapshot.routes, self._gone, self.has_room):
+                self.begin(new)
             self.unflushed[record.partition].tail_moved(bool(record.routes))
             for uid in record.routes:
                 if uid not in self.lanes and uid not in self._gone:
@@ -272,10 +281,10 @@ class Dispatcher:
             chunk.end,
             chunk.records,
             self.snapshot.routes,
-            has_room=self._has_room,
+            has_room=self.has_room,
             has_room_for_chunk=self._has_room_for_chunk,
         ):
-            self._schedule(new)
+            self.begin(new)
         self.pump()
         return True
 
@@ -290,7 +299,8 @@ class Dispatcher:
     def _chunk_end(self, tail: int, begin: int) -> int:
         return min(tail, begin + self._settings.catch_up_records)
 
-    def _has_room(self, cursor: Cursor) -> bool:
+    def has_room(self, cursor: Cursor) -> bool:
+        """Whether a route can take one more delivery."""
         count = len(cursor.outstanding)
         if count >= self._settings.max_outstanding or self.lanes[cursor.route].payload_bytes > PAYLOAD_LIMIT_BYTES:
             return False
@@ -298,11 +308,12 @@ class Dispatcher:
 
     def _has_room_for_chunk(self, cursor: Cursor) -> bool:
         """Room for many, not just for one: catching up in crumbs would read everything many times."""
-        return self._has_room(cursor) and len(cursor.outstanding) * 2 <= self._settings.max_outstanding
+        return self.has_room(cursor) and len(cursor.outstanding) * 2 <= self._settings.max_outstanding
 
     # --- schedule ------------------------------------------------------------------------------------------------
 
-    def _schedule(self, new: NewDelivery) -> None:
+    def begin(self, new: NewDelivery) -> None:
+        """A delivery that a cursor has taken waits for its turn from now on."""
         lane = self.lanes[new.cursor.route]
         self.outstanding += 1
         self._telemetry.metrics(lane.route).matched.inc()
@@ -337,6 +348,9 @@ class Dispatcher:
         What stands where it was matched may be another event, or nothing, if the log has lost its end since: the
         origin tells. The event itself is still where it was accepted, on disk since before that was acknowledged.
         """
+        if job.lane.route.replay is not None:
+            found = await self._events.record(job.partition, job.delivery.origin)
+            return None if found is None else as_replayed(found, job.lane.route)
         record = await self._matched.record(job.partition, job.delivery.matched)
         if record is None or record.origin != job.delivery.origin:
             record = await self._events.record(job.partition, job.delivery.origin)
@@ -369,7 +383,7 @@ class Dispatcher:
         match step:
             case Done():
                 self._telemetry.write(job, record, result, begun, result="delivered")
-                self._end(job)
+                self._end(job, given_up=stage is Stage.DEAD_LETTER)
             case Retry(at):
                 self._telemetry.write(job, record, result, begun, result="retry", due=at)
                 self._wait(job, stage, job.delivery.attempt, at)
@@ -384,7 +398,7 @@ class Dispatcher:
             case Dropped(reason):
                 self._telemetry.write(job, record, result, begun, result="dropped")
                 self._telemetry.dropped(job, record, reason)
-                self._end(job)
+                self._end(job, given_up=True)
 
     def _failure(self, job: Job, result: AttemptResult, reason: str) -> Failure:
         subscriber = job.lane.route.subscriber
@@ -420,8 +434,11 @@ class Dispatcher:
         else:
             unflushed.drop_payload(job.cursor.route, job.delivery.origin)
 
-    def _end(self, job: Job) -> None:
+    def _end(self, job: Job, *, given_up: bool = False) -> None:
         """The delivery leaves `outstanding`, whichever way it went."""
+        if given_up and job.cursor.counts is not None:
+            job.cursor.counts.failed += 1
+            job.cursor.touch()
         if job.payload is not None:
             self._keep_payload(job, None)
         self.unflushed[job.partition].finished(job.cursor, job.delivery.origin)
@@ -437,7 +454,7 @@ class Dispatcher:
             return
         lost = Lost(job.cursor.route, job.delivery.origin, job.delivery.origin)
         self._report_lost([lost], self.partitions[job.partition])
-        self._end(job)
+        self._end(job, given_up=True)
 
     def _report_lost(self, losses: list[Lost], cursors: PartitionCursors) -> None:
         self._telemetry.lost(losses, cursors.partition, self.lanes)

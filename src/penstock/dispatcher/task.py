@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,7 @@ from typing import TypeVar
 import structlog
 
 from penstock.contract import topics
+from penstock.contract.routes import Replay
 from penstock.contract.snapshot import Snapshot
 from penstock.destinations import Destinations
 from penstock.dispatcher.cursors.cursor_store import CursorStore, GivenUp
@@ -27,6 +29,8 @@ from penstock.dispatcher.delivery.replies import ReplyWriter
 from penstock.dispatcher.dispatcher import Dispatcher
 from penstock.dispatcher.http.client import SubscriberClient
 from penstock.dispatcher.matched.record import DECODER, EVENT_DECODER, Matched
+from penstock.dispatcher.replay.given_up import attempts_given_up, origins_given_up
+from penstock.dispatcher.replay.replays import Replays
 from penstock.lifecycle import first
 from penstock.log.admin import NotDone, TopicAdmin
 from penstock.log.random_reader import RandomReader
@@ -34,7 +38,9 @@ from penstock.log.reports import Reporter
 from penstock.log.table import SnapshotFollower
 from penstock.log.tail import TailReader
 from penstock.log.threads import Owner
+from penstock.log.topic_ends import KafkaAway
 from penstock.observability import trace
+from penstock.observability.logs import describe
 from penstock.settings import Settings
 
 log = structlog.get_logger()
@@ -43,6 +49,7 @@ PARENT_CHECK_SECONDS = 1.0
 EACH_SECONDS = 1.0
 MEASURE_SECONDS = 2.0
 LAST_FLUSH_SECONDS = 1.0
+AGAIN_SECONDS = 2.0
 
 T = TypeVar("T")
 
@@ -85,6 +92,10 @@ class _Task:
         self._events = RandomReader(settings, topics.EVENTS, EVENT_DECODER, self._owner)
         self._dispatcher = Dispatcher(
             settings, partitions, sender, self._reporter, matched=self._reread, events=self._events, failed=failed
+        )
+        self._ending = threading.Event()
+        self._replays = Replays(
+            self._dispatcher, self._events, self._given_up, self._reporter, at_once=settings.catch_up_records
         )
         self._follower = SnapshotFollower(settings, self._announce, failed)
         self._first: asyncio.Future[None] = self._loop.create_future()
@@ -143,6 +154,7 @@ class _Task:
         """Works until stopped, or until something ends it."""
         self._owner.start(self._flush_forever(), "flush")
         self._owner.start(self._dispatcher.catch_up(), "catch up")
+        self._owner.start(self._replays.run(), "replays")
         self._owner.start(self._each_second(), "each second")
         self._owner.start(self._measure(), "measure")
         try:
@@ -204,11 +216,24 @@ class _Task:
                 admin = None  # Kafka is away, or this client has lost it: the next one asks anew
             await asyncio.sleep(MEASURE_SECONDS)
 
+    async def _given_up(self, partition: int, replay: Replay) -> list[int]:
+        """The events in a partition that a Replay asks for because a route gave them up."""
+        while True:
+            try:
+                return await asyncio.to_thread(self._read_given_up, partition, replay)
+            except KafkaAway as error:
+                log.warning("what a route gave up cannot be read for now", partition=partition, error=describe(error))
+                await asyncio.sleep(AGAIN_SECONDS)
+
+    def _read_given_up(self, partition: int, replay: Replay) -> list[int]:
+        return origins_given_up(attempts_given_up(self._settings, partition, self._ending), replay)
+
     async def _blocking(self, call: Callable[..., T], *arguments: object) -> T:
         return await self._loop.run_in_executor(self._threads, call, *arguments)
 
     async def close(self) -> None:
         """Lets go of everything, in whatever state it is."""
+        self._ending.set()
         for store in self._stores.values():
             store.given_up.set()
         await self._dispatcher.drain(0)

@@ -14,7 +14,7 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from penstock.contract import reports, topics
-from penstock.contract.reports import Ack, Component, Loss, SeenType, Served, Standing
+from penstock.contract.reports import Ack, Component, Loss, ReplayProgress, SeenType, Served, Standing
 from penstock.log import clients
 from penstock.log.table import TableFollower
 from penstock.log.threads import Failed, OwnedThread
@@ -69,6 +69,14 @@ class Reporter:
         """Routes that the router serves from now on, by uid; None for one that has ended."""
         for uid, served in changes.items():
             self._send(reports.served_key(uid), None if served is None else reports.encode(served))
+
+    def replayed(self, progress: ReplayProgress) -> None:
+        """A Replay has got that far."""
+        self._send(reports.key_of(progress), reports.encode(progress))
+
+    def forget_replay(self, route: str, partition: int) -> None:
+        """The Replay is gone."""
+        self._send(reports.replay_key(route, partition), None)
 
     def close(self) -> None:
         """Ends in order: this instance no longer counts."""

@@ -153,6 +153,21 @@ class RoutesTopic:
         finally:
             consumer.close()
 
+    def events_since(self, moment: float) -> tuple[int, ...]:
+        """The first offset of each partition of `penstock.events` that was written at that Unix time or later."""
+        consumer = clients.consumer(self._settings, "event-times", {}, watchdog=None)
+        try:
+            ends = self.retained_events()
+            wanted = [TopicPartition(topics.EVENTS, number, int(moment * 1000)) for number in range(len(ends))]
+            found = {place.partition: place for place in consumer.offsets_for_times(wanted, timeout=TIMEOUT_SECONDS)}
+            for place in found.values():
+                if place.error is not None:
+                    raise KafkaException(place.error)
+            # Kafka answers -1 where nothing is as young as that.
+            return tuple(end.end if found[n].offset < 0 else found[n].offset for n, end in enumerate(ends))
+        finally:
+            consumer.close()
+
 
 def _none_without(_: list[Entry], refused: Entry) -> list[Entry]:
     """Readers would take the version for a whole one."""

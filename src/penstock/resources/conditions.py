@@ -44,11 +44,16 @@ def unknown(kind: str, reason: str = "", message: str = "") -> Finding:
     return Finding(kind, "Unknown", reason, message)
 
 
-def conclude(previous: Iterable[Mapping[str, Any]], findings: Sequence[Finding], now: str) -> Conditions:
-    """The conditions after `findings`, with Ready. Of what changed at the same time, the first finding speaks."""
+def conclude(
+    previous: Iterable[Mapping[str, Any]], findings: Sequence[Finding], now: str, sum_type: str = READY
+) -> Conditions:
+    """The conditions after `findings`, with Ready, or what else sums them up: `Succeeded` for what runs once.
+
+    Of what changed at the same time, the first finding speaks.
+    """
     before = {condition["type"]: condition for condition in previous}
     written = [_write(finding, before.get(finding.type), now) for finding in findings]
-    ready = _write(_sum_up(findings, written), before.get(READY), now)
+    ready = _write(_sum_up(findings, written, sum_type), before.get(sum_type), now)
     return sorted([*written, ready], key=lambda condition: str(condition["type"]))
 
 
@@ -67,14 +72,14 @@ def is_ready(obj: Mapping[str, Any]) -> bool:
     return ready is not None and ready.get("status") == "True" and current
 
 
-def _sum_up(findings: Sequence[Finding], written: Conditions) -> Finding:
+def _sum_up(findings: Sequence[Finding], written: Conditions, sum_type: str) -> Finding:
     counting = [(f, c) for f, c in zip(findings, written, strict=True) if not f.severity]
     newest_first = sorted(counting, key=lambda pair: str(pair[1].get("lastTransitionTime", "")), reverse=True)
     for state in ("False", "Unknown"):
         for finding, _ in newest_first:
             if finding.status == state:
-                return Finding(READY, finding.status, finding.reason, finding.message)
-    return Finding(READY, "True")
+                return Finding(sum_type, finding.status, finding.reason, finding.message)
+    return Finding(sum_type, "True")
 
 
 def _write(finding: Finding, before: Mapping[str, Any] | None, now: str) -> dict[str, Any]:

@@ -7,10 +7,13 @@ from typing import Literal
 
 from penstock.resources.admission import Obj, annotations_of
 from penstock.resources.field_errors import FieldError, FieldErrors, invalid
+from penstock.resources.moments import EXPECTED, moment_of
+from penstock.timestamps import parse_rfc3339
 
 MAX_IN_FLIGHT = "penstock.dev/max-in-flight"
 ORDERING = "penstock.dev/ordering"
 PAUSED = "penstock.dev/paused"
+START_FROM = "penstock.dev/start-from"
 
 _MOST_IN_FLIGHT = 100_000
 
@@ -22,6 +25,8 @@ class RouteOptions:
     max_in_flight: int | None = None
     ordering: Literal["unordered", "key"] = "unordered"
     paused: bool = False
+    since: float | None = None
+    """Unix time of the oldest event asked for; 0: whatever is kept; None: what comes from now on."""
 
     @classmethod
     def read(cls, obj: Obj) -> RouteOptions:
@@ -32,6 +37,7 @@ class RouteOptions:
             int(limit) if _is_limit(limit) else None,
             "key" if annotations.get(ORDERING) == "key" else "unordered",
             annotations.get(PAUSED) == "true",
+            _since(obj, annotations.get(START_FROM)),
         )
 
 
@@ -48,7 +54,19 @@ def check_options(obj: Obj) -> FieldErrors:
     paused = annotations.get(PAUSED)
     if paused is not None and paused not in ("true", "false"):
         errors.append(_refused(PAUSED, paused, "expected either 'true' or 'false'"))
+    start = annotations.get(START_FROM)
+    if start is not None and moment_of(start, 0.0) is None:
+        errors.append(_refused(START_FROM, start, EXPECTED))
     return errors
+
+
+def _since(obj: Obj, asked: str | None) -> float | None:
+    """Durations count back from when the object was made, so that its route begins at the same event whenever that is
+    worked out."""
+    created = (obj.get("metadata") or {}).get("creationTimestamp")
+    if asked is None or not created:
+        return None
+    return moment_of(asked, parse_rfc3339(str(created)).timestamp())
 
 
 def _is_limit(text: str) -> bool:

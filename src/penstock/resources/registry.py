@@ -22,6 +22,7 @@ from penstock.resources import (
     jobsink,
     knative_programs,
     kservice,
+    replay,
     requestreply,
     subscription,
     trigger,
@@ -50,6 +51,8 @@ from penstock.resources.jobsink import defaults as jobsink_defaults
 from penstock.resources.jobsink import validation as jobsink_validation
 from penstock.resources.kservice import defaults as kservice_defaults
 from penstock.resources.kservice import validation as kservice_validation
+from penstock.resources.replay import defaults as replay_defaults
+from penstock.resources.replay import validation as replay_validation
 from penstock.resources.requestreply import defaults as requestreply_defaults
 from penstock.resources.requestreply import validation as requestreply_validation
 from penstock.resources.sources import kinds as sources
@@ -73,6 +76,7 @@ EVENTING = "eventing.knative.dev"
 MESSAGING = "messaging.knative.dev"
 SERVING = "serving.knative.dev"
 SINKS = "sinks.knative.dev"
+PENSTOCK = "penstock.dev"
 
 ADMISSION: Mapping[tuple[str, str], Admission] = {
     (EVENTING, "Broker"): KindAdmission(EVENTING, broker_defaults.fill, broker_validation.check),
@@ -94,6 +98,7 @@ ADMISSION: Mapping[tuple[str, str], Admission] = {
         SERVING, kservice_defaults.fill, kservice_validation.check, kservice_validation.WEBHOOK
     ),
     (SINKS, "JobSink"): KindAdmission(SINKS, jobsink_defaults.fill, jobsink_validation.check),
+    (PENSTOCK, "Replay"): KindAdmission(PENSTOCK, replay_defaults.fill, replay_validation.check),
     **flows.ADMISSION,
     **sources.ADMISSION,
 }
@@ -117,6 +122,7 @@ def _parsed_crds() -> tuple[str, ...]:
         requestreply,
         kservice,
         jobsink,
+        replay,
     )
     packages = (*core, *flows.PACKAGES, *sources.PACKAGES)
     return tuple(resources.files(package).joinpath("crd.yaml").read_text("utf-8") for package in packages)

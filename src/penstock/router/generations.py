@@ -105,8 +105,14 @@ class Generation:
     """What is to be noted of the routes it serves."""
 
 
+def routed(routes: Mapping[str, Route]) -> dict[str, Route]:
+    """The routes that the router serves: what is replayed has been routed long ago, and the dispatcher reads it."""
+    return {uid: route for uid, route in routes.items() if route.replay is None}
+
+
 def same_routing(before: Mapping[str, Route], now: Mapping[str, Route]) -> bool:
     """Whether two sets of routes send every event to the same routes; where they deliver to is not the router's."""
+    before, now = routed(before), routed(now)
     return before.keys() == now.keys() and all(_routing(before[uid]) == _routing(route) for uid, route in now.items())
 
 
@@ -157,10 +163,11 @@ class Generations:
             return
         began = time.monotonic()
         partitions = self._partitions = self._tail.partitions()
-        unfit = self._unplannable.known(snapshot.routes)
-        table = index_routes(route for uid, route in snapshot.routes.items() if uid not in unfit)
+        wanted = routed(snapshot.routes)
+        unfit = self._unplannable.known(wanted)
+        table = index_routes(route for uid, route in wanted.items() if uid not in unfit)
         refused = {**unfit, **table.refused}
-        routes = {uid: route for uid, route in snapshot.routes.items() if uid not in refused}
+        routes = {uid: route for uid, route in wanted.items() if uid not in refused}
         newcomers = self._served.newcomers(routes.values())
         start = self._start_offsets(routes, newcomers)
         self._note_left_out(snapshot, routes, start)
@@ -281,7 +288,7 @@ class Generations:
 
     def examine(self, snapshot: Snapshot) -> bool:
         """After a start that failed: whether there are routes to blame, which the next start does without."""
-        return self._unplannable.examine(snapshot.routes, {} if self.live is None else self.live.routes)
+        return self._unplannable.examine(routed(snapshot.routes), {} if self.live is None else self.live.routes)
 
     def _start_offsets(self, routes: Mapping[str, Route], newcomers: list[Route]) -> StartOffsets:
         found = {number: self._tail.newest(number) for number in range(self._partitions)}

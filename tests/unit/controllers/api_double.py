@@ -288,3 +288,7 @@ class TopicDouble:
 
     def retained_events(self) -> tuple[Retained, ...]:
         return tuple(Retained(first, end) for first, end in zip(self.firsts, self.ends, strict=True))
+
+    def events_since(self, moment: float) -> tuple[int, ...]:
+        """One event a second, the newest of each partition now: at second 1000."""
+        return tuple(min(end, max(0, end - int(1000 - moment))) for end in self.ends)

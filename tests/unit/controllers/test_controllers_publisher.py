@@ -14,6 +14,7 @@ from penstock.controllers.api import Key
 from penstock.controllers.routes import publisher as module
 from penstock.controllers.routes.publisher import Publisher
 from penstock.log.routes import StoredReader, Superseded
+from penstock.log.topic_ends import Retained
 
 ME, OTHER = ("Trigger", Key("ns", "a")), ("Trigger", Key("ns", "b"))
 
@@ -50,6 +51,12 @@ async def publish(publisher: Publisher, version: int) -> None:
 
 def route(uid: str, **changes: object) -> Route:
     return Route(uid, "Trigger", "ns", uid, "t", **changes)  # type: ignore[arg-type]
+
+
+def published(topic: TopicDouble, uid: str) -> Route:
+    found = decode(f"route/{uid}", topic.records[f"route/{uid}"])
+    assert isinstance(found, Route)
+    return found
 
 
 def version_in(topic: TopicDouble) -> Version:
@@ -100,6 +107,28 @@ async def test_a_route_starts_at_the_end_of_the_events_and_keeps_its_start(topic
     found = decode("route/a", topic.records["route/a"])
     assert isinstance(found, Route)
     assert (found.start, found.paused) == ((7, 9), True)
+
+
+async def test_a_route_that_asks_for_the_past_starts_there_and_stays_there(topic: TopicDouble) -> None:
+    topic.firsts, topic.ends = (0, 5), (7, 9)
+    async with publishing(topic) as publisher:
+        publisher.claim(ME, [route("a", asked_from=997.0)])
+        await publish(publisher, 1)
+        assert published(topic, "a") == route("a", asked_from=997.0, start=(4, 6))
+        publisher.claim(ME, [route("a", asked_from=1.0)])
+        assert publisher.version_of("route/a") == 1
+    assert len(topic.writes) == 1
+
+
+@pytest.mark.parametrize(
+    ("found", "start", "told"),
+    [((), (3, 0), ""), ((3, 0), (3, 0), "partitions 0 "), ((1, 4), (3, 4), "partitions 0 "), ((5, 4), (5, 4), "")],
+)
+def test_a_past_that_is_no_longer_kept_is_told(found: tuple[int, ...], start: tuple[int, ...], told: str) -> None:
+    where, shortfall = module.start_in_the_past(found, [Retained(3, 9), Retained(0, 9)])
+    assert where == start
+    assert told in shortfall
+    assert bool(told) == bool(shortfall)
 
 
 async def test_a_record_nobody_claims_any_more_is_deleted(topic: TopicDouble) -> None:

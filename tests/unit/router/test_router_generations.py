@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from generations_double import NEVER, Scene
 
-from penstock.contract.routes import Delivery, Endpoint, Route
+from penstock.contract.routes import Delivery, Endpoint, Replay, Route
 from penstock.contract.snapshot import Snapshot
 from penstock.filters.terms import MAX_TERMS
 from penstock.log.topic_ends import KafkaAway, Retained
@@ -70,6 +70,15 @@ def test_a_new_route_whose_start_is_gone_is_told_what_it_lost() -> None:
     scene.advance(2, route("old", 10), route("new", 25), route("in-reach", 45))
     assert scene.lost == [("new", LostRange(0, 25, 39))]
     assert scene.starts[-1].offsets == (40,)
+
+
+def test_a_replay_is_none_of_the_routers_business() -> None:
+    replay = msgspec.structs.replace(ROUTE, uid="again", kind="Replay", replay=Replay("Trigger", end=(3, 3)))
+    assert same_routing({"r": ROUTE}, {"r": ROUTE, "again": replay})
+    scene = Scene([Retained(0, 50)], origin=49)
+    scene.advance(1, route("r", 50), msgspec.structs.replace(replay, start=(0,)))
+    assert scene.starts[-1].offsets == (50,)
+    assert scene.tables[-1].most_matches()[0] == 1
 
 
 def test_a_replay_of_what_is_gone_is_told_what_it_lost() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.contract.routes import Record, Route, key_of
 from penstock.controllers.api import CHANNEL, IN_MEMORY_CHANNEL, SUBSCRIPTION, Key, Obj
-from penstock.controllers.reconciler import ReconcilerContext
+from penstock.controllers.reconciler import ReconcilerContext, tell_of_missing_past
 from penstock.controllers.reconcilers.broker import was_true
 from penstock.controllers.reconcilers.channel import write_subscribers
 from penstock.controllers.reconcilers.configuration import tells_types
@@ -70,7 +70,10 @@ class InMemoryChannelReconciler:
             me, SUBSCRIPTION, Key(channel.identity.namespace, str(entry.get("name") or ""))
         )
         same = subscription is not None and subscription["metadata"]["uid"] == entry.get("uid")
-        options = RouteOptions.read(subscription) if same and subscription is not None else RouteOptions()
+        options = RouteOptions()
+        if same and subscription is not None:
+            options = RouteOptions.read(subscription)
+            tell_of_missing_past(self._world, subscription, str(entry.get("uid")))
         return subscription_route(entry, channel.identity, options)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from penstock.contract.routes import Route, key_of
 from penstock.controllers.api import BROKER, TRIGGER, Key, Kind, Obj
-from penstock.controllers.reconciler import ReconcilerContext
+from penstock.controllers.reconciler import ReconcilerContext, tell_of_missing_past
 from penstock.controllers.reconcilers.broker import was_true
 from penstock.controllers.reconcilers.destinations import resolve, resolve_optional
 from penstock.controllers.routes.route_records import trigger_route
@@ -63,6 +63,7 @@ class TriggerReconciler:
         if served:
             claimed = self._kept(trigger, broker) if route is None else [route]
             world.publisher.claim(me, claimed, expected=[] if broker is None else [f"route/{trigger.identity.uid}"])
+        tell_of_missing_past(world, obj, trigger.identity.uid)
         before = (
             was_true(obj, SUBSCRIPTION_READY)
             and (obj.get("status") or {}).get("observedGeneration") == trigger.identity.generation

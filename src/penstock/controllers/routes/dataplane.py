@@ -15,7 +15,7 @@ from collections.abc import Callable
 import structlog
 
 from penstock.contract import reports, topics
-from penstock.contract.reports import Ack, Heard, Loss, Report, SeenType, Standing
+from penstock.contract.reports import Ack, Heard, Loss, ReplayProgress, Report, SeenType, Standing
 from penstock.contract.routes import Route
 from penstock.controllers.api import Key
 from penstock.controllers.routes.publisher import Publisher
@@ -52,6 +52,7 @@ class DataPlane:
         """Whether reports are read as they come, not as they lay there."""
         self._losses: dict[str, dict[int, Loss]] = defaultdict(dict)
         self._losses_shown = losses_shown
+        self._replays: dict[str, dict[int, ReplayProgress]] = defaultdict(dict)
         self._refused: dict[str, str] = {}
         self.type_seen: Callable[[SeenType], None] = lambda _: None
         """Told of types of events that pass."""
@@ -108,6 +109,10 @@ class DataPlane:
         """How the route's deliveries go, as its status should tell it; None where nothing is known."""
         return self._standings.shown(route)
 
+    def replayed(self, route: str) -> dict[int, ReplayProgress]:
+        """How far a Replay has got, by partition."""
+        return dict(self._replays.get(route, {}))
+
     def refused(self, route: str) -> str | None:
         """Why the router does without the route; None where it does not."""
         return self._refused.get(route)
@@ -118,6 +123,8 @@ class DataPlane:
             self._acks.pop(key, None)
             if key.startswith("standing/"):
                 self._standings.forget(key)
+            if key.startswith("replay/"):
+                self._replays.pop(key.split("/")[1], None)
         elif isinstance(report, Ack):
             now = time.monotonic()
             self._acks[key] = reports.heard(report, monotonic=now, unix=time.time(), fresh=self._caught_up)
@@ -131,6 +138,9 @@ class DataPlane:
             self.type_seen(report)
         elif isinstance(report, Standing):
             self._standings.take(report, fresh=self._caught_up)
+        elif isinstance(report, ReplayProgress):
+            self._replays[report.route][report.partition] = report
+            self._look_at(report.route)
         elif isinstance(report, Loss) and time.time() - report.at < self._losses_shown:
             self._losses[report.route][report.partition] = report
             self._look_at(report.route)

@@ -2,7 +2,8 @@
 
 A reconciler claims the records of its object; the publisher compares them with what it has published, gathers changes
 for a moment, and writes only the changed records and one `Version`. It reads the topic back at start, so a restart
-changes nothing in it. A new route gets its `start` here: the ends of `penstock.events` when it is first published.
+changes nothing in it. A new route gets its `start` here: the ends of `penstock.events` when it is first published, or
+where the events begin that it asks for.
 
 A write that failed may have been stored all the same, and readers may act by it. So every attempt has a version number
 of its own, and the next attempt writes again whatever the failed one may have left in the topic.
@@ -17,14 +18,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from functools import partial
 
 import msgspec
 import structlog
 
 from penstock.contract.names import Location, NameTable
-from penstock.contract.routes import VERSION_KEY, Record, Route, ServiceName, Target, Version, encode, key_of
+from penstock.contract.routes import VERSION_KEY, Record, Replay, Route, ServiceName, Target, Version, encode, key_of
 from penstock.controllers.tracker import Observer
 from penstock.lifecycle import first
 from penstock.log.routes import RoutesTopic, Superseded
@@ -66,6 +67,8 @@ class Publisher:
         """Whether any route that is claimed may have been published before: some are, and nothing of them is left."""
         self._start_unknown: set[str] = set()
         """Keys of routes that may have been published before, with a start that is not known any more."""
+        self._shortfalls: dict[str, str] = {}
+        """By key, what is no longer kept of the past that a route asked for."""
         self._expected: dict[Observer, frozenset[str]] = {}
         self._all_claimed = False
         self._incomplete = True
@@ -140,6 +143,10 @@ class Publisher:
     def owners_between(self, after: int, until: int) -> Iterator[Observer]:
         """Whose records last changed in the versions from `after` (not included) until `until`."""
         return iter([self._owner[k] for k, v in self._changed_at.items() if after < v <= until and k in self._owner])
+
+    def take_shortfall(self, key: str) -> str | None:
+        """What is no longer kept of the past that a route asked for; told once."""
+        return self._shortfalls.pop(key, None)
 
     def drop_unclaimed(self) -> None:
         """Every object has been looked at: what nobody has claimed, and nobody is expected to, is gone."""
@@ -233,16 +240,37 @@ class Publisher:
         retained = await asyncio.to_thread(self._topic.retained_events)
         for route in fresh:
             key = key_of(route)
-            start = self._start_of(key, retained)
-            changes[key] = msgspec.structs.replace(route, start=start)
+            if route.replay is not None:
+                started = await self._window_of(key, route, route.replay, retained)
+            else:
+                started = msgspec.structs.replace(route, start=await self._start_of(key, route.asked_from, retained))
+            changes[key] = started
             current = self._desired.get(key)
             if isinstance(current, Route):
                 # The claim may have changed while the ends were asked for; it gets the same start.
-                self._desired[key] = msgspec.structs.replace(current, start=start)
+                self._desired[key] = _as_started(current, started)
 
-    def _start_of(self, key: str, retained: Iterable[Retained]) -> tuple[int, ...]:
+    async def _window_of(self, key: str, route: Route, replay: Replay, retained: Sequence[Retained]) -> Route:
+        """A Replay with where it begins and ends. Events that a route gave up are found by when it did so."""
+        start, end = tuple(kept.first for kept in retained), tuple(kept.end for kept in retained)
+        if replay.given_up_by is None:
+            found = await asyncio.to_thread(self._topic.events_since, replay.since) if replay.since else ()
+            start, shortfall = start_in_the_past(found, retained)
+            if replay.until is not None:
+                end = await asyncio.to_thread(self._topic.events_since, replay.until)
+            if shortfall:
+                self._shortfalls[key] = shortfall
+        return msgspec.structs.replace(route, start=start, replay=msgspec.structs.replace(replay, end=end))
+
+    async def _start_of(self, key: str, since: float | None, retained: Sequence[Retained]) -> tuple[int, ...]:
         if not self._routes_missing and key not in self._start_unknown:
-            return tuple(kept.end for kept in retained)
+            if since is None:
+                return tuple(kept.end for kept in retained)
+            found = await asyncio.to_thread(self._topic.events_since, since) if since else ()
+            start, shortfall = start_in_the_past(found, retained)
+            if shortfall:
+                self._shortfalls[key] = shortfall
+            return start
         log.warning("the start of a route cannot be read any more; it begins with the oldest event kept", key=key)
         return tuple(kept.first for kept in retained)
 
@@ -267,7 +295,9 @@ class Publisher:
         if not isinstance(record, Route):
             return record
         held = self.held(key_of(record))
-        return msgspec.structs.replace(record, start=held.start) if isinstance(held, Route) else record
+        if not isinstance(held, Route):
+            return record
+        return msgspec.structs.replace(_as_started(record, held), asked_from=held.asked_from)
 
     def _waits(self, key: str) -> bool:
         return key in self._dirty or key in self._unconfirmed
@@ -281,6 +311,29 @@ class Publisher:
     def _mark(self, key: str) -> None:
         self._dirty.add(key)
         self._work.set()
+
+
+def _as_started(route: Route, before: Route) -> Route:
+    """The route with the start, and the end if it has one, that it was published with."""
+    replay = route.replay
+    if replay is not None and before.replay is not None:
+        replay = msgspec.structs.replace(replay, end=before.replay.end)
+    return msgspec.structs.replace(route, start=before.start, replay=replay)
+
+
+def start_in_the_past(found: Sequence[int], retained: Sequence[Retained]) -> tuple[tuple[int, ...], str]:
+    """Where a route begins that asks for the past, and what is no longer there of it; empty where all is.
+
+    `found` is where the events begin that it asks for; empty: it asks for all that are kept, so none can be missing.
+    """
+    if not found:
+        return tuple(kept.first for kept in retained), ""
+    start = tuple(max(wanted, kept.first) for wanted, kept in zip(found, retained, strict=False))
+    cut = [n for n, (begin, kept) in enumerate(zip(start, retained, strict=False)) if begin == kept.first > 0]
+    if not cut:
+        return start, ""
+    named = ", ".join(map(str, cut))
+    return start, f"older events may be missing: in partitions {named} it begins with the oldest event that is kept"
 
 
 _KINDS: tuple[type[Record], ...] = (Target, Route, ServiceName)

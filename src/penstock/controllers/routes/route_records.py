@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
+import msgspec
+
 from penstock.contract.names import CLUSTER_DOMAIN
-from penstock.contract.routes import Delivery, Endpoint, Route, ServiceName, Target
+from penstock.contract.routes import Delivery, Endpoint, Replay, Route, ServiceName, Target
 from penstock.resources.delivery import DeliveryOptions
 from penstock.resources.metadata import Identity
 from penstock.resources.options import RouteOptions
+from penstock.resources.replay.model import ReplaySpec
 from penstock.resources.resolution import Address, Resolution
 from penstock.resources.trigger.model import Trigger
 
@@ -76,6 +79,7 @@ def trigger_route(
         max_in_flight=options.max_in_flight,
         ordering=options.ordering,
         paused=options.paused,
+        asked_from=options.since,
     )
 
 
@@ -98,6 +102,53 @@ def subscription_route(entry: Mapping[str, Any], channel: Identity, options: Rou
         max_in_flight=options.max_in_flight,
         ordering=options.ordering,
         paused=options.paused,
+        asked_from=options.since,
+    )
+
+
+def replay_route(spec: ReplaySpec, of: Route) -> Route:
+    """A Replay of a Trigger or Subscription, which goes where that goes."""
+    identity = spec.identity
+    return msgspec.structs.replace(
+        of,
+        uid=identity.uid,
+        kind="Replay",
+        namespace=identity.namespace,
+        name=identity.name,
+        generation=identity.generation,
+        start=(),
+        asked_from=None,
+        replay=_replay(spec, of.role, of.uid if spec.dead_letters else None),
+    )
+
+
+def replay_to_sink(spec: ReplaySpec, target: str, sink: Address, dead_letter: Resolution) -> Route:
+    """A Replay of a Broker or channel to a sink of its own: straight there, so that nobody waits for a reply."""
+    identity = spec.identity
+    return Route(
+        identity.uid,
+        "Replay",
+        identity.namespace,
+        identity.name,
+        target,
+        generation=identity.generation,
+        reply=_endpoint(sink),
+        delivery=_delivery(spec.delivery, dead_letter),
+        replay=_replay(spec, "Subscription", None),
+    )
+
+
+def _replay(spec: ReplaySpec, role: Literal["Trigger", "Subscription"], given_up_by: str | None) -> Replay:
+    return Replay(
+        role,
+        spec.since,
+        spec.until,
+        filters=spec.filters,
+        ids=spec.ids,
+        given_up_by=given_up_by,
+        reason=spec.reason,
+        rate=spec.rate,
+        dry_run=spec.dry_run,
     )
 
 

@@ -61,6 +61,17 @@ class Taken(enum.Enum):
     FULL = "full"
 
 
+class Counts(msgspec.Struct):
+    """What a Replay has done in a partition."""
+
+    counted: int = 0
+    """Events that were selected."""
+    failed: int = 0
+    """Those of them that were given up."""
+    missing: int = 0
+    """Offsets that retention had removed before they were looked at."""
+
+
 class CursorRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """A cursor as it is kept in `penstock.cursors`."""
 
@@ -70,6 +81,8 @@ class CursorRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """Those that have no record of their own."""
     behind: int = 0
     seen: int = -1
+    counts: Counts | None = None
+    """On Replays only."""
 
 
 _CURSOR_DECODER, _DELIVERY_DECODER = msgspec.json.Decoder(CursorRecord), msgspec.json.Decoder(Outstanding)
@@ -85,6 +98,7 @@ class Cursor:
         "_written_behind",
         "_young",
         "behind",
+        "counts",
         "next",
         "outstanding",
         "resume",
@@ -111,6 +125,8 @@ class Cursor:
         self.seen = -1
         """The newest origin among them; what comes with an older one is a repeat."""
         self._written_behind = 0
+        self.counts: Counts | None = None
+        """On Replays only."""
 
     @property
     def attached(self) -> bool:
@@ -183,8 +199,14 @@ class Cursor:
         young = tuple(self.outstanding[origin] for origin in self._young)
         self._written_behind = self.behind
         if self.resume is None:
-            return CursorRecord(self.next, None, young)
-        return CursorRecord(self.next, self.resume, young, self.behind, self.seen)
+            return CursorRecord(self.next, None, young, counts=self.counts)
+        return CursorRecord(self.next, self.resume, young, self.behind, self.seen, self.counts)
+
+    def pass_over(self, origin: int) -> None:
+        """A Replay has looked at everything before this origin."""
+        if origin > self.next:
+            self.next = origin
+            self.touch()
 
     def detach(self, resume: int, origin: int) -> None:
         """The tail goes on without this route, which will read on from `resume`, where `origin` waits for it."""
@@ -229,6 +251,7 @@ def restore(route: str, value: bytes, settled: Iterable[Outstanding], changed: s
     record = _CURSOR_DECODER.decode(value)
     cursor = Cursor(route, record.next, record.resume, changed)
     cursor.restore(record.outstanding, settled)
+    cursor.counts = record.counts
     if record.resume is not None:
         cursor.behind, cursor.seen = record.behind, record.seen
     return cursor

@@ -204,7 +204,7 @@ class PartitionCursors:
         lost = []
         for uid, cursor in self.cursors.items():
             stands = self.tail if cursor.attached else cursor.resume
-            if uid not in routes or stands is None or stands >= retained:
+            if uid not in routes or routes[uid].replay is not None or stands is None or stands >= retained:
                 continue
             cursor.proceed(retained)
             start = routes[uid].start

@@ -169,7 +169,7 @@ class AttemptSender:
     async def _take_reply(self, exchange: _Exchange, reply: CloudEvent, answer: SubscriberResponse) -> AttemptResult:
         route = exchange.route
         passed = passed_from_answer(answer.headers.items())
-        if route.kind == "Subscription":
+        if route.role == "Subscription":
             if route.reply is None:
                 return exchange.report(Verdict(Outcome.DELIVERED, answer.status), discarded=True)
             if not self._fits(reply):

@@ -43,7 +43,7 @@ def request(
         event, passed = content(stage, record, payload)
         composed, body = compose(route, stage, event, passed, traceparent=traceparent, tracestate=tracestate)
         return header_lines(composed), body
-    lines = record.lines(with_ttl=route.kind != "Trigger") + _route_lines(route.namespace, expects_reply(route, stage))
+    lines = record.lines(with_ttl=route.role != "Trigger") + _route_lines(route.namespace, expects_reply(route, stage))
     if tracestate:
         lines += header_lines([("tracestate", tracestate)])
     return b"%btraceparent: %b\r\n" % (lines, traceparent.encode()), record.value or b""
@@ -68,7 +68,7 @@ def compose(
     route: Route, stage: Stage, event: CloudEvent, passed: HttpHeaders, *, traceparent: str, tracestate: str | None
 ) -> tuple[HttpHeaders, bytes]:
     """Headers and body of a request with this event."""
-    if route.kind == "Trigger" and stage is not Stage.REPLY and TTL in event.attributes:
+    if route.role == "Trigger" and stage is not Stage.REPLY and TTL in event.attributes:
         event = event.with_attributes(**{TTL: None})
     composed, body = http.to_structured(event) if route.delivery.format == "json" else http.to_binary(event)
     composed.append(("kn-namespace", route.namespace))

@@ -1,0 +1,177 @@
+"""The Replay controller: makes a route like that of a Trigger or Subscription, or one to a sink, and ends it.
+
+The route is the Replay's work: the dispatcher feeds it and tells how far it has got. Before it is published, the status
+says that the Replay has begun; after the status says that it has ended, it goes. So neither is ever done twice.
+"""
+
+from __future__ import annotations
+
+import time
+
+from penstock.contract.routes import Route, Target, key_of
+from penstock.controllers.api import BROKER, CHANNEL, IN_MEMORY_CHANNEL, REPLAY, SUBSCRIPTION, TRIGGER, Key, Kind, Obj
+from penstock.controllers.reconciler import ReconcilerContext
+from penstock.controllers.reconcilers.destinations import resolve, resolve_optional
+from penstock.controllers.routes.route_records import replay_route, replay_to_sink
+from penstock.controllers.tracker import Observer
+from penstock.resources.kreference import KReference
+from penstock.resources.replay.model import ReplaySpec
+from penstock.resources.replay.status import (
+    Failure,
+    PartitionProgress,
+    ReplayObservation,
+    has_begun,
+    is_over,
+    status_of,
+)
+from penstock.resources.resolution import Unresolved
+
+KINDS = {kind.kind: kind for kind in (TRIGGER, SUBSCRIPTION, BROKER, CHANNEL, IN_MEMORY_CHANNEL)}
+
+
+class Gone(Exception):  # an answer, not a defect
+    """What the Replay refers to is not there."""
+
+    def __init__(self, kind: Kind, name: str) -> None:
+        super().__init__(f'{kind.qualified_plural} "{name}" not found')
+
+
+class NotReady(Exception):  # an answer, not a defect
+    """What the Replay refers to is there, and not yet of use."""
+
+
+class ReplayReconciler:
+    """Replays."""
+
+    kind = REPLAY
+
+    def __init__(self, world: ReconcilerContext) -> None:
+        self._world = world
+
+    async def reconcile(self, key: Key, obj: Obj | None) -> None:
+        """See `Reconciler`."""
+        world, me = self._world, (REPLAY.kind, key)
+        if obj is None or is_over(obj):
+            world.publisher.claim(me, [])
+            return
+        spec = ReplaySpec.read(obj)
+        held = world.publisher.held(f"route/{spec.identity.uid}")
+        kept = held if isinstance(held, Route) else None
+        try:
+            if kept is None and spec.since > time.time():
+                message = "It begins in the future. A Replay takes what had come when it began."
+                await self._end(me, obj, spec, Failure("WindowInFuture", message))
+                return
+            route = self._route(me, spec)
+        except Gone as gone:
+            if has_begun(obj):
+                await self._end(me, obj, spec, Failure("TargetGone", str(gone)))
+            else:
+                await self._wait(me, obj, spec, kept, Failure("TargetNotFound", str(gone)))
+            return
+        except NotReady as reason:
+            await self._wait(me, obj, spec, kept, Failure("TargetNotReady", str(reason)))
+            return
+        if not has_begun(obj):
+            # The change comes back through the watch, and the work begins then.
+            await world.write_status(REPLAY, obj, status_of(obj, ReplayObservation(begun=True), world.now()))
+            return
+        world.publisher.claim(me, [route])
+        seen = self._observe(spec, route)
+        await world.write_status(REPLAY, obj, status_of(obj, seen, world.now()))
+        if seen.complete:
+            world.publisher.claim(me, [])
+            self._tell(obj, seen)
+
+    async def _end(self, me: Observer, obj: Obj, spec: ReplaySpec, failure: Failure) -> None:
+        """For good: the status says so before the route goes."""
+        held = self._world.publisher.held(f"route/{spec.identity.uid}")
+        partitions = self._progress(held) if isinstance(held, Route) else []
+        seen = ReplayObservation(None, failure, partitions, spec.dry_run, has_begun(obj))
+        await self._world.write_status(REPLAY, obj, status_of(obj, seen, self._world.now()))
+        self._world.publisher.claim(me, [])
+        self._world.recorder.warning(obj, failure.reason, failure.message)
+
+    async def _wait(self, me: Observer, obj: Obj, spec: ReplaySpec, kept: Route | None, why: Failure) -> None:
+        """For what it refers to. One that has begun goes on as it was."""
+        self._world.publisher.claim(me, [] if kept is None else [kept], expected=[f"route/{spec.identity.uid}"])
+        partitions = [] if kept is None else self._progress(kept)
+        seen = ReplayObservation(why, None, partitions, spec.dry_run, has_begun(obj))
+        await self._world.write_status(REPLAY, obj, status_of(obj, seen, self._world.now()))
+
+    def _observe(self, spec: ReplaySpec, route: Route) -> ReplayObservation:
+        held = self._world.publisher.held(key_of(route))
+        partitions = self._progress(held) if isinstance(held, Route) else []
+        not_kept = self._world.publisher.take_shortfall(key_of(route)) or ""
+        return ReplayObservation(None, None, partitions, spec.dry_run, True, not_kept)
+
+    def _progress(self, route: Route) -> list[PartitionProgress]:
+        """What the dispatcher has told, for every partition that the Replay has a part in."""
+        told = self._world.dataplane.replayed(route.uid)
+        ends = () if route.replay is None else route.replay.end
+        found = []
+        for number, (begin, end) in enumerate(zip(route.start, ends, strict=False)):
+            one = told.get(number)
+            if one is None:
+                found.append(PartitionProgress(number, begin, end, begin))
+                continue
+            found.append(
+                PartitionProgress(
+                    number,
+                    begin,
+                    end,
+                    max(begin, one.position),
+                    one.counted,
+                    one.failed,
+                    one.under_way,
+                    one.missing,
+                    one.finished,
+                )
+            )
+        return found
+
+    def _tell(self, obj: Obj, seen: ReplayObservation) -> None:
+        counted = sum(one.counted for one in seen.partitions)
+        failed = sum(one.failed for one in seen.partitions)
+        message = f"{counted} events" + (f", {failed} of them could not be delivered" if failed else "")
+        self._world.recorder.normal(obj, "ReplayCompleted", message)
+
+    # --- what it refers to ---------------------------------------------------------------------------------------
+
+    def _route(self, me: Observer, spec: ReplaySpec) -> Route:
+        """Raises Gone or NotReady."""
+        if spec.target is not None:
+            uid = self._found(me, spec.target)["metadata"]["uid"]
+            held = self._world.publisher.held(f"route/{uid}")
+            if not isinstance(held, Route):
+                raise NotReady(f"The {spec.target.kind} {spec.target.name} is not ready: events have no way to go.")
+            return replay_route(spec, held)
+        if spec.source is None:
+            raise NotReady("It names neither a target nor a source.")
+        namespace, lookup = spec.identity.namespace, self._world.tracker.lookup(me)
+        target = self._target(me, spec.source)
+        sink = resolve(spec.sink, namespace, lookup)
+        dead_letter = resolve_optional(spec.delivery.get("deadLetterSink"), namespace, lookup)
+        if isinstance(sink, Unresolved):
+            raise NotReady(f"The sink cannot be resolved: {sink.message}")
+        if isinstance(dead_letter, Unresolved):
+            raise NotReady(f"The dead letter sink cannot be resolved: {dead_letter.message}")
+        return replay_to_sink(spec, target, sink, dead_letter)
+
+    def _target(self, me: Observer, source: KReference) -> str:
+        """uid of what takes the events of a Broker or channel: a Channel's are taken by the channel behind it."""
+        reference = source
+        if source.kind == CHANNEL.kind:
+            self._found(me, source)
+            reference = KReference(IN_MEMORY_CHANNEL.api_version, IN_MEMORY_CHANNEL.kind, source.name, source.namespace)
+        uid = str(self._found(me, reference)["metadata"]["uid"])
+        if not isinstance(self._world.publisher.held(f"target/{uid}"), Target):
+            raise NotReady(f"The {source.kind} {source.name} is not ready, or not served here.")
+        return uid
+
+    def _found(self, me: Observer, reference: KReference) -> Obj:
+        kind = KINDS[reference.kind]
+        found = self._world.tracker.look(me, kind, Key(reference.namespace, reference.name))
+        if found is None or found["metadata"].get("deletionTimestamp"):
+            raise Gone(kind, reference.name)
+        return found

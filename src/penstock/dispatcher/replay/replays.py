@@ -1,0 +1,223 @@
+"""Runs the Replays of a task: each is fed only as fast as it is delivered, and beside everything else.
+
+A Replay is a route with a cursor of its own in every partition. The cursor says how far it has looked, what of that is
+still being delivered, and how it went; so a task that takes over goes on from there, and repeats at most what any other
+route would repeat. Nothing of it goes through `penstock.matched`, where it would push live events out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+from penstock.contract.reports import ReplayProgress
+from penstock.contract.routes import Replay, Route
+from penstock.dispatcher.cursors.cursor import Counts, Cursor, Outstanding
+from penstock.dispatcher.cursors.partition import NewDelivery, PartitionCursors
+from penstock.dispatcher.matched.record import Matched
+from penstock.dispatcher.replay.feed import Feed, StoredEvents
+from penstock.dispatcher.replay.pace import Pace, share
+from penstock.dispatcher.replay.selection import Selection, as_replayed
+from penstock.log.reports import Reporter
+
+ROOM = 128
+"""Deliveries that a Replay may have under way in a partition: enough to keep a subscriber busy, and no crowd."""
+LOOK_SECONDS = 0.02
+"""How often a Replay that waits looks whether it may go on."""
+REPORT_SECONDS = 1.0
+REPEAT_SECONDS = 5.0
+"""What was told is told again after this time: a report may have been lost."""
+
+GivenUp = Callable[[int, Replay], Awaitable[Sequence[int]]]
+"""The offsets of the events in a partition that the route gave up which the Replay names."""
+
+
+class Deliveries(Protocol):
+    """What a Replay needs of the dispatcher."""
+
+    partitions: dict[int, PartitionCursors]
+
+    def replays(self) -> list[Route]:
+        """The Replays that there are now."""
+
+    def has_room(self, cursor: Cursor) -> bool:
+        """Whether a route can take one more delivery."""
+
+    def begin(self, new: NewDelivery) -> None:
+        """A delivery that a cursor has taken waits for its turn from now on."""
+
+    def pump(self) -> None:
+        """Starts whatever may start."""
+
+
+class Replays:
+    """All Replays of a task."""
+
+    def __init__(
+        self,
+        deliveries: Deliveries,
+        events: StoredEvents,
+        given_up: GivenUp,
+        reporter: Reporter,
+        *,
+        at_once: int,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._deliveries, self._events, self._given_up = deliveries, events, given_up
+        self._reporter, self._at_once, self._wall_clock = reporter, at_once, wall_clock
+        self._loop = asyncio.get_running_loop()
+        self._running: set[str] = set()
+        self._feeds: dict[tuple[str, int], Feed] = {}
+        self._selections: dict[str, Selection] = {}
+        self._paces: dict[str, Pace] = {}
+        self._told: dict[tuple[str, int], tuple[float, ReplayProgress]] = {}
+
+    async def run(self) -> None:
+        """Feeds the Replays that there are, each at its own pace; never returns."""
+        async with asyncio.TaskGroup() as group:
+            while True:
+                for route in self._deliveries.replays():
+                    if route.uid not in self._running:
+                        self._running.add(route.uid)
+                        group.create_task(self._run(route.uid), name=f"replay {route.namespace}/{route.name}")
+                self._report(self._deliveries.replays())
+                await asyncio.sleep(REPORT_SECONDS)
+
+    async def _run(self, uid: str) -> None:
+        """Feeds one Replay until it is gone. One that is finished stays until the control plane has taken note."""
+        while (route := self._find(uid)) is not None:
+            moved = False
+            for partition in self._deliveries.partitions:
+                moved = await self._serve(route, partition) or moved
+            await asyncio.sleep(0 if moved else LOOK_SECONDS)
+        self._forget(uid)
+
+    def _find(self, uid: str) -> Route | None:
+        return next((route for route in self._deliveries.replays() if route.uid == uid), None)
+
+    async def _serve(self, route: Route, partition: int) -> bool:
+        """Feeds one Replay from one partition; whether anything moved."""
+        replay = route.replay
+        if replay is None or route.paused or partition >= len(replay.end) or not self._is_in_force(route):
+            return False
+        cursor = self._cursor(route, partition)
+        feed = await self._feed(route, replay, partition, cursor)
+        if not feed.waiting and feed.read_to < feed.end:
+            if not self._has_room(cursor):
+                return False
+            await feed.read()
+            if not self._is_in_force(route):  # it changed meanwhile, or went
+                return False
+        return self._take(route, replay, cursor, feed)
+
+    def _take(self, route: Route, replay: Replay, cursor: Cursor, feed: Feed) -> bool:
+        """Looks at what was read, as far as there is room. Nothing is awaited: what the cursor says stays true."""
+        selection, pace, counts = self._selection(route, replay), self._pace(route, replay), cursor.counts
+        if counts is None:
+            return False
+        if missing := feed.take_missing():
+            counts.missing += missing
+            cursor.pass_over(feed.waiting[0].origin if feed.waiting else feed.read_to)
+        moved = bool(missing)
+        while feed.waiting:
+            record = feed.waiting[0]
+            if selection.wants(record):
+                if not replay.dry_run and not (self._has_room(cursor) and pace.may(self._loop.time())):
+                    break
+                counts.counted += 1
+                if not replay.dry_run:
+                    self._begin(route, cursor, record)
+                    pace.begun()
+            feed.waiting.popleft()
+            cursor.pass_over(record.origin + 1)
+            moved = True
+        if not feed.waiting and cursor.next < feed.read_to:
+            cursor.pass_over(feed.read_to)
+            moved = True
+        if moved:
+            self._deliveries.pump()
+        return moved
+
+    def _begin(self, route: Route, cursor: Cursor, record: Matched) -> None:
+        replayed = as_replayed(record, route)
+        key = replayed.ordering_key() if route.ordering == "key" else 0
+        taken = cursor.take(record.origin, record.offset, int(self._wall_clock() * 1000), key, room=True)
+        if isinstance(taken, Outstanding):
+            self._deliveries.begin(NewDelivery(cursor, taken, replayed))
+
+    def _has_room(self, cursor: Cursor) -> bool:
+        return len(cursor.outstanding) < ROOM and self._deliveries.has_room(cursor)
+
+    def _is_in_force(self, route: Route) -> bool:
+        return self._find(route.uid) is route
+
+    def _cursor(self, route: Route, partition: int) -> Cursor:
+        cursor = self._deliveries.partitions[partition].cursor(route.uid)
+        if cursor.counts is None:
+            cursor.counts = Counts()
+        return cursor
+
+    async def _feed(self, route: Route, replay: Replay, partition: int, cursor: Cursor) -> Feed:
+        feed = self._feeds.get((route.uid, partition))
+        if feed is None:
+            only = None if replay.given_up_by is None else await self._given_up(partition, replay)
+            begin = route.start[partition] if partition < len(route.start) else 0
+            position, end = max(cursor.next, begin), replay.end[partition]
+            feed = Feed(self._events, partition, position, end, at_once=self._at_once, only=only)
+            self._feeds[route.uid, partition] = feed
+        return feed
+
+    def _selection(self, route: Route, replay: Replay) -> Selection:
+        selection = self._selections.get(route.uid)
+        if selection is None or selection.route is not route:
+            selection = self._selections[route.uid] = Selection(route, replay)
+        return selection
+
+    def _pace(self, route: Route, replay: Replay) -> Pace:
+        pace = self._paces.get(route.uid)
+        if pace is None:
+            own = share(replay.rate, len(self._deliveries.partitions), len(replay.end))
+            pace = self._paces[route.uid] = Pace(own, self._loop.time())
+        return pace
+
+    def _forget(self, uid: str) -> None:
+        self._running.discard(uid)
+        self._paces.pop(uid, None)
+        self._selections.pop(uid, None)
+        for partition in self._deliveries.partitions:
+            self._feeds.pop((uid, partition), None)
+            self._told.pop((uid, partition), None)
+
+    # --- progress ------------------------------------------------------------------------------------------------
+
+    def _report(self, routes: Sequence[Route]) -> None:
+        now = self._loop.time()
+        for route in routes:
+            for partition, cursors in self._deliveries.partitions.items():
+                cursor, feed = cursors.cursors.get(route.uid), self._feeds.get((route.uid, partition))
+                if cursor is not None and cursor.counts is not None and feed is not None:
+                    self._tell(progress_of(cursor, cursor.counts, feed, partition), now)
+
+    def _tell(self, progress: ReplayProgress, now: float) -> None:
+        place = (progress.route, progress.partition)
+        told = self._told.get(place)
+        if told is None or told[1] != progress or now - told[0] >= REPEAT_SECONDS:
+            self._told[place] = (now, progress)
+            self._reporter.replayed(progress)
+
+
+def progress_of(cursor: Cursor, counts: Counts, feed: Feed, partition: int) -> ReplayProgress:
+    """How far a Replay has got, by its cursor."""
+    under_way = len(cursor.outstanding)
+    return ReplayProgress(
+        cursor.route,
+        partition,
+        position=max(cursor.next, min(feed.read_to, feed.end) if feed.exhausted else 0),
+        counted=counts.counted,
+        failed=counts.failed,
+        under_way=under_way,
+        missing=counts.missing,
+        finished=feed.exhausted and not under_way,
+    )

@@ -1,0 +1,1 @@
+"""Replay (penstock.dev/v1alpha1): events that come once more."""

@@ -1,0 +1,94 @@
+"""Replays on a whole stack: while live events flow, over kills, and for Triggers that ask for the past."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from ground import RECOVERY_SECONDS, TRIGGER, Ground, process, successor
+from producer import Producer, Subscriber
+
+from chaos.plan import DISPATCHER_WORKER
+from running import Stack, eventually
+
+
+def apply_replay(stack: Stack, name: str, spec: dict[str, Any]) -> None:
+    stack.apply(
+        json.dumps({"apiVersion": "penstock.dev/v1alpha1", "kind": "Replay", "metadata": {"name": name}, "spec": spec})
+    )
+
+
+def status(stack: Stack, name: str) -> dict[str, Any]:
+    shown = stack.kubectl("get", "replay", name, "-o", "json", check=False)
+    found: dict[str, Any] = json.loads(shown).get("status") or {} if shown else {}
+    return found
+
+
+def succeeded(stack: Stack, name: str) -> tuple[str, str] | None:
+    found = [one for one in status(stack, name).get("conditions") or [] if one["type"] == "Succeeded"]
+    return (found[0]["status"], found[0].get("reason", "")) if found else None
+
+
+def sent(ground: Ground, seconds: float) -> set[str]:
+    """Events that were sent for a while, and have arrived."""
+    producer = Producer(ground.url)
+    time.sleep(seconds)
+    producer.stop()
+    ground.settle(producer)
+    return producer.accepted
+
+
+def test_a_replay_runs_beside_live_events_and_over_kills(ground: Ground) -> None:
+    stack = ground.stack
+    replayed = Subscriber()
+    began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    ids = sent(ground, 6)
+    sink = {"source": {"kind": "Broker", "name": "faults"}, "sink": {"uri": replayed.url}}
+    apply_replay(stack, "beside", {**sink, "from": began, "rate": 40})
+    eventually(lambda: len(replayed.received) > 20, RECOVERY_SECONDS)
+    live = Producer(ground.url)
+    try:
+        for victim, component in ((DISPATCHER_WORKER, None), ("control", "control")):
+            killed = process(stack, victim)
+            killed.kill()
+            if component is not None:
+                successor(stack, component, killed.pid)
+    finally:
+        live.stop()
+    ground.settle(live)
+    eventually(lambda: succeeded(stack, "beside") == ("True", ""), RECOVERY_SECONDS)
+    found = status(stack, "beside")
+    assert ids <= replayed.received.keys()
+    assert (found["counted"], found["sent"], found["failed"]) == (len(replayed.received), len(replayed.received), 0)
+    again = sum(count - 1 for count in replayed.received.values())
+    print(f"{len(ids)} replayed, {again} arrived again; {found}")
+    stack.kubectl("delete", "replay", "beside")
+    replayed.close()
+
+
+def test_a_trigger_that_asks_for_the_past_gets_it_also_when_the_pipeline_is_killed_meanwhile(ground: Ground) -> None:
+    stack = ground.stack
+    ids = sent(ground, 3)
+    late = Subscriber()
+    past = "metadata: {{name: {name}, annotations: {{penstock.dev/start-from: PT10M}}}}"
+    manifest = TRIGGER.replace("metadata: {{name: {name}}}", past)
+    stack.apply(manifest.format(name="late", url=late.url))
+    process(stack, "pipeline").kill()
+    eventually(lambda: ids <= late.received.keys(), RECOVERY_SECONDS)
+    stack.kubectl("wait", "--for=condition=Ready", "trigger/late", "--timeout=120s", timeout=130)
+    stack.kubectl("delete", "trigger", "late")
+    late.close()
+
+
+def test_what_makes_no_sense_is_told(ground: Ground) -> None:
+    stack = ground.stack
+    target = {"target": {"kind": "Trigger", "name": "faults"}}
+    apply_replay(stack, "future", {**target, "from": "2999-01-01T00:00:00Z"})
+    apply_replay(stack, "nobody", {"target": {"kind": "Trigger", "name": "nobody"}})
+    apply_replay(stack, "counts", {**target, "dryRun": True})
+    eventually(lambda: succeeded(stack, "future") == ("False", "WindowInFuture"))
+    eventually(lambda: succeeded(stack, "nobody") == ("Unknown", "TargetNotFound"))
+    eventually(lambda: succeeded(stack, "counts") == ("True", ""))
+    assert status(stack, "counts")["sent"] == 0
+    stack.kubectl("delete", "replay", "future", "nobody", "counts")
