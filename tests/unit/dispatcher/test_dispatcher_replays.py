@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import msgspec
 import pytest
-from dispatcher_double import Node, Topic, Written
+from dispatcher_double import Node, Reports, Topic, Written
 from virtual_time import in_virtual_time, turns
 
 from penstock.contract.attempts import AttemptRecord, Result, encode
@@ -66,19 +66,13 @@ class Stored:
         return event(offset) if self.first <= offset < self.count else None
 
 
-class Told:
+class Told(Reports):
     """What the control plane hears."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.newest: dict[str, ReplayProgress] = {}
         self.forgotten: list[str] = []
-        self.losses: list[object] = []
-
-    def ack(self, version: int) -> None:
-        """Nobody listens."""
-
-    def loss(self, *lost: object) -> None:
-        self.losses.append(lost)
 
     def replayed(self, progress: ReplayProgress) -> None:
         self.newest[progress.route] = progress
@@ -93,7 +87,7 @@ class Stage:
     def __init__(self, *routes: Route, stored: Stored | None = None, given_up: Sequence[int] = ()) -> None:
         self.stored, self._given_up, self.told = stored or Stored(), given_up, Told()
         self.node = Node({route.uid: route for route in routes}, Topic(), cast("Topic", self.stored))
-        self.node.reports = self.told  # type: ignore[assignment]
+        self.node.reports = self.told
         self._running: asyncio.Task[None] | None = None
 
     async def boot(self) -> None:
