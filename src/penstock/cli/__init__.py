@@ -11,6 +11,7 @@ import typer
 
 from penstock.cli import conformance, dev, doctor, install, kubeconfig, status, version
 from penstock.cli.operate import commands as operate
+from penstock.cli.replay import commands as replaying
 from penstock.cli.roles import commands as roles
 
 app = typer.Typer(
@@ -38,5 +39,8 @@ app.command("kubeconfig")(kubeconfig.kubeconfig)
 app.command("status")(status.status)
 app.command("version")(version.version)
 app.add_typer(conformance.app, name="conformance")
+app.command("replay")(replaying.replay)
+app.command("deadletters")(replaying.deadletters)
+app.command("redrive")(replaying.redrive)
 roles.add_to(app)
 operate.add_to(app)

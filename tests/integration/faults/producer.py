@@ -25,7 +25,9 @@ class Subscriber:
 
     def __init__(self) -> None:
         self.received: Counter[str] = Counter()
-        books = self.received
+        self.status = 202
+        """What it answers."""
+        books, subscriber = self.received, self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
@@ -33,7 +35,7 @@ class Subscriber:
             def do_POST(self) -> None:
                 self.rfile.read(int(self.headers.get("content-length", 0)))
                 books[self.headers["ce-id"]] += 1
-                self.send_response(202)
+                self.send_response(subscriber.status)
                 self.send_header("content-length", "0")
                 self.end_headers()
 

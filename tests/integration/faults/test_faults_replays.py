@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 from typing import Any
 
@@ -79,6 +81,44 @@ def test_a_trigger_that_asks_for_the_past_gets_it_also_when_the_pipeline_is_kill
     stack.kubectl("wait", "--for=condition=Ready", "trigger/late", "--timeout=120s", timeout=130)
     stack.kubectl("delete", "trigger", "late")
     late.close()
+
+
+def command(ground: Ground, *words: str) -> str:
+    """Runs `penstock` against the stack."""
+    words = (*words, "--data-dir", str(ground.stack.settings.data_dir))
+    ran = subprocess.run(
+        [sys.executable, "-m", "penstock.cli", *words],
+        capture_output=True,
+        text=True,
+        timeout=RECOVERY_SECONDS,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout
+
+
+def test_what_was_given_up_is_listed_and_delivered_once_more(ground: Ground) -> None:
+    stack, failing = ground.stack, Subscriber()
+    failing.status = 418
+    stack.apply(TRIGGER.format(name="failing", url=failing.url))
+    stack.kubectl("wait", "--for=condition=Ready", "trigger/failing", "--timeout=120s", timeout=130)
+    ids = sent(ground, 1)
+    eventually(lambda: ids <= failing.received.keys(), RECOVERY_SECONDS)
+    ours = ("deadletters", "trigger/failing", "--json")
+    eventually(lambda: [one["count"] for one in json.loads(command(ground, *ours))] == [len(ids)], RECOVERY_SECONDS)
+    assert "HTTP status 418" in command(ground, "deadletters", "--since", "1h")
+    failing.status = 202
+    failing.received.clear()
+    counted = command(ground, "redrive", "trigger/failing", "--reason", "418", "--dry-run", "--watch")
+    assert f"{len(ids)} counted: done" in counted
+    shown = command(ground, "redrive", "trigger/failing", "--reason", "418", "--watch")
+    assert f"{len(ids)} counted, {len(ids)} sent: done" in shown
+    assert failing.received.keys() == ids
+    again = json.loads(command(ground, "replay", "failing", "--since", "10m", "--dry-run", "--watch", "--json"))
+    assert again["status"]["counted"] >= len(ids)
+    stack.kubectl("delete", "trigger", "failing")
+    stack.kubectl("delete", "replay", "--all")
+    failing.close()
 
 
 def test_what_makes_no_sense_is_told(ground: Ground) -> None:

@@ -1,0 +1,156 @@
+"""From the words of `penstock replay`, `redrive` and `deadletters` to what is asked for, and how it is shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from penstock.cli import app
+from penstock.cli.replay.given_up import as_data, counts_table, each_table, wanted_of
+from penstock.cli.replay.progress import is_over, line_of, succeeded, warning_of
+from penstock.cli.replay.request import Place, Wishes, moment, replay_of
+from penstock.engine.problem import Problem
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "name"),
+    [
+        ("trigger/orders", "Trigger", "orders"),
+        ("orders", "Trigger", "orders"),
+        ("sub/s", "Subscription", "s"),
+        ("Broker/default", "Broker", "default"),
+        ("imc/c", "InMemoryChannel", "c"),
+    ],
+)
+def test_what_is_meant_by_a_name(text: str, kind: str, name: str) -> None:
+    assert Place.read(text) == Place(kind, name)
+
+
+@pytest.mark.parametrize("text", ["pod/x", "trigger/", "/x"])
+def test_what_cannot_be_replayed_is_told(text: str) -> None:
+    with pytest.raises(Problem) as told:
+        Place.read(text)
+    assert told.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("2h", "PT2H"),
+        ("90m", "PT90M"),
+        ("1d12h", "P1DT12H"),
+        ("3d", "P3D"),
+        ("30s", "PT30S"),
+        ("PT5M", "PT5M"),
+        ("earliest", "earliest"),
+        ("2026-11-01T00:00:00Z", "2026-11-01T00:00:00Z"),
+        ("soon", "soon"),
+    ],
+)
+def test_short_durations_are_understood(text: str, meant: str) -> None:
+    assert moment(text) == meant
+
+
+def test_a_replay_has_what_was_asked_for_and_nothing_else() -> None:
+    wishes = Wishes("2h", None, ("a",), ("type=order",), None, 100.0, dry_run=True)
+    assert replay_of(Place("Trigger", "orders"), wishes) == {
+        "apiVersion": "penstock.dev/v1alpha1",
+        "kind": "Replay",
+        "metadata": {"generateName": "orders-"},
+        "spec": {
+            "target": {"kind": "Trigger", "name": "orders"},
+            "from": "PT2H",
+            "eventIds": ["a"],
+            "filters": [{"exact": {"type": "order"}}],
+            "rate": 100.0,
+            "dryRun": True,
+        },
+    }
+    to_sink = replay_of(Place("Broker", "b"), Wishes(sink="http://s"), "mine")
+    assert to_sink["metadata"] == {"name": "mine"}
+    assert to_sink["spec"] == {"source": {"kind": "Broker", "name": "b"}, "sink": {"uri": "http://s"}}
+    redriven = replay_of(Place("Trigger", "t"), Wishes(given_up=True, reason="500"))
+    assert redriven["spec"] == {"target": {"kind": "Trigger", "name": "t"}, "deadLetters": True, "reason": "500"}
+
+
+@pytest.mark.parametrize(
+    ("place", "wishes"),
+    [
+        (Place("Trigger", "t"), Wishes(sink="http://s")),
+        (Place("Broker", "b"), Wishes()),
+        (Place("Trigger", "t"), Wishes(attributes=("type",))),
+    ],
+)
+def test_wishes_that_do_not_go_together_are_told(place: Place, wishes: Wishes) -> None:
+    with pytest.raises(Problem) as told:
+        replay_of(place, wishes)
+    assert told.value.exit_code == 2
+
+
+def replay(*conditions: dict[str, str], **status: Any) -> dict[str, Any]:
+    return {"spec": {}, "status": {"conditions": list(conditions), **status}}
+
+
+def test_progress_in_a_line() -> None:
+    unknown = {"type": "Succeeded", "status": "Unknown", "reason": "TargetNotFound", "message": "no t"}
+    assert line_of({"spec": {}}) == "waits: nobody has looked at it yet"
+    assert line_of(replay(unknown)) == "waits: no t"
+    running = replay(startTime="now", counted=5, sent=3, failed=1, progress="40%")
+    assert line_of(running) == "5 counted, 3 sent, 1 failed, 40% looked at"
+    assert not is_over(running)
+    done = replay({"type": "Succeeded", "status": "True"}, completionTime="now", counted=5, sent=5)
+    assert (line_of(done), succeeded(done)[0]) == ("5 counted, 5 sent: done", "True")
+    dry = {**done, "spec": {"dryRun": True}}
+    assert line_of(dry) == "5 counted: done"
+    failed = {"type": "Succeeded", "status": "False", "reason": "TargetGone", "message": "t went"}
+    lost = {"type": "EventsRetained", "status": "False", "message": "3 are gone"}
+    ended = replay(failed, lost, completionTime="now")
+    assert line_of(ended) == "0 counted, 0 sent: TargetGone: t went"
+    assert (warning_of(ended), warning_of(done)) == ("3 are gone", None)
+
+
+@dataclass(frozen=True)
+class Given:
+    """As the history answers."""
+
+    route: str = "uid"
+    kind: str | None = "Trigger"
+    namespace: str | None = "ns"
+    name: str | None = "t"
+    reason: str | None = "HTTP status 500"
+    outcome: str = "dropped"
+    count: int = 3
+    first: datetime = datetime(2026, 11, 1, tzinfo=UTC)
+    last: datetime = datetime(2026, 11, 2, tzinfo=UTC)
+    at: datetime = datetime(2026, 11, 2, tzinfo=UTC)
+    type: str = "order"
+    id: str = "e1"
+    attempts: int = 4
+
+
+def test_what_was_given_up_is_shown() -> None:
+    heading, row = counts_table([Given()])
+    assert heading.split() == ["ROUTE", "EVENTS", "OUTCOME", "FIRST", "LAST", "REASON"]
+    assert row == "trigger ns/t       3  dropped  2026-11-01T00:00:00Z  2026-11-02T00:00:00Z  HTTP status 500"
+    assert counts_table([Given(name=None)])[1].startswith("uid ")
+    assert "e1" in each_table([Given()])[1]
+    assert as_data(Given())["first"] == "2026-11-01T00:00:00Z"
+
+
+def test_which_dead_letters_are_asked_for() -> None:
+    wanted = wanted_of("trigger/t", None, "1h", None, reason="500", limit=7, now=7200.0)
+    assert (wanted.route.kind, wanted.route.namespace, wanted.route.name) == ("Trigger", "default", "t")
+    assert (wanted.since, wanted.until) == (datetime(1970, 1, 1, 1, tzinfo=UTC), None)
+    assert (wanted.reason, wanted.limit) == ("500", 7)
+    assert wanted_of(None, None, None, None, reason=None, limit=7, now=0.0).route.name is None
+    with pytest.raises(Problem):
+        wanted_of(None, None, "soon", None, reason=None, limit=7, now=0.0)
+
+
+@pytest.mark.parametrize("words", [("replay", "pod/x"), ("redrive", "broker/b"), ("deadletters", "--since", "soon")])
+def test_wrong_words_end_with_2(words: tuple[str, ...]) -> None:
+    assert CliRunner().invoke(app, words).exit_code == 2
