@@ -38,6 +38,8 @@ CONTROL_RULES = [
     rule(FLOWS, ["sequences/status", "parallels/status"], ["update"]),
     rule(SOURCES, _SOURCES, WATCH),
     rule(SOURCES, [f"{one}/status" for one in _SOURCES], ["update"]),
+    rule("penstock.dev", ["replays"], WATCH),
+    rule("penstock.dev", ["replays/status"], ["update"]),
     rule("", ["configmaps", "services"], WATCH),
     rule("", ["events"], ["create", "update"]),
     rule("", ["namespaces"], WATCH),
@@ -140,7 +142,7 @@ def _addressables() -> list[Manifest]:
 
 def _for_users() -> list[Manifest]:
     """What the kinds add to Kubernetes' roles for people: admin, edit and view."""
-    groups = [EVENTING, MESSAGING, FLOWS, SOURCES]
+    groups = [EVENTING, MESSAGING, FLOWS, SOURCES, "penstock.dev"]
     verbs = {
         "admin": ["*"],
         "edit": ["create", "update", "patch", "delete"],
