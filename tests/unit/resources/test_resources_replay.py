@@ -47,7 +47,7 @@ def test_references_get_what_was_left_out(admit: Callable[..., Obj]) -> None:
     ],
 )
 def test_replays_of_all_sorts_are_stored(admit: Callable[..., Obj], spec: Obj) -> None:
-    admit("Replay", replay(**spec))
+    assert ReplaySpec.read(admit("Replay", replay(**spec))).identity.name == "r"
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_what_was_asked_for_stays_once_it_has_begun(admit: Callable[..., Obj]) -
         admit("Replay", replay(rate=6), old=old)
     labelled = admit("Replay", replay(rate=5))
     labelled["metadata"]["labels"] = {"a": "b"}
-    admit("Replay", labelled, old=old)
+    assert admit("Replay", labelled, old=old)["metadata"]["labels"] == {"a": "b"}
 
 
 def test_a_replay_is_read() -> None:
