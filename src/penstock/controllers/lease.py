@@ -52,10 +52,10 @@ class Seen:
             self.since = at
         self.lease = lease
 
-    def may_take(self, at: float) -> bool:
-        """Whether nobody has it, or the one that has it must have stopped."""
+    def may_take(self, instance: str, at: float) -> bool:
+        """Whether nobody has it, one of this name had it, or the one that has it must have stopped."""
         spec = _spec(self.lease)
-        if not spec.get("holderIdentity"):
+        if spec.get("holderIdentity") in (None, "", instance):
             return True
         return at - self.since >= max(float(spec.get("leaseDurationSeconds") or 0), LEASE_SECONDS)
 
@@ -140,7 +140,7 @@ class LeaseClaim:
             return
         lease = self._read()
         seen.look(lease, now())
-        if seen.may_take(now()):
+        if seen.may_take(self._instance, now()):
             began = now()
             wanted = taken(lease, self._name, self._namespace, self._instance, moment())
             self._held = self._write(wanted) if lease is not None else self._create(wanted)

@@ -114,6 +114,12 @@ REFUSED_RECORDS = counter(
     "Records that Kafka did not take, such as one that is too large, and that were left out, by topic.",
     "topic",
 )
+AT_WORK = gauge(
+    "penstock_role_at_work",
+    "Processes that have a role which only one may have at a time: 1 for each role, 0 only while it is taken over.",
+    "role",
+    merge="livesum",
+)
 SNAPSHOT_VERSION = gauge(
     "penstock_snapshot_version", "Version of the routes that a component acts by.", "component", merge="livemax"
 )

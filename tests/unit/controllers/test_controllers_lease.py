@@ -12,10 +12,10 @@ def test_a_lease_is_taken_when_it_has_not_changed_for_its_time_on_the_clock_of_t
     seen = Seen(since=100.0)
     held = taken(None, "penstock-control", "system", "a", NOW)
     seen.look(held, 100.0)
-    assert not seen.may_take(100.0 + LEASE_SECONDS - 1)
+    assert not seen.may_take("b", 100.0 + LEASE_SECONDS - 1)
     seen.look(renewed(held, LATER), 109.0)
-    assert not seen.may_take(100.0 + LEASE_SECONDS)
-    assert seen.may_take(109.0 + LEASE_SECONDS)
+    assert not seen.may_take("b", 100.0 + LEASE_SECONDS)
+    assert seen.may_take("b", 109.0 + LEASE_SECONDS)
 
 
 def test_a_lease_that_names_a_longer_time_is_waited_for() -> None:
@@ -23,16 +23,22 @@ def test_a_lease_that_names_a_longer_time_is_waited_for() -> None:
     held = taken(None, "penstock-control", "system", "a", NOW)
     held["spec"]["leaseDurationSeconds"] = 60
     seen.look(held, 0.0)
-    assert not seen.may_take(59.0)
-    assert seen.may_take(60.0)
+    assert not seen.may_take("b", 59.0)
+    assert seen.may_take("b", 60.0)
 
 
 def test_a_lease_that_is_not_there_or_was_given_back_is_free() -> None:
     seen = Seen()
     seen.look(None, 0.0)
-    assert seen.may_take(0.0)
+    assert seen.may_take("b", 0.0)
     seen.look(released(taken(None, "penstock-control", "system", "a", NOW), LATER), 1.0)
-    assert seen.may_take(1.0)
+    assert seen.may_take("b", 1.0)
+
+
+def test_one_of_the_same_name_takes_its_own_place_at_once() -> None:
+    seen = Seen()
+    seen.look(taken(None, "penstock-control", "system", "host-control", NOW), 0.0)
+    assert seen.may_take("host-control", 0.0)
 
 
 def test_changes_of_hands_are_counted_and_the_version_that_was_read_is_named() -> None:

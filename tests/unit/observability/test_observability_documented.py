@@ -28,4 +28,5 @@ def test_nothing_else_is_documented() -> None:
 
 @pytest.mark.parametrize("instrument", instruments(), ids=lambda instrument: instrument.name)
 def test_labels_are_bounded(instrument: Instrument) -> None:
-    assert set(instrument.labels) <= {"kind", "namespace", "name", "code", "stage", "outcome", "topic", "component"}
+    bounded = {"kind", "namespace", "name", "code", "stage", "outcome", "topic", "component", "role"}
+    assert set(instrument.labels) <= bounded

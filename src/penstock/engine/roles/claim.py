@@ -43,15 +43,23 @@ class Claim(Protocol):
 @contextlib.asynccontextmanager
 async def holding(role: str, settings: Settings, lifecycle: Lifecycle) -> AsyncIterator[int | None]:
     """Within, this process has the role, with this epoch; None where it was told to stop while it stood by."""
+    from penstock.observability.metrics import AT_WORK
+
+    at_work = AT_WORK.bind(role)
     if settings.kafka is None:
-        yield await _sole(role, settings)
+        epoch = await _sole(role, settings)
+        at_work.set(1)
+        yield epoch
         return
     had: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     claim = await asyncio.to_thread(_claim, role, settings, had)
     claim.start()
     try:
-        yield await _stand_by(had, lifecycle)
+        chosen = await _stand_by(had, lifecycle)
+        at_work.set(0 if chosen is None else 1)
+        yield chosen
     finally:
+        at_work.set(0)
         await asyncio.to_thread(claim.release)
 
 

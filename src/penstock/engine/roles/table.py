@@ -73,7 +73,9 @@ async def _control(settings: Settings, lifecycle: Lifecycle, released: asyncio.E
 async def _pipeline(settings: Settings, lifecycle: Lifecycle, released: asyncio.Event) -> None:
     from penstock.engine import pipeline
     from penstock.engine.roles.claim import holding
+    from penstock.log.kafka_probe import KafkaProbe
 
+    lifecycle.doubts.append(KafkaProbe(settings).problem)
     await pipeline.run(settings, lifecycle, released, partial(holding, "pipeline", settings, lifecycle))
 
 
