@@ -245,6 +245,10 @@ class Settings(BaseModel):
     default_broker_class: str = "Penstock"
     """Class given to a Broker that names none."""
 
+    filters_on_data: bool = True
+    """Whether filters may ask for what is in an event's data (dialect `data`), which Knative refuses. What is stored
+    already goes on when it is turned off. See `docs/filters.md`."""
+
     images: dict[str, Command] = {}
     """Programs that Pods run as, by image: `[images]` with `"*/mine*" = ["python", "-m", "mine"]`. The first pattern
     that fits counts, before the built-in images. `[]` runs the Pod's own command. See `docs/pods.md`."""

@@ -30,3 +30,7 @@ GENERATION = "penstock_generation"
 PARTS_LEFT = "penstock_parts_left"
 """In `penstock.matched`: how many records follow with further routes of the same event, where they do not fit into one.
 Without it all of the event's routes have been named: only then has the event been routed."""
+
+DATA_UNREAD = "penstock_data_unread"
+"""In `penstock.matched`: a filter asks for the event's data, which is no JSON. Without routes such a record is
+there only to be counted, and has no value."""

@@ -13,6 +13,7 @@ from typing import Protocol
 
 import structlog
 
+from penstock.contract import headers
 from penstock.contract.routes import Route
 from penstock.contract.snapshot import Snapshot
 from penstock.dispatcher.cursors import stage_payload as stage_payloads
@@ -32,6 +33,7 @@ from penstock.dispatcher.schedule.memory import Memory
 from penstock.dispatcher.schedule.workers import Workers
 from penstock.log.random_reader import Chunk
 from penstock.log.reports import Reporter
+from penstock.observability import metrics
 from penstock.settings import Settings
 
 log = structlog.get_logger()
@@ -103,6 +105,7 @@ class Dispatcher:
         self._waiting: dict[str, dict[int, Restored]] = {}
         """By route and partition, what was restored for routes that may have a record nobody can read."""
         self._telemetry = Telemetry(self.unflushed, reporter)
+        self._data_unread = metrics.DATA_UNREAD.bind()
         self._workers = Workers(self.schedule, self._attempt, self._telemetry.has_room, failed)
         self.pump = self._workers.pump
         """Starts whatever may start."""
@@ -233,6 +236,8 @@ class Dispatcher:
             if record.offset != cursors.tail:
                 self._jump(cursors, record)
             self._sender.routed(record, self.snapshot.targets)
+            if headers.DATA_UNREAD in record.fields:
+                self._data_unread.inc()
             for new in cursors.take(record, self.snapshot.routes, self._gone, self.has_room):
                 self.begin(new)
             self.unflushed[record.partition].tail_moved(bool(record.routes))

@@ -12,7 +12,20 @@ from pyspark.sql import functions as F
 
 from penstock.filters.cesql.columns import Attributes, passes
 from penstock.filters.cesql.terms import conjunction, disjunction
-from penstock.filters.predicate import All, AnyOf, Cesql, Everything, Exact, Not, Predicate, Prefix, Present, Suffix
+from penstock.filters.predicate import (
+    COMPARE,
+    All,
+    AnyOf,
+    Cesql,
+    Compared,
+    Everything,
+    Exact,
+    Not,
+    Predicate,
+    Prefix,
+    Present,
+    Suffix,
+)
 
 
 def column(predicate: Predicate, attributes: Attributes) -> Column:  # noqa: PLR0911  # one return per kind
@@ -28,6 +41,8 @@ def column(predicate: Predicate, attributes: Attributes) -> Column:  # noqa: PLR
             return _certain(F.startswith(attributes[name], F.lit(value)))
         case Suffix(name, value):
             return _certain(F.endswith(attributes[name], F.lit(value)))
+        case Compared(name, comparison, value):
+            return _certain(COMPARE[comparison](attributes[name].try_cast("double"), F.lit(value)))
         case All(children):
             return conjunction([column(each, attributes) for each in children])
         case AnyOf(children):

@@ -7,12 +7,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from penstock.events.event import CloudEvent
 from penstock.filters.cesql.evaluate import passes
-from penstock.filters.predicate import All, AnyOf, Cesql, Everything, Exact, Not, Predicate, Prefix, Present, Suffix
+from penstock.filters.data.facts import facts
+from penstock.filters.data.names import facts_asked
+from penstock.filters.predicate import (
+    COMPARE,
+    All,
+    AnyOf,
+    Cesql,
+    Compared,
+    Everything,
+    Exact,
+    Not,
+    Predicate,
+    Prefix,
+    Present,
+    Suffix,
+)
+
+
+def matches_event(predicate: Predicate, event: CloudEvent) -> bool:
+    """Whether the predicate holds for an event, its data included."""
+    asked = facts_asked(predicate)
+    return matches(predicate, {**event.attributes, **facts(event, asked)} if asked else event.attributes)
 
 
 def matches(predicate: Predicate, attributes: Mapping[str, str]) -> bool:  # noqa: PLR0911  # one return per kind
-    """Whether the predicate holds for an event with these attributes (in their canonical text)."""
+    """Whether the predicate holds for an event with these attributes (in their canonical text) and facts."""
     match predicate:
         case Everything():
             return True
@@ -24,6 +46,8 @@ def matches(predicate: Predicate, attributes: Mapping[str, str]) -> bool:  # noq
             return (text := attributes.get(attribute)) is not None and text.startswith(value)
         case Suffix(attribute, value):
             return (text := attributes.get(attribute)) is not None and text.endswith(value)
+        case Compared(attribute, comparison, value):
+            return (text := attributes.get(attribute)) is not None and COMPARE[comparison](float(text), value)
         case All(children):
             return all(matches(child, attributes) for child in children)
         case AnyOf(children):

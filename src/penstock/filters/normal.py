@@ -12,7 +12,19 @@ from itertools import product
 from typing import Literal
 
 from penstock.filters.lower import lower
-from penstock.filters.predicate import All, AnyOf, Cesql, Everything, Exact, Not, Predicate, Prefix, Present, Suffix
+from penstock.filters.predicate import (
+    All,
+    AnyOf,
+    Cesql,
+    Compared,
+    Everything,
+    Exact,
+    Not,
+    Predicate,
+    Prefix,
+    Present,
+    Suffix,
+)
 
 LIMIT = 64
 """Atoms that a form may have: beyond that an expression of the query is cheaper."""
@@ -22,10 +34,11 @@ LIMIT = 64
 class Atom:
     """One comparison of one attribute."""
 
-    op: Literal["exact", "present", "prefix", "suffix"]
+    op: Literal["exact", "present", "prefix", "suffix", "gt", "gte", "lt", "lte"]
     attribute: str
     value: str = ""
-    """Empty for `present`. An empty prefix or suffix holds for every value, the empty one included."""
+    """Empty for `present`, a number in text for `gt` and its like. An empty prefix or suffix holds for every value, the
+    empty one included."""
     negated: bool = False
 
 
@@ -70,6 +83,8 @@ def _form(predicate: Predicate, negated: bool, limit: int) -> tuple[Clause, ...]
             return ((Atom("prefix", attribute, value, negated),),)
         case Suffix(attribute, value):
             return ((Atom("suffix", attribute, value, negated),),)
+        case Compared(attribute, operator, value):
+            return ((Atom(operator, attribute, repr(value), negated),),)
         case Not(child):
             return _form(child, not negated, limit)
         case All(children):

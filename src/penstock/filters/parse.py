@@ -5,7 +5,7 @@ admission, or under other rules, are refused where they are met, never taken to 
 
 It follows Knative: an element without a dialect, or with a map that holds an empty value, does not count (`NoFilter`),
 and what is made only of such elements passes everything, negated or not. An expression that cannot be evaluated for an
-event does not match it.
+event does not match it. `data` is penstock's own dialect.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from penstock.filters import cesql
+from penstock.filters.data import conditions
 from penstock.filters.normal import conjunctive
 from penstock.filters.predicate import All, AnyOf, Cesql, Everything, Exact, Not, Predicate, Prefix, Present, Suffix
+from penstock.filters.problem import Problem
 from penstock.filters.terms import MAX_TERMS, count_terms
-from penstock.filters.validate import DIALECTS, Problem, attribute_problems, filter_problems
+from penstock.filters.validate import DIALECTS, attribute_problems, filter_problems
 
 _ATOMS: dict[str, Callable[[str, str], Predicate]] = {"exact": Exact, "prefix": Prefix, "suffix": Suffix}
 _SCHEMA_NAMES = ("dataschema", "schemaurl")
@@ -37,7 +39,7 @@ def parse(attributes: Mapping[str, str] | None, filters: Sequence[Mapping[str, A
     if problems:
         raise InvalidFilter(problems)
     if filters:
-        predicate = _join(All, _elements(filters)) or Everything()
+        predicate = conditions.settled(_join(All, _elements(filters)) or Everything())
     else:
         predicate = _join(All, [_legacy(name, value) for name, value in (attributes or {}).items()]) or Everything()
     if (terms := count_terms(predicate)) > MAX_TERMS and conjunctive(predicate) is None:
@@ -80,6 +82,8 @@ def _dialect(dialect: str, value: Any) -> Predicate | None:
             return None if child is None else Not(child)
         case "cesql":
             return Cesql(value, cesql.parse(value))
+        case "data":
+            return conditions.predicate_of(value)
         case _:
             return _map(_ATOMS[dialect], value)
 

@@ -1,13 +1,17 @@
 """What a route asks of an event, as plain values.
 
-A predicate is decided by an event's attributes alone, each of them in its canonical text. It is total: every event
+A predicate is decided by an event's attributes, each of them in its canonical text, and by what its data says, which
+counts as further attributes (see `data`). It is total: every event
 either matches or does not, and an attribute that is missing never matches a condition on it. `Not` inverts the
 outcome, so the negation of a condition on a missing attribute holds.
 """
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Literal
 
 from penstock.filters.cesql.syntax import Expression
 
@@ -48,6 +52,26 @@ class Suffix:
     value: str
 
 
+Comparison = Literal["gt", "gte", "lt", "lte"]
+
+COMPARE: dict[Comparison, Callable[[Any, Any], Any]] = {
+    "gt": operator.gt,
+    "gte": operator.ge,
+    "lt": operator.lt,
+    "lte": operator.le,
+}
+"""The comparisons, of numbers and of columns alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """The attribute is there, and is a number above or below this one. Only what data says is ever a number."""
+
+    attribute: str
+    operator: Comparison
+    value: float
+
+
 @dataclass(frozen=True, slots=True)
 class All:
     """Every child holds; holds without children."""
@@ -77,7 +101,7 @@ class Cesql:
     expression: Expression
 
 
-Predicate = Everything | Exact | Present | Prefix | Suffix | All | AnyOf | Not | Cesql
+Predicate = Everything | Exact | Present | Prefix | Suffix | Compared | All | AnyOf | Not | Cesql
 
 NOTHING = AnyOf(())
 """Holds for no event: what the expression `false` becomes."""

@@ -7,29 +7,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from penstock.filters import cesql
+from penstock.filters.data.conditions import data_problems
+from penstock.filters.problem import Problem, is_text
 
-DIALECTS = ("exact", "prefix", "suffix", "all", "any", "not", "cesql")
+DIALECTS = ("exact", "prefix", "suffix", "all", "any", "not", "cesql", "data")
 
 MAX_NESTING = 32
 """Levels of filters in filters: far above what people write, far below what ends a stack."""
 
 _ATTRIBUTE_NAME = re.compile(r"[a-z][a-z0-9]*")
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """Why a filter cannot be accepted, in the three parts of a Knative field error."""
-
-    path: str
-    message: str
-    details: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.message}: {self.path}" + (f"\n{self.details}" if self.details else "")
 
 
 def attribute_problems(attributes: Mapping[str, Any] | None, path: str) -> list[Problem]:
@@ -46,6 +35,18 @@ def filter_problems(filters: Sequence[Any] | None, path: str, level: int = 1) ->
     return [
         problem for n, element in enumerate(filters) for problem in _element_problems(element, f"{path}[{n}]", level)
     ]
+
+
+def filters_on_data(filters: Any, path: str) -> list[str]:
+    """Where filters without problems ask for data."""
+    if not filters:
+        return []
+    if isinstance(filters, Sequence):
+        return [found for n, element in enumerate(filters) for found in filters_on_data(element, f"{path}[{n}]")]
+    places = [f"{path}.data"] if filters.get("data") else []
+    for dialect in ("all", "any", "not"):
+        places += filters_on_data(filters.get(dialect), f"{path}.{dialect}")
+    return places
 
 
 def _element_problems(element: Any, path: str, level: int) -> list[Problem]:
@@ -71,6 +72,8 @@ def _dialect_problems(dialect: str, value: Any, path: str, level: int) -> list[P
             return _element_problems(value, path, level + 1)
         case "cesql":
             return _cesql_problems(value, path)
+        case "data":
+            return data_problems(value, path)
         case _:
             return attribute_problems(value, path)
 
@@ -80,14 +83,9 @@ def _entry_problems(name: Any, value: Any, path: str) -> list[Problem]:
     if not isinstance(name, str) or not _ATTRIBUTE_NAME.fullmatch(name):
         rule = "Attribute name must start with a letter and can only contain lowercase alphanumeric"
         problems.append(Problem(f"{path}[{name}]", f'invalid key name "{name}"', rule))
-    if not isinstance(value, str) or not _is_text(value):
+    if not isinstance(value, str) or not is_text(value):
         problems.append(Problem(f"{path}[{name}]", f"invalid value: {value}", "expected a text that an event can hold"))
     return problems
-
-
-def _is_text(text: str) -> bool:
-    """Whether it can be written down; half of a surrogate pair cannot, so no event holds it."""
-    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _cesql_problems(value: Any, path: str) -> list[Problem]:

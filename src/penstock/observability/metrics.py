@@ -104,6 +104,10 @@ ROUTER_REFUSED = gauge(
     "Triggers whose filter Spark cannot run: they are left out, and not Ready.",
     merge="livesum",
 )
+DATA_UNREAD = counter(
+    "penstock_events_data_unread_total",
+    "Events whose data a filter asks for and that have no JSON data: no filter on data holds for them.",
+)
 UNREADABLE = counter(
     "penstock_records_unreadable_total",
     "Records that could not be read and were passed over, by topic.",

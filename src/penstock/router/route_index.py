@@ -5,6 +5,8 @@ whose atoms all ask one attribute for exact values files its route under those v
 one whose values the fewest routes share is taken. The other clauses travel with the route as data; a filter that has
 no such form of a sane size becomes an expression of the query, which the route names by number. One that cannot be
 routed by, or that would take Spark minutes to plan, is refused.
+
+What a filter asks of data is one more attribute here (see `penstock.filters.data`): a route is filed under it alike.
 """
 
 from __future__ import annotations
@@ -16,9 +18,10 @@ from typing import Any
 
 from penstock.contract.routes import Route
 from penstock.events.kafka_binding import CONTENT_TYPE, PREFIX
+from penstock.filters.data.names import NUMBER, facts_asked, is_fact
 from penstock.filters.normal import Atom, Clause, conjunctive, exact_atom
 from penstock.filters.parse import InvalidFilter, parse
-from penstock.filters.predicate import Predicate
+from penstock.filters.predicate import COMPARE, Predicate
 
 MAX_FILED = 8
 """Attributes that routes are filed under at most: each costs every event one look-up."""
@@ -29,7 +32,7 @@ PREFERRED = ("type", "source", "subject")
 LONGEST_REASON = 300
 """Characters that are told of why a route is refused: reasons travel with every sign of life of the router."""
 
-OPS = ("exact", "present", "prefix", "suffix")
+OPS = ("exact", "present", "prefix", "suffix", "gt", "gte", "lt", "lte")
 """Comparisons; the query knows them by their place here, which is cheaper to compare than their names."""
 
 
@@ -77,6 +80,15 @@ class RouteTable:
     """The expressions that candidates name by number."""
     refused: Mapping[str, str] = field(default_factory=dict)
     """Routes that are left out, and why."""
+    facts: tuple[str, ...] = ()
+    """What is asked of data, by any route."""
+    targets_on_data: tuple[str, ...] = ()
+    """The targets whose events are asked for it: only their data is looked at."""
+
+    @property
+    def compares_numbers(self) -> bool:
+        """Whether some filter may compare numbers."""
+        return any(fact.startswith(NUMBER) for fact in self.facts)
 
     def most_matches(self) -> tuple[int, int]:
         """How many routes an event can match at most, and how many bytes the longest of their uids takes."""
@@ -130,6 +142,8 @@ def index_routes(routes: Iterable[Route]) -> RouteTable:
         tuple(Bucket(target, None, tuple(found)) for target, found in unfiled.items()),
         tuple(predicates),
         refused,
+        tuple(sorted({fact for draft in drafts for fact in draft.facts})),
+        tuple(sorted({draft.route.target for draft in drafts if draft.facts})),
     )
 
 
@@ -153,6 +167,10 @@ class _Draft:
     predicate: Predicate
     clauses: tuple[Clause, ...] | None
     ways: tuple[_Way, ...]
+
+    @property
+    def facts(self) -> frozenset[str]:
+        return facts_asked(self.predicate)
 
 
 def _draft(route: Route) -> _Draft:
@@ -193,9 +211,12 @@ def _rank(attribute: str) -> tuple[int, str]:
 
 def _atom_as_data(atom: Atom) -> dict[str, Any]:
     header = header_of(atom.attribute)
-    return {"op": OPS.index(atom.op), "header": header, "value": atom.value, "negated": atom.negated}
+    data = {"op": OPS.index(atom.op), "header": header, "value": atom.value, "negated": atom.negated}
+    return {**data, "number": float(atom.value)} if atom.op in COMPARE else data
 
 
 def header_of(attribute: str) -> str:
-    """The header of a record under which an attribute is stored."""
+    """The header of a record under which an attribute is stored; what data says is found under its own name."""
+    if is_fact(attribute):
+        return attribute
     return CONTENT_TYPE if attribute == "datacontenttype" else PREFIX + attribute

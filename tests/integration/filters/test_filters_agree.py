@@ -11,11 +11,13 @@ from pyspark.sql import Column
 from penstock.filters.cesql import parse, syntax
 from penstock.filters.cesql.parser import MAX_DEPTH
 from penstock.filters.columns import column
+from penstock.filters.data.facts import number_text
 from penstock.filters.evaluate import matches
 from penstock.filters.predicate import (
     All,
     AnyOf,
     Cesql,
+    Compared,
     Everything,
     Exact,
     Not,
@@ -59,6 +61,7 @@ TEXTS = st.sampled_from(
     ]
 ) | st.text(st.characters(codec="utf-8", max_codepoint=0x2FFF), max_size=4)
 NUMBERS = st.sampled_from([0, 1, -1, 2, 3, 7, 10, 65536, 2147483647, -2147483648]) | st.integers(-(2**31), 2**31 - 1)
+FLOATS = st.sampled_from([0.0, 1.0, -1.0, 1.5, 2.0**53, 1e300]) | st.floats(allow_nan=False)
 PATTERNS = st.lists(st.sampled_from(["%", "_", "\\%", "\\_", "a", "b", "\\", "1", ".", "𝄞"]), max_size=6).map("".join)
 ATTRIBUTES = st.sampled_from(NAMES)
 CONNECTIVES = st.sampled_from(["AND", "OR", "XOR"])
@@ -108,6 +111,7 @@ PREDICATES: st.SearchStrategy[Predicate] = st.recursive(
         st.just(Everything()),
         st.builds(Present, ATTRIBUTES),
         *(st.builds(kind, ATTRIBUTES, TEXTS) for kind in (Exact, Prefix, Suffix)),
+        st.builds(Compared, st.just("number:n"), st.sampled_from(["gt", "gte", "lt", "lte"]), FLOATS),
         st.builds(Cesql, st.just("generated"), EXPRESSIONS),
         st.builds(Cesql, st.just("generated"), _operations(EXPRESSIONS)),
     ),
@@ -119,7 +123,11 @@ PREDICATES: st.SearchStrategy[Predicate] = st.recursive(
     max_leaves=4,
 )
 
-EVENTS = st.dictionaries(ATTRIBUTES, TEXTS)
+EVENTS = st.builds(
+    lambda attributes, number: {**attributes, **({} if number is None else {"number:n": number_text(number)})},
+    st.dictionaries(ATTRIBUTES, TEXTS),
+    st.none() | FLOATS,
+)
 
 
 @settings(

@@ -12,6 +12,7 @@ import uvloop
 from dispatcher_double import Topic
 from virtual_time import in_virtual_time
 
+from penstock.contract import headers
 from penstock.contract.routes import Delivery, Endpoint, Route
 from penstock.contract.snapshot import Snapshot
 from penstock.dispatcher.delivery.attempt import AttemptResult, AttemptSender
@@ -21,6 +22,8 @@ from penstock.dispatcher.http.outcome import Outcome
 from penstock.dispatcher.matched.record import OVERHEAD_BYTES, Matched
 from penstock.dispatcher.schedule.breaker import rounds
 from penstock.log.reports import Reporter
+from penstock.observability.instruments import REGISTRY, write_metrics
+from penstock.observability.metrics import DATA_UNREAD
 from penstock.settings import Settings
 
 ROUTE = Route("r", "Trigger", "team", "t", "b", subscriber=Endpoint("http://s/"))
@@ -101,6 +104,17 @@ async def test_a_worker_is_used_again_and_ends_when_nothing_comes() -> None:
     made.each_second()
     await asyncio.sleep(0)
     assert tasks() == 0
+
+
+async def test_events_without_the_json_data_that_a_filter_asks_for_are_counted() -> None:
+    def counted() -> float:
+        write_metrics()
+        return REGISTRY.get_sample_value(DATA_UNREAD.name) or 0
+
+    before = counted()
+    unread = [(headers.DATA_UNREAD, b"1")]
+    dispatcher(Asked()).take([Matched(0, n, 0, n, routes=(), raw=unread if n else [], value=None) for n in range(3)])
+    assert counted() == before + 2
 
 
 async def test_what_waits_for_room_is_taken_up_by_whoever_is_free() -> None:

@@ -10,6 +10,7 @@ from penstock.resources.conditions import find
 from penstock.resources.resolution import Address, Unresolved
 from penstock.resources.trigger.dependency import dependency_finding, missing_dependency, no_dependency
 from penstock.resources.trigger.status import TriggerObservation, status_of
+from penstock.settings import Settings
 
 Obj = dict[str, Any]
 URI = {"uri": "http://sink"}
@@ -89,6 +90,22 @@ def test_filters_nested_without_end_are_refused(refusal: Callable[..., str]) -> 
     for _ in range(100):
         nested = {"not": nested}
     assert "nested deeper" in refusal("Trigger", trigger(filters=[nested]))
+
+
+def test_a_filter_on_data_is_kept_as_it_is(admit: Callable[..., Obj], refusal: Callable[..., str]) -> None:
+    filters = [{"not": {"data": {"order.total": {"gte": 100, "lt": 500.5}, "order.paid": True}}}]
+    assert admit("Trigger", trigger(filters=filters))["spec"]["filters"] == filters
+    text = refusal("Trigger", trigger(filters=[{"data": {"order.total": {"above": 1}}}]))
+    rule = "operators are prefix, suffix, gt, gte, lt, lte, in, exists"
+    assert text == f"{DENIED}must not set the field(s): spec.filters[0].data[order.total].above\n{rule}"
+
+
+def test_filters_on_data_can_be_turned_off(admit: Callable[..., Obj], refusal: Callable[..., str]) -> None:
+    off = Settings(filters_on_data=False)
+    admit("Trigger", trigger(filters=[{"exact": {"type": "a"}}]), settings=off)
+    text = refusal("Trigger", trigger(filters=[{"any": [{"data": {"a": 1}}]}]), settings=off)
+    why = "filters on data are turned off here: see the setting filters_on_data"
+    assert text == f"{DENIED}must not set the field(s): spec.filters[0].any[0].data\n{why}"
 
 
 def test_cesql_must_parse(refusal: Callable[..., str], admit: Callable[..., Obj]) -> None:

@@ -12,7 +12,7 @@ from penstock.filters.normal import Atom
 from penstock.filters.parse import parse, problems_of
 from penstock.filters.terms import MAX_TERMS
 from penstock.filters.validate import DIALECTS, MAX_NESTING
-from penstock.router.route_index import MAX_FILED, Candidate, RouteTable, index_routes
+from penstock.router.route_index import MAX_FILED, OPS, Candidate, RouteTable, index_routes
 
 
 def route(uid: str, filters: list[dict[str, Any]] | None = None, target: str = "t", **attributes: str) -> Route:
@@ -149,6 +149,28 @@ def test_the_number_of_attributes_that_events_are_looked_up_under_is_bounded() -
     table = index_routes([route(f"r{number}", None, **{f"x{number}": "v"}) for number in range(50)])
     assert len(table.filed) == MAX_FILED
     assert sum(len(bucket.candidates) for bucket in table.unfiled) == 50 - MAX_FILED
+
+
+def test_a_route_that_asks_for_data_is_filed_under_what_it_asks_for() -> None:
+    routes = [route(f"r{number}", [{"data": {"order.id": f"o{number}"}}]) for number in range(3)]
+    table = index_routes([*routes, route("plain", target="other", type="x")])
+    assert places(table) == {("string:order.id", f"o{number}", f"r{number}") for number in range(3)} | {
+        ("type", "x", "plain")
+    }
+    assert (table.facts, table.targets_on_data, table.compares_numbers) == (("string:order.id",), ("t",), False)
+
+
+def test_a_comparison_of_numbers_travels_with_its_number() -> None:
+    table = index_routes([route("r", [{"data": {"total": {"gte": 100}}}])])
+    assert table.compares_numbers
+    (found,) = table.unfiled[0].candidates
+    atom = {"op": OPS.index("gte"), "header": "number:total", "value": "100.0", "negated": False, "number": 100.0}
+    assert found.as_data()["clauses"] == [[atom]]
+
+
+def test_without_filters_on_data_nothing_is_asked_of_it() -> None:
+    table = index_routes([route("a", type="x"), route("b", [{"cesql": "LENGTH(type) > 3"}])])
+    assert (table.facts, table.targets_on_data, table.compares_numbers) == ((), (), False)
 
 
 VALUES = st.sampled_from(["a", "ab", "b", "abc"])

@@ -71,6 +71,12 @@ def test_the_same_change_has_the_same_id() -> None:
     assert first.id == again.id != other.id
 
 
+def test_a_filter_may_ask_for_what_the_event_says() -> None:
+    named = {"data": {"name": {"prefix": "p"}}}
+    assert event_of(plan(filters=[named]), "add", pod(), "pods") is not None
+    assert event_of(plan(filters=[{"not": named}]), "add", pod(), "pods") is None
+
+
 def test_owners_and_filters_choose() -> None:
     owned = plan(owner={"apiVersion": "apps/v1", "kind": "ReplicaSet"})
     assert event_of(owned, "add", pod(), "pods") is None

@@ -10,9 +10,9 @@ from penstock.resources.changes import changed
 from penstock.resources.delivery import check_delivery
 from penstock.resources.destination import check_destination
 from penstock.resources.field_errors import FieldError, FieldErrors, disallowed, missing, within
+from penstock.resources.filters import check_filters
 from penstock.resources.kreference import check_reference
 from penstock.resources.options import check_options
-from penstock.resources.trigger.filters import check_filters
 from penstock.resources.trigger.model import DEPENDENCY_ANNOTATION, INJECTION_ANNOTATION
 
 
@@ -20,7 +20,7 @@ def check(obj: Obj, old: Obj | None, ctx: AdmissionContext) -> FieldErrors:
     """Every complaint about the Trigger."""
     spec = obj.get("spec") or {}
     errors = _check_broker(spec, ctx)
-    errors += check_filters((spec.get("filter") or {}).get("attributes"), spec.get("filters"))
+    errors += check_filters((spec.get("filter") or {}).get("attributes"), spec.get("filters"), ctx)
     errors += within("subscriber", check_destination(spec.get("subscriber") or {}))
     errors += within("delivery", check_delivery(spec.get("delivery"), ctx))
     errors = within("spec", errors)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.events.event import CloudEvent
-from penstock.filters.evaluate import matches
+from penstock.filters.evaluate import matches_event
 from penstock.filters.predicate import Predicate
 from penstock.resources import label_selector
 from penstock.resources.metadata import controller_of
@@ -67,7 +67,7 @@ def event_of(plan: WatchPlan, change: Change, obj: Obj, plural: str) -> CloudEve
     if not _is_owned(plan.source.owner, obj):
         return None
     event = _event(plan, change, obj, plural)
-    if not matches(plan.predicate, event.attributes):
+    if not matches_event(plan.predicate, event):
         return None
     overrides = {name.lower(): value for name, value in plan.source.extensions.items()}
     return CloudEvent({**event.attributes, **overrides}, event.data)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from penstock.filters.parse import problems_of
 from penstock.resources import features, label_selector
 from penstock.resources.admission import AdmissionContext, Obj
 from penstock.resources.field_errors import FieldError, FieldErrors, invalid, missing, within
+from penstock.resources.filters import check_filters
 from penstock.resources.sources.apiserversource.model import REFERENCE, RESOURCE
 from penstock.resources.sources.source_spec import check_source
 
@@ -49,4 +49,4 @@ def _check_filters(filters: list[Obj] | None, ctx: AdmissionContext) -> FieldErr
         return []
     if not features.enabled(FILTERS_FEATURE, ctx):
         return [FieldError("Filters is not empty but the NewAPIServerFilters feature is disabled.")]
-    return [FieldError(found.message, (found.path,), found.details) for found in problems_of(None, filters)]
+    return check_filters(None, filters, ctx)

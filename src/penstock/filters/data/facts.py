@@ -1,0 +1,98 @@
+"""What an event's data says, in Python: the definition that the Spark columns are tested against."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from penstock.events.event import CloudEvent
+from penstock.filters.data.names import NUMBER, STRING, Path, parts_of, path_of
+
+JSON_TYPE = r"[^/;]+/(?:[^;]*\+)?json[ \t]*(?:;.*)?"
+"""A media type that says JSON, in any case of letters; its parameters do not count."""
+
+LONGEST_NUMBER = 1000
+"""Digits of a number; what has more is not read."""
+
+_JSON_TYPE = re.compile(JSON_TYPE, re.IGNORECASE | re.DOTALL)
+_MISSING = object()
+
+
+class NoJson(ValueError):
+    """The event has no JSON data."""
+
+
+def facts(event: CloudEvent, names: Iterable[str]) -> dict[str, str]:
+    """Those of the named facts that there are; none where the event has no JSON data."""
+    try:
+        data = read(event)
+    except NoJson:
+        return {}
+    found = {name: _fact(name, data) for name in names}
+    return {name: text for name, text in found.items() if text is not None}
+
+
+def read(event: CloudEvent) -> Any:
+    """The event's data, numbers as floats. Raises NoJson."""
+    if event.data is None or _JSON_TYPE.fullmatch(event.attributes.get("datacontenttype", "")) is None:
+        raise NoJson
+    try:
+        data = json.loads(event.data.decode(), parse_int=_number, parse_float=_number, parse_constant=_refuse)
+        if b"\\u" in event.data:
+            json.dumps(data, ensure_ascii=False).encode()  # half of a surrogate pair is no text
+    except (ValueError, RecursionError) as error:
+        raise NoJson from error
+    return data
+
+
+def number_text(value: float) -> str:
+    """A number in the text that it is looked up by: whole ones have digits only."""
+    return str(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)
+
+
+def _number(text: str) -> float:
+    if sum(map(str.isdigit, text)) > LONGEST_NUMBER:
+        raise ValueError("the number is too long")
+    return float(text)
+
+
+def _refuse(text: str) -> Any:
+    raise ValueError(f"{text} is no JSON")
+
+
+def _fact(name: str, data: Any) -> str | None:
+    kind, key = parts_of(name)
+    value = _at(data, path_of(key) or ())
+    if value is _MISSING:
+        return None
+    if kind == STRING:
+        return value if isinstance(value, str) else None
+    if kind == NUMBER:
+        return number_text(value) if isinstance(value, float) else None
+    return _kind(value)
+
+
+def _at(data: Any, path: Path) -> Any:
+    for name in path:
+        if not isinstance(data, Mapping) or name not in data:
+            return _MISSING
+        data = data[name]
+    return data
+
+
+def _kind(value: Any) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return "string"
+        case float():
+            return "number"
+        case list():
+            return "array"
+        case _:
+            return "object"
