@@ -60,12 +60,12 @@ def measure_penstock(results: dict[str, Any], only: set[str] | None, listen: str
             "first-event": lambda: special.first_event(stack, api, listen),
             "idle": lambda: special.idle(stack),
             "warm-up": lambda: special.warm_up(stack, api, listen),
-            **{s.name: partial(penstock_scenario, stack, api, s, listen) for s in SCENARIOS[1:-2]},
+            **{s.name: partial(penstock_scenario, stack, api, s, listen) for s in SCENARIOS[1:-3]},
             "dead-subscriber": lambda: special.dead_subscriber(stack, api, listen),
             "route-changes": lambda: special.route_changes(stack, api, listen),
             "backlog": lambda: special.backlog(stack, api, listen),
             "apply-1000": lambda: special.apply_many(api, listen),
-            **{s.name: partial(penstock_scenario, stack, api, s, listen) for s in SCENARIOS[-2:]},
+            **{s.name: partial(penstock_scenario, stack, api, s, listen) for s in SCENARIOS[-3:]},
             # What is compared most comes last, right before upstream's turn: a virtual machine's speed changes within
             # minutes.
             SCENARIOS[0].name: partial(penstock_scenario, stack, api, SCENARIOS[0], listen),

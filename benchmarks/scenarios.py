@@ -41,6 +41,22 @@ def one_of(count: int) -> Routes:
     return routes
 
 
+def on_data(count: int) -> Routes:
+    """`count` Triggers that ask for something in the data, of which only the first matches what is sent."""
+
+    def routes(subscriber: str) -> list[Route]:
+        return [
+            {
+                "name": f"t{i}",
+                "filters": [{"data": {"order.country": "bench" if i == 0 else f"other.{i}"}}],
+                "subscriber": subscriber + "0",
+            }
+            for i in range(count)
+        ]
+
+    return routes
+
+
 def all_of(count: int) -> Routes:
     """`count` Triggers that all match, each with its own subscriber."""
     return lambda subscriber: [
@@ -113,6 +129,13 @@ SCENARIOS = [
         all_of(10),
         {**FIXED, "subscribers": 10, "fanout": 10},
         channel=True,
+    ),
+    Scenario("data-1", "1 Trigger that asks for data, events of 20 fields", on_data(1), {**BRIEF, "fields": 20}),
+    Scenario(
+        "data-1000",
+        "1,000 Triggers that ask for data, one matches, events of 20 fields",
+        on_data(1000),
+        {**BRIEF, "fields": 20},
     ),
     Scenario("triggers-1000", "1,000 Triggers, one matches", one_of(1000), {**BRIEF}, peer=False),
     Scenario("triggers-10000", "10,000 Triggers, one matches", one_of(10_000), {**BRIEF}),

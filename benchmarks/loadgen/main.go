@@ -19,6 +19,7 @@ type options struct {
 	url, host, listen, types, behave  string
 	rate                              float64
 	connections, payload, batch       int
+	fields                            int
 	subscribers, fanout               int
 	warmup, duration, settle, timeout time.Duration
 	count                             int64
@@ -34,6 +35,7 @@ func main() {
 	flag.Float64Var(&o.rate, "rate", 0, "events a second in paced mode; 0: closed loop")
 	flag.IntVar(&o.connections, "connections", 64, "keep-alive connections")
 	flag.IntVar(&o.payload, "payload", 1024, "bytes of data in an event")
+	flag.IntVar(&o.fields, "fields", 1, "members that the data consists of; with more than 1 it says order.country, too")
 	flag.IntVar(&o.batch, "batch", 1, "events in one request")
 	flag.IntVar(&o.subscribers, "subscribers", 1, "number of subscribers")
 	flag.IntVar(&o.fanout, "fanout", 1, "healthy subscribers that each event must reach (the first ones); 0: none")

@@ -76,7 +76,7 @@ func newSender(o options) (*sender, error) {
 		s.address += ":80"
 	}
 	s.accepted.words = make([]atomic.Uint32, maxEvents/32)
-	s.data = []byte(`{"pad":"` + strings.Repeat("x", max(o.payload-10, 0)) + `"}`)
+	s.data = dataOf(o.payload, o.fields)
 	s.opening = fmt.Sprintf("POST %s HTTP/1.1\r\nHost: %s\r\n", target.RequestURI(), s.host)
 	if o.batch == 1 {
 		s.opening += fmt.Sprintf("Content-Type: application/json\r\nContent-Length: %d\r\n", len(s.data))
@@ -85,6 +85,22 @@ func newSender(o options) (*sender, error) {
 		s.opening += "Content-Type: application/cloudevents-batch+json\r\nContent-Length: "
 	}
 	return s, nil
+}
+
+// dataOf gives JSON of so many bytes, or a few more: one long string, or many members with something to filter by.
+func dataOf(payload, fields int) []byte {
+	if fields <= 1 {
+		return []byte(`{"pad":"` + strings.Repeat("x", max(payload-10, 0)) + `"}`)
+	}
+	var data strings.Builder
+	data.WriteString(`{"order":{"country":"bench","total":120.5}`)
+	for i := range fields {
+		room := (payload - data.Len() - 1) / (fields - i)
+		name := fmt.Sprintf(`,"field%d":"`, i)
+		data.WriteString(name + strings.Repeat("x", max(room-len(name)-1, 0)) + `"`)
+	}
+	data.WriteString("}")
+	return []byte(data.String())
 }
 
 func (s *sender) highest() *acceptance { return &s.accepted }
