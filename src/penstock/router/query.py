@@ -24,9 +24,10 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from penstock.contract import topics
 from penstock.router.generations import CannotStop
+from penstock.router.matching import SESSION
 from penstock.router.positions import StartOffsets
 from penstock.router.route_index import RouteTable
-from penstock.router.routing import SESSION, route
+from penstock.router.routing import route
 from penstock.router.task_watch import KilledTasks
 from penstock.settings import Settings
 

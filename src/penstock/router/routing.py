@@ -1,36 +1,16 @@
-"""`route()`: which routes get which event, as one pure function over DataFrames.
+"""`route()`: what `penstock.matched` gets of `penstock.events`, as one pure function over DataFrames.
 
-Native expressions only, row by row, and joins with broadcast relations only, because Real-Time Mode runs nothing else.
-The same function serves the live query, a micro-batch query and a batch over history. An event is looked up under its
-target and the attributes that routes are filed under (see `route_index`), so its cost depends on how many candidates it
-has, not on how many routes exist. Data is looked at only where a filter asks for it: such tables have another plan, and
-in it only events of the targets concerned are parsed. Nothing here may raise, whatever a record contains.
+`matching` says which routes want which event; here that becomes records.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from functools import reduce
-from operator import and_
-from typing import Any
-
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from penstock.contract import headers, topics
-from penstock.events.event import REQUIRED
-from penstock.filters.columns import column
-from penstock.filters.data import columns as data_columns
-from penstock.filters.predicate import COMPARE, Predicate
-from penstock.router.route_index import OPS, Bucket, RouteTable, header_of
-
-ATOM = "struct<op:int,header:string,value:string,negated:boolean>"
-ATOM_WITH_NUMBER = "struct<op:int,header:string,value:string,negated:boolean,number:double>"
-"""A comparison as data: with its number where some filter compares numbers."""
-
-CHUNK = 500
-"""Buckets handed to the JVM in one piece."""
+from penstock.router.matching import matching, no_headers
+from penstock.router.route_index import RouteTable
 
 MILESTONE = 256
 """Of so many events of a partition one comes out even where no route wants it. So whoever looks can tell a query that
@@ -40,9 +20,6 @@ ROUTES_BYTES = 512 * 1024
 """What the list of routes of one record may take; a longer one is cut into several records. A record may be larger than
 the one it was made from by twice as much."""
 
-SESSION = {"spark.sql.mapKeyDedupPolicy": "LAST_WIN", **data_columns.SESSION}
-"""What the session must be set to: a header that comes twice is no error, its last value counts."""
-
 
 def route(events: DataFrame, routes: RouteTable, generation: int) -> DataFrame:
     """Records of `penstock.events` (as the Kafka source gives them, with headers) to records of `penstock.matched`.
@@ -51,34 +28,19 @@ def route(events: DataFrame, routes: RouteTable, generation: int) -> DataFrame:
     than fit into a record becomes several records, one right after the other. No route is named by two of them, so each
     route finds the event once, and the last record alone says that the event has been routed.
     """
-    read = _read(events, routes)
-    candidates = []
-    for number, attribute in enumerate(sorted(routes.filed)):
-        relation = _relation(events.sparkSession, routes.filed[attribute], f"filed{number}", _route_type(routes))
-        read = read.join(
-            F.broadcast(relation),
-            (F.col("target") == F.col(f"filed{number}_target"))
-            & (F.col(f"key{number}") == F.col(f"filed{number}_key")),
-            "left",
-        )
-        candidates.append(F.col(f"filed{number}_routes"))
-    if routes.unfiled:
-        relation = _relation(events.sparkSession, routes.unfiled, "unfiled", _route_type(routes))
-        read = read.join(F.broadcast(relation), F.col("target") == F.col("unfiled_target"), "left")
-        candidates.append(F.col("unfiled_routes"))
+    found = matching(events.select("partition", "offset", "key", "value", "headers"), routes)
     stray = ~(F.col("marker") | F.col("event"))
-    unread = F.col("event") & F.col("unread") if routes.facts else F.lit(False)
     passes = F.col("marker") | stray | (F.col("offset") % MILESTONE == MILESTONE - 1)
-    matched = read.select(
+    matched = found.select(
         "partition",
         "offset",
         "key",
         "value",
         "headers",
-        (passes | unread if routes.facts else passes).alias("passes"),
+        (passes | F.col("unread") if routes.facts else passes).alias("passes"),
         F.when(stray, topics.UNREADABLE).otherwise(topics.MATCHED).alias("topic"),
-        _matches(candidates, routes).alias("uids"),
-        *([unread.alias("unread")] if routes.facts else []),
+        "uids",
+        *(["unread"] if routes.facts else []),
     ).where(F.col("passes") | (F.size("uids") > 0))
     if routes.facts:
         matched = _marked_unread(matched)
@@ -88,6 +50,19 @@ def route(events: DataFrame, routes: RouteTable, generation: int) -> DataFrame:
         return matched.select("topic", "partition", "key", "value", _headers(generation).alias("headers"))
     return _cut(matched, in_a_record).select(
         "topic", "partition", "key", "value", F.concat(_headers(generation), _parts_left()).alias("headers")
+    )
+
+
+def _marked_unread(matched: DataFrame) -> DataFrame:
+    """A header for whoever counts. Where an event goes nowhere, it alone is of interest."""
+    mark = F.struct(F.lit(headers.DATA_UNREAD).alias("key"), F.lit("1").cast("binary").alias("value"))
+    present = F.coalesce("headers", no_headers())
+    alone = F.col("unread") & (F.size("uids") == 0)
+    return matched.withColumns(
+        {
+            "headers": F.when(F.col("unread"), F.concat(present, F.array(mark))).otherwise(present),
+            "value": F.when(~alone, F.col("value")),
+        }
     )
 
 
@@ -101,125 +76,7 @@ def _cut(matched: DataFrame, most: int) -> DataFrame:
 
 def _parts_left() -> Column:
     left = F.struct(F.lit(headers.PARTS_LEFT).alias("key"), F.col("left").cast("string").cast("binary").alias("value"))
-    return F.when(F.col("left") > 0, F.array(left)).otherwise(_no_headers())
-
-
-class _Stored:
-    """The attributes of an event, looked up where they are stored: among the headers of its record."""
-
-    def __getitem__(self, name: str) -> Column:
-        return _text(F.lit(header_of(name)))
-
-
-def _text(header: Column) -> Column:
-    """The value of a header as text; null where there is none."""
-    return F.try_element_at(F.col("stored"), header).cast("string")
-
-
-def _read(events: DataFrame, routes: RouteTable) -> DataFrame:
-    """The record's headers as a map, its target, and the values it is looked up under.
-
-    The map is made of whole columns: turning headers into attributes one by one, in a lambda that Spark does not
-    compile, would cost more than all the rest.
-    """
-    present = F.coalesce("headers", _no_headers())
-    stored = F.map_from_arrays(present["key"], present["value"])
-    read = events.select("partition", "offset", "key", "value", "headers", stored.alias("stored"))
-    if routes.facts:
-        read = _with_facts(read, routes)
-    attributes, target, marker = _Stored(), _text(F.lit(headers.TARGET)), _text(F.lit(headers.MARKER))
-    return read.select(
-        "*",
-        target.alias("target"),
-        (target.isNull() & marker.isNotNull()).alias("marker"),
-        reduce(and_, (attributes[name].isNotNull() for name in REQUIRED), target.isNotNull()).alias("event"),
-        *(attributes[name].alias(f"key{n}") for n, name in enumerate(sorted(routes.filed))),
-    )
-
-
-def _with_facts(read: DataFrame, routes: RouteTable) -> DataFrame:
-    """What data says beside what is stored in headers, and whether it should say something and cannot be read."""
-    asked = F.coalesce(_text(F.lit(headers.TARGET)).isin(*routes.targets_on_data), F.lit(False))
-    content_type = _text(F.lit(header_of("datacontenttype")))
-    looked_at = data_columns.with_facts(read, routes.facts, wanted=asked, content_type=content_type)
-    present, facts = F.coalesce("headers", _no_headers()), F.col(data_columns.FACTS)
-    names = F.array(*map(F.lit, routes.facts))
-    stored = F.map_from_arrays(F.concat(present["key"], names), F.concat(present["value"], facts))
-    return looked_at.select(
-        "partition",
-        "offset",
-        "key",
-        "value",
-        "headers",
-        F.when(facts.isNull(), F.col("stored")).otherwise(stored).alias("stored"),
-        (asked & facts.isNull()).alias("unread"),
-    )
-
-
-def _marked_unread(matched: DataFrame) -> DataFrame:
-    """A header for whoever counts. Where an event goes nowhere, it alone is of interest."""
-    mark = F.struct(F.lit(headers.DATA_UNREAD).alias("key"), F.lit("1").cast("binary").alias("value"))
-    present = F.coalesce("headers", _no_headers())
-    alone = F.col("unread") & (F.size("uids") == 0)
-    return matched.withColumns(
-        {
-            "headers": F.when(F.col("unread"), F.concat(present, F.array(mark))).otherwise(present),
-            "value": F.when(~alone, F.col("value")),
-        }
-    )
-
-
-def _matches(candidates: Sequence[Column], routes: RouteTable) -> Column:
-    """uids of the candidates that match."""
-    if not candidates:
-        return F.array().cast("array<string>")
-    every = candidates[0] if len(candidates) == 1 else F.flatten(F.array_compact(F.array(*candidates)))
-    every = F.coalesce(every, F.array().cast(f"array<{_route_type(routes)}>"))
-    matching = F.filter(every, lambda found: _holds(found, routes))
-    return F.transform(matching, lambda found: found["uid"])
-
-
-def _holds(found: Column, routes: RouteTable) -> Column:
-    """Whether what remains of a candidate's filter holds and its start has come; the likeliest to fail comes first."""
-    atom = _atom_or_number if routes.compares_numbers else _atom
-    holds = F.forall(found["clauses"], lambda clause: F.exists(clause, atom))
-    if routes.predicates:
-        holds &= found["predicate"].isNull() | _numbered(found["predicate"], routes.predicates, 0)
-    started = F.coalesce(F.try_element_at(found["start"], F.col("partition") + 1), F.lit(0)) <= F.col("offset")
-    return F.coalesce(holds & started, F.lit(False))
-
-
-def _numbered(number: Column, predicates: Sequence[Predicate], first: int) -> Column:
-    """The predicate of that number, chosen by halves, so that many cost a candidate hardly more than few."""
-    if len(predicates) == 1:
-        return F.coalesce(column(predicates[0], _Stored()), F.lit(False))
-    half = len(predicates) // 2
-    return F.when(number < first + half, _numbered(number, predicates[:half], first)).otherwise(
-        _numbered(number, predicates[half:], first + half)
-    )
-
-
-def _atom(atom: Column) -> Column:
-    """One comparison, given as data. A missing attribute compares as false."""
-    value = _text(atom["header"])
-    return F.coalesce(_compared(atom, value).otherwise(value != ""), F.lit(False)) != atom["negated"]
-
-
-def _atom_or_number(atom: Column) -> Column:
-    """The same where some filter compares numbers."""
-    value = _text(atom["header"])
-    holds, number = _compared(atom, value), value.try_cast("double")
-    for name, compare in COMPARE.items():
-        holds = holds.when(atom["op"] == OPS.index(name), compare(number, atom["number"]))
-    return F.coalesce(holds.otherwise(value != ""), F.lit(False)) != atom["negated"]
-
-
-def _compared(atom: Column, value: Column) -> Column:
-    return (
-        F.when(atom["op"] == OPS.index("exact"), value == atom["value"])
-        .when(atom["op"] == OPS.index("prefix"), F.startswith(value, atom["value"]))
-        .when(atom["op"] == OPS.index("suffix"), F.endswith(value, atom["value"]))
-    )
+    return F.when(F.col("left") > 0, F.array(left)).otherwise(no_headers())
 
 
 def _headers(generation: int) -> Column:
@@ -230,26 +87,6 @@ def _headers(generation: int) -> Column:
         (headers.GENERATION, F.lit(str(generation))),
     ]
     return F.concat(
-        F.coalesce("headers", _no_headers()),
+        F.coalesce("headers", no_headers()),
         F.array(*(F.struct(F.lit(name).alias("key"), text.cast("binary").alias("value")) for name, text in added)),
     )
-
-
-def _no_headers() -> Column:
-    return F.array().cast("array<struct<key:string,value:binary>>")
-
-
-def _route_type(routes: RouteTable) -> str:
-    atom = ATOM_WITH_NUMBER if routes.compares_numbers else ATOM
-    return f"struct<uid:string,start:array<bigint>,clauses:array<array<{atom}>>,predicate:int>"
-
-
-def _relation(spark: SparkSession, buckets: Sequence[Bucket], name: str, route_type: str) -> DataFrame:
-    """The buckets as a relation. They go to the JVM as text: one call for hundreds, and no Python worker reads them."""
-    jvm: Any = spark._jvm
-    texts = jvm.java.util.ArrayList()
-    for begin in range(0, len(buckets), CHUNK):
-        texts.add(json.dumps([bucket.as_data() for bucket in buckets[begin : begin + CHUNK]]))
-    strings = spark._jsparkSession.createDataset(texts, jvm.org.apache.spark.sql.Encoders.STRING())
-    rows = F.inline(F.from_json("value", f"array<struct<target:string,key:string,routes:array<{route_type}>>>"))
-    return DataFrame(strings.toDF(), spark).select(rows).toDF(f"{name}_target", f"{name}_key", f"{name}_routes")
