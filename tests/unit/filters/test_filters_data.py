@@ -164,7 +164,7 @@ def test_of_a_member_that_comes_twice_the_last_counts() -> None:
 
 
 def test_a_filter_on_data_stands_beside_others() -> None:
-    filters = [{"exact": {"type": "order"}}, {"not": {"data": {"order.country": "FR"}}}]
+    filters: list[dict[str, Any]] = [{"exact": {"type": "order"}}, {"not": {"data": {"order.country": "FR"}}}]
     assert holds(filters)
     assert not holds(filters, event(json.dumps(ORDER).encode(), type="other"))
 
