@@ -10,10 +10,10 @@ from penstock.resources.changes import changed
 from penstock.resources.delivery import check_delivery
 from penstock.resources.destination import check_destination, is_empty
 from penstock.resources.field_errors import FieldError, FieldErrors, disallowed, invalid, missing, within
+from penstock.resources.filters import check_filters
 from penstock.resources.kreference import check_reference
 from penstock.resources.moments import EXPECTED, moment_of
 from penstock.resources.replay.model import SOURCES, TARGETS
-from penstock.resources.trigger.filters import check_filters
 
 _LONG_AGO = 1e10
 """Stands for when the Replay is made, where only the order of two moments matters and both are durations."""
@@ -24,7 +24,7 @@ def check(obj: Obj, old: Obj | None, ctx: AdmissionContext) -> FieldErrors:
     spec = obj.get("spec") or {}
     namespace = namespace_of(obj, ctx)
     errors = _check_ends(spec, namespace, ctx) + _check_window(spec) + _check_dead_letters(spec)
-    errors += check_filters(None, spec.get("filters"))
+    errors += check_filters(None, spec.get("filters"), ctx)
     rate = spec.get("rate")
     if rate is not None and rate <= 0:
         errors.append(invalid(rate, "rate", "expected a number greater than 0"))
