@@ -11,7 +11,7 @@ MEASURED := --cov --cov-append --cov-report=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help dev test preflight check unit integration warm-up coverage conformance format docs wheel tck bench bench-knative profile chaos test-cluster upstream upstream-binaries upstream-short manifests protobuf lock clean
+.PHONY: help first-start dev test preflight check unit integration warm-up coverage conformance format docs wheel tck bench bench-knative profile chaos test-cluster upstream upstream-binaries upstream-short manifests protobuf lock clean
 
 help: ## print the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,12 +19,16 @@ help: ## print the targets
 $(VENV)/.ready: pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else "penstock needs Python 3.11 or newer; found %d.%d (%s). Install one and name it: make PYTHON=python3.12" % (v[0], v[1], sys.executable))'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "installing Python packages into $(VENV)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	@echo "installing Python packages into $(VENV), once: some minutes where none of them is cached"
+	@$(BIN)/python -m pip install --disable-pip-version-check -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
-dev: $(VENV)/.ready ## start the whole stack in the foreground (Ctrl-C stops it; ARGS="--port 0" and the like)
+# Before minutes of downloading: is there a Java, and are the ports free?
+first-start:
+	@test -e $(VENV)/.ready || $(PYTHON) scripts/first_start.py $(ARGS)
+
+dev: first-start $(VENV)/.ready ## start the whole stack in the foreground (Ctrl-C stops it; ARGS="--port 0" and the like)
 	@exec $(BIN)/penstock dev $(ARGS)
 
 # `check` keeps one processor busy, so what the tests on real things gain from goes beside it.

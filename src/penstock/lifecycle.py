@@ -20,6 +20,8 @@ from typing import Any
 APPEARS_SECONDS = 0.1
 """Pause between looks at a file that is not there yet."""
 
+SAID_KEPT = 1000
+"""Messages of a component that nobody listens to; it may run for months."""
 NEWS_LENGTH = 500
 """Characters of a line of news, so that it fits into one write to the pipe."""
 
@@ -116,6 +118,7 @@ class Lifecycle:
     def _say(self, message: dict[str, Any]) -> None:
         if self._fd is None:
             self.said.append(message)
+            del self.said[:-SAID_KEPT]
             return
         # One write below PIPE_BUF is atomic, so threads need no lock. A supervisor that is gone is noticed elsewhere.
         try:

@@ -15,6 +15,8 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from penstock.cli import first_steps
+from penstock.engine import running_stacks
 from penstock.engine.problem import Problem
 
 if TYPE_CHECKING:
@@ -125,10 +127,11 @@ class StackScreen:
         say = self._console.print
         say(f"[bold green]penstock is ready[/bold green] after {seconds:.1f} s. Ctrl-C stops it.")
         say(f"  events {settings.ingress_url}{api}   Kafka {settings.bootstrap}{metrics}")
-        say("\nIn another terminal, with a Broker to send to:")
-        say(f"  export KUBECONFIG={escape(str(kubeconfig))}")
-        say(f"  {BROKER_COMMAND}", markup=False)
-        say(f"  {curl(settings)}\n", markup=False)
+        say("\nIn another terminal, a Broker, a subscriber that prints, a Trigger, and an event:")
+        alone = running_stacks.running() in ([], [settings.data_dir])
+        for line in first_steps.lines(settings, first_steps.program(), first_steps.free_port(), is_alone=alone):
+            say(f"  {line}", markup=False)
+        say(f"\nFor kubectl: export KUBECONFIG={escape(str(kubeconfig))}\n")
 
     def stopping(self) -> None:
         """On its way down."""
@@ -153,19 +156,6 @@ class StackScreen:
         if self._status is not None:
             self._status.stop()
             self._status = None
-
-
-BROKER_COMMAND = (
-    "printf 'apiVersion: eventing.knative.dev/v1\\nkind: Broker\\nmetadata: {name: default}\\n' | kubectl apply -f -"
-)
-
-
-def curl(settings: Settings) -> str:
-    """One command that sends an event."""
-    return (
-        f"curl -i {settings.ingress_url}/default/default -H 'ce-specversion: 1.0' -H 'ce-id: 1' "
-        "-H 'ce-source: /hello' -H 'ce-type: greeting' -H 'content-type: application/json' -d '{\"hello\": \"world\"}'"
-    )
 
 
 def _coloured(name: str, state: str) -> str:

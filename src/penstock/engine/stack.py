@@ -70,14 +70,13 @@ def prepare(settings: Settings, screen: Screen) -> Prepared:
     settings = settings.model_copy(update={"data_dir": settings.data_dir.expanduser().absolute()})
     spark.check(settings)
     java = java_search.find()
-    jars = jar_cache.resolve(settings, java, screen.fetching)
-    # The jars are for everybody, what follows is not.
-    os.umask(UMASK)
+    rights_of_files = os.umask(UMASK)
     data = DataDir(settings.data_dir)
     remarks = data.open(settings)
     try:
         data.end_leftovers()
-        settings = ports.resolve(settings)
+        settings = ports.resolve(settings)  # before anything is downloaded
+        jars = _jars(settings, java, screen, rights_of_files)
         data.clear_metrics()
         if settings.kafka is not None:
             topics.ensure(settings)
@@ -87,6 +86,15 @@ def prepare(settings: Settings, screen: Screen) -> Prepared:
     except BaseException:
         data.close()
         raise
+
+
+def _jars(settings: Settings, java: java_search.Java, screen: Screen, rights_of_files: int) -> jar_cache.Jars:
+    """The jars, which are for everybody, unlike all else."""
+    os.umask(rights_of_files)
+    try:
+        return jar_cache.resolve(settings, java, screen.fetching)
+    finally:
+        os.umask(UMASK)
 
 
 async def run(prepared: Prepared, screen: Screen, stop: asyncio.Event) -> None:

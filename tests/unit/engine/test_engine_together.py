@@ -22,6 +22,7 @@ async def test_the_whole_is_ready_when_every_part_is() -> None:
     async def second(settings: Settings, part: Lifecycle) -> None:
         await second_may.wait()
         part.ready(second=2)
+        part.news("something happened")
         await part.stopping.wait()
 
     whole = asyncio.create_task(together({"first": first, "second": second}, Settings(), lifecycle))
@@ -31,7 +32,8 @@ async def test_the_whole_is_ready_when_every_part_is() -> None:
     second_may.set()
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert lifecycle.said == [{"event": "ready", "first": 1, "second": 2}]
+    news = {"event": "news", "text": "something happened"}
+    assert lifecycle.said == [{"event": "ready", "first": 1, "second": 2}, news]
     lifecycle.stopping.set()
     await whole
 

@@ -1,4 +1,4 @@
-"""Tells people how deliveries go: as Events of the Trigger or Subscription, and as lines on the stack's terminal."""
+"""Tells people how deliveries go: as Events of the Trigger or Subscription, in the log, and on the terminal."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ import time
 from collections import deque
 from collections.abc import Callable
 
+import structlog
+
 from penstock.contract.routes import Route
 from penstock.controllers.api import SUBSCRIPTION, TRIGGER, Key
 from penstock.controllers.recorder import EventRecorder
 from penstock.controllers.routes.standings import Happening
 from penstock.controllers.tracker import Tracker
+
+log = structlog.get_logger()
 
 LINES, LINES_SECONDS = 8, 10.0
 """A terminal gets so many lines within that time; a thousand routes that fail at once must not hide everything else."""
@@ -38,6 +42,8 @@ class Announcer:
             return
         tell = self._recorder.normal if happening.is_good else self._recorder.warning
         tell(obj, happening.reason, happening.message)
+        note = log.info if happening.is_good else log.warning
+        note(happening.message, reason=happening.reason, kind=route.kind, namespace=route.namespace, name=route.name)
         self._say_line(f"{name_of(route)}: {happening.message}")
 
     def _say_line(self, line: str) -> None:

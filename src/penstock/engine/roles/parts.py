@@ -55,6 +55,10 @@ class Part(Lifecycle):
         """Passed on as the whole's."""
         self._whole.status(**details)
 
+    def news(self, text: str) -> None:
+        """Passed on as the whole's."""
+        self._whole.news(text)
+
     def fail(self, reason: str) -> None:
         """Passed on as the whole's."""
         self._whole.fail(reason)
