@@ -27,6 +27,10 @@ ROUTES = "penstock_routes"
 GENERATION = "penstock_generation"
 """In `penstock.matched`: the router's generation that wrote the record, in decimal."""
 
+FENCE = "penstock_fence"
+"""On a record of `penstock.matched` that is neither an event nor a marker: from here on no record of a lower generation
+counts in this partition."""
+
 PARTS_LEFT = "penstock_parts_left"
 """In `penstock.matched`: how many records follow with further routes of the same event, where they do not fit into one.
 Without it all of the event's routes have been named: only then has the event been routed."""

@@ -7,6 +7,8 @@
 | `standing/<route uid>/<instance>` | how the deliveries of a route go in one dispatcher task |
 | `replay/<route uid>/<partition>` | how far a Replay has got |
 | `type/<target uid>/<hash>` | a type of events, with its source, that passes a target which wants to know |
+| `epoch/router` | the number of the router that took over last; for routers |
+| `generation/<epoch>` | the generation that routing goes on from, see `generations.py`; for routers |
 | `served/<route uid>` | the router serves the route, or where it stopped to; for the router that comes after it |
 
 Components: `ingress`, `router`, `dispatcher`. An instance that ends in order deletes its ack; one that has not been

@@ -231,10 +231,11 @@ class Dispatcher:
 
     def take(self, batch: list[Matched]) -> None:
         """Takes records from the tail."""
-        for record in batch:
-            cursors = self.partitions[record.partition]
-            if record.offset != cursors.tail:
-                self._jump(cursors, record)
+        for found in batch:
+            cursors = self.partitions[found.partition]
+            if found.offset != cursors.tail:
+                self._jump(cursors, found)
+            record = self._telemetry.shut_out(found) if cursors.fences.shut_out(found) else found
             self._sender.routed(record, self.snapshot.targets)
             if headers.DATA_UNREAD in record.fields:
                 self._data_unread.inc()

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Mapping
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from penstock.contract import reports, topics
+from penstock.contract import generations, reports, topics
+from penstock.contract.generations import LivePoint
 from penstock.contract.reports import Ack, Component, Loss, ReplayProgress, SeenType, Served, Standing
 from penstock.log import clients
 from penstock.log.table import TableFollower
@@ -137,10 +138,14 @@ def write_served(settings: Settings, entries: Iterable[Served]) -> None:
 
 
 class ServedReader:
-    """Reads once what earlier routers have noted of the routes that they served."""
+    """Reads once what earlier routers have noted: the routes that they served, and where routing goes on."""
 
     def __init__(self, settings: Settings, failed: Failed) -> None:
         self.served: dict[str, Served] = {}
+        self.points: dict[str, LivePoint] = {}
+        """By key: of each router that was not forgotten."""
+        self.epoch = 0
+        """Of the router before."""
         self.read = threading.Event()
         self._follower = TableFollower(settings, topics.REPORTS, self._apply, self.read.set, failed)
 
@@ -154,6 +159,12 @@ class ServedReader:
 
     def _apply(self, key: str, value: bytes | None) -> None:
         kind, _, uid = key.partition("/")
+        if kind == generations.KIND:
+            self.points.pop(key, None)
+            if value is not None:
+                self.points[key] = generations.decode(value)
+        if key == generations.EPOCH_KEY and value is not None:
+            self.epoch = generations.decode_epoch(value)
         if kind != "served":
             return
         self.served.pop(uid, None)

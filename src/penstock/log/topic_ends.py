@@ -85,15 +85,17 @@ class TopicEnds(Generic[T]):
         """What each partition of a topic holds."""
         return [self._retained(topic, partition) for partition in range(partitions)]
 
-    def newest(self, partition: int) -> T | None:
-        """The newest record the router wrote to a partition of `penstock.matched`; None where there is none."""
+    def newest(self, partition: int, since: int = 0, wanted: Callable[[T], bool] = lambda record: True) -> T | None:
+        """The newest record, of those wanted, that the router wrote to a partition of `penstock.matched` since an
+        offset; None where there is none."""
         kept = self._retained(topics.MATCHED, partition)
-        end, window = kept.end, FIRST_LOOK_BACK
-        while end > kept.first:
-            begin = max(kept.first, end - window)
+        first, end, window = max(kept.first, since), kept.end, FIRST_LOOK_BACK
+        while end > first:
+            begin = max(first, end - window)
             found = None
             for message in self._between(partition, begin, end):
-                found = self._record(message) or found
+                record = self._record(message)
+                found = record if record is not None and wanted(record) else found
             if found is not None:
                 return found
             end, window = begin, window * 4

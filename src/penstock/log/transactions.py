@@ -8,7 +8,7 @@ reported: trying it again for ever would keep everything else from being written
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
@@ -98,7 +98,7 @@ Without = Callable[[list[Entry], Entry], list[Entry]]
 class TransactionalPartition:
     """One partition. Every method blocks: call from a thread."""
 
-    def __init__(self, settings: Settings, role: str, partition: int) -> None:
+    def __init__(self, settings: Settings, role: str, partition: int, own: Mapping[str, object] | None = None) -> None:
         self.partition = partition
         self.given_up = threading.Event()
         self._settings, self._role = settings, role
@@ -107,7 +107,7 @@ class TransactionalPartition:
         """Whether a transaction was left as it was: such a producer can only be dropped."""
         self._refused: dict[tuple[str, str], int] = {}
         """Topic and key of records that Kafka refused, and their sizes: larger ones are not tried again."""
-        options = {**OPTIONS, "transactional.id": f"penstock-{role}-{partition}", "error_cb": self._away}
+        options = {**OPTIONS, **(own or {}), "transactional.id": f"penstock-{role}-{partition}", "error_cb": self._away}
         self._producer = clients.producer(settings, role, options, ending_process())
 
     def _away(self, error: KafkaError) -> None:

@@ -113,6 +113,10 @@ UNREADABLE = counter(
     "Records that could not be read and were passed over, by topic.",
     "topic",
 )
+SHUT_OUT = counter(
+    "penstock_records_shut_out_total",
+    "Records of penstock.matched that a generation of the router wrote after it had been replaced; they reach nobody.",
+)
 REFUSED_RECORDS = counter(
     "penstock_records_refused_total",
     "Records that Kafka did not take, such as one that is too large, and that were left out, by topic.",

@@ -3,13 +3,15 @@
 Real-Time Mode plans a query once, so other routes need another query. Generation N+1 starts beside N, right after the
 newest origin in each partition of `penstock.matched`, and N ends when N+1 has caught up. Why nothing is lost:
 
-1. A query writes a partition's events in order: one task, one idempotent producer. So when origin o is in
+1. A query writes a partition's events in order: one task, one idempotent producer. So when N has written origin o to
    `penstock.matched`, every event up to o that matches something is there too, and o + 1 is a safe start. What N read
    and never wrote, because it was stopped or killed, lies behind its newest origin, so N+1 reads it.
 2. N+1 has caught up when a marker, written to every partition before N+1 started, has come out of N+1 in every
-   partition. Then N is stopped, and a second marker must come out of N+1. From then on only N+1 writes, and it has
-   written everything older than that marker. Only now is the version acknowledged. So if all dies at any moment, the
-   newest origin is N+1's own, or that of an event from before the acknowledgement, which no new route was promised.
+   partition. Then N is stopped, it is noted that routing goes on from N+1's records, and a fence shuts out what N may
+   write all the same: a task that Spark could not reach, or another driver's (see `fencing.py`). A second marker must
+   come out of N+1, which then has written everything older than that. Only now is the version acknowledged. So if all
+   dies at any moment, routing goes on from N+1's own records, or from N's and before the acknowledgement, when no new
+   route was promised anything. Where there is no N that serves, note and fence come before N+1 starts.
 3. During the overlap N may be ahead while both write the same partition, so origins fall back there. For a route that
    both know, N+1 repeats what N wrote, and the dispatcher's cursor drops it. A route that only N+1 knows is not listed
    by N, so its cursor moves with N+1's records alone. A route whose filter changed gets the verdict of either filter
@@ -35,11 +37,13 @@ from typing import Protocol
 import structlog
 
 from penstock.contract import topics
+from penstock.contract.generations import LivePoint
 from penstock.contract.reports import Served
 from penstock.contract.routes import Route
 from penstock.contract.snapshot import Snapshot
 from penstock.log.topic_ends import Retained, TopicEnds
 from penstock.router import positions
+from penstock.router.fencing import Fencing
 from penstock.router.lived_time import LivedTime
 from penstock.router.markers import MarkerSender, MarkerWatch
 from penstock.router.matched_record import MatchedRecord
@@ -134,6 +138,7 @@ class Generations:
         live: Callable[[Generation], None],
         lost: Callable[[Route, LostRange], None],
         served: ServedRoutes,
+        fencing: Fencing,
         leave_out: Callable[[list[Served]], None],
         stopping: Callable[[], bool],
         beat: Callable[[], None] = lambda: None,
@@ -142,7 +147,7 @@ class Generations:
         self._launch, self._tail, self._sender, self.watch = launch, tail, sender, watch
         self._unplannable = unplannable
         self._announce, self._lost, self._stopping = live, lost, stopping
-        self._served, self._leave_out = served, leave_out
+        self._served, self._fencing, self._leave_out = served, fencing, leave_out
         self._beat, self.clock = beat, clock or LivedTime()
         self._newest_number = 0
         self._partitions = 0
@@ -174,15 +179,19 @@ class Generations:
         if start.reached:
             table = table.starting(positions.starts_of_served(routes.values(), newcomers, start))
         ends = self._tail.retained(topics.MATCHED, partitions)
-        self._newest_number += 1
+        self._newest_number = self._fencing.number_after(self._newest_number)
         marks, offsets = self._sender.send(self._newest_number, range(partitions))
+        point = LivePoint(self._newest_number, start.reached or start.offsets, tuple(kept.end for kept in ends))
+        beside = before is not None and before.query.alive()
+        if not beside:
+            self._fencing.shut_out_others(point)
         query = self._launch(table, self._newest_number, start)
         following = Generation(self._newest_number, snapshot.version, snapshot.routes, query, refused)
         try:
             self._tail.follow(ends)
             self.watch.sent(marks, offsets, self.clock(), timed=False)
-            if before is not None and before.query.alive():
-                self._take_over(before, following)
+            if before is not None and beside:
+                self._take_over(before, following, point)
             else:
                 self._begin(before, following, catch_up=bool(start.reached))
         except BaseException:
@@ -219,7 +228,7 @@ class Generations:
             self.watch.sent(*self._sender.send(self.live.number, busy), now)
         if self.watch.pending is None:
             return
-        found = self._tail.poll(0.1)
+        found = self._poll()
         self.watch.saw(found, self.clock())
         if self.watch.pending is None:
             self._tail.rest()
@@ -242,10 +251,17 @@ class Generations:
     def _retained_events(self) -> list[Retained]:
         return self._tail.retained(topics.EVENTS, self._partitions)
 
-    def _take_over(self, before: Generation, following: Generation) -> None:
+    def _poll(self) -> list[MatchedRecord]:
+        """What queries have written since. Raises Superseded where one of them is another router's."""
+        found = self._tail.poll(0.1)
+        self._fencing.check(found)
+        return [record for record in found if not record.fence]
+
+    def _take_over(self, before: Generation, following: Generation, point: LivePoint) -> None:
         """Ends the generation before when the following one has caught up, and makes sure that it writes alone."""
         self._wait(following, lambda: self.watch.pending is None)
         before.query.stop()
+        self._fencing.shut_out_others(point)
         self.watch.sent(*self._sender.send(following.number, range(self._partitions)), self.clock())
         self._wait(following, lambda: self.watch.pending is None, first=CATCH_UP_SECONDS)
 
@@ -275,7 +291,7 @@ class Generations:
                 raise Stopping
             if not generation.query.alive():
                 raise GenerationFailed(f"generation {generation.number} ended: {generation.query.reason()}")
-            found = self._tail.poll(0.1)
+            found = self._poll()
             now = self.clock()
             self.watch.saw(found, now)
             if not seen and any(record.generation == generation.number for record in found):
@@ -291,11 +307,11 @@ class Generations:
         return self._unplannable.examine(routed(snapshot.routes), {} if self.live is None else self.live.routes)
 
     def _start_offsets(self, routes: Mapping[str, Route], newcomers: list[Route]) -> StartOffsets:
-        found = {number: self._tail.newest(number) for number in range(self._partitions)}
-        newest = {number: record for number, record in found.items() if record is not None}
+        written = self._tail.retained(topics.MATCHED, self._partitions)
+        found = {number: self._routed(number, kept.end) for number, kept in enumerate(written)}
+        newest = {number: origin for number, origin in found.items() if origin is not None}
         retained = self._retained_events()
-        self._newest_number = max([self._newest_number, *(record.generation for record in newest.values())])
-        start = positions.resume({n: self.watch.origin(record) for n, record in newest.items()}, retained)
+        start = positions.resume(newest, retained)
         others = routes.keys() - {route.uid for route in newcomers}
         self._report_losses(positions.losses(start.gaps, [routes[uid] for uid in others]))
         self._report_losses(positions.out_of_reach(newcomers, retained))
@@ -308,6 +324,23 @@ class Generations:
             by="penstock.matched" if newest else "the oldest events: nothing has been routed yet",
         )
         return start
+
+    def _routed(self, partition: int, end: int) -> int | None:
+        """The newest origin that counts as routed: of the generation that routing goes on from, whoever else wrote.
+
+        Where nothing says which that is, it is the newest record's. So it is where the log has been cut off, by a power
+        loss, and no longer reaches to where that generation began: what its predecessor wrote is gone as well then.
+        """
+        point = self._fencing.point
+        if point is not None and partition < len(point.ends) and point.ends[partition] <= end:
+            counts = lambda record: record.generation == point.number and not record.fence  # noqa: E731
+            own = self._tail.newest(partition, point.ends[partition], counts)
+            return max(point.start[partition] - 1, -1 if own is None else self.watch.origin(own))
+        newest = self._tail.newest(partition, 0, lambda record: not record.fence)
+        if newest is None:
+            return None
+        self._newest_number = max(self._newest_number, newest.generation)
+        return self.watch.origin(newest)
 
     def _note_left_out(self, snapshot: Snapshot, routes: Mapping[str, Route], start: StartOffsets) -> None:
         """What a query does without is noted before it starts: it may be the last thing that this process does."""

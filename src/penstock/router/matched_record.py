@@ -35,6 +35,8 @@ class MatchedRecord:
     generation: int
     written_ms: int
     marker: Marker | None = None
+    fence: bool = False
+    """Whether it is no query's record: the driver wrote it to shut former generations out."""
 
 
 def _is_number(raw: bytes) -> bool:
@@ -64,4 +66,5 @@ def decode(
         return None
     marker = None if headers.MARKER not in values else decode_marker(values[headers.MARKER])
     routed = int(origin) - 1 if headers.PARTS_LEFT in values else int(origin)
-    return MatchedRecord(partition, offset, routed, int(generation), written_ms, marker)
+    fence = headers.FENCE in values
+    return MatchedRecord(partition, offset, routed, int(generation), written_ms, marker, fence)

@@ -26,14 +26,17 @@ from penstock.contract.routes import Route
 from penstock.contract.snapshot import Snapshot
 from penstock.filters.predicate import Predicate
 from penstock.filters.terms import count_terms
+from penstock.log.fences import FenceWriter, Superseded
 from penstock.log.markers import MarkerWriter
 from penstock.log.reports import Reporter, ServedReader, write_served
 from penstock.log.table import SnapshotFollower
 from penstock.log.topic_ends import KafkaAway, TopicEnds
+from penstock.log.transactions import GivenUp
 from penstock.observability import metrics
 from penstock.observability.logs import describe
 from penstock.retry import pause_after
 from penstock.router.announcements import Announcements
+from penstock.router.fencing import Fencing
 from penstock.router.generations import CannotStop, Generation, GenerationFailed, Generations, StandsStill, Stopping
 from penstock.router.hang_watchdog import HangWatchdog, stack_of
 from penstock.router.markers import MarkerSender, MarkerWatch
@@ -69,6 +72,9 @@ PLAN_SECONDS = 60.0
 PLAN_SECONDS_PER_TERM = 0.01
 """What it may take beyond that for each term of the routes' filters."""
 
+NOTE_SECONDS = 600.0
+"""How long Kafka may be away while it is noted where routing goes on."""
+
 CLOSE_SECONDS = 60.0
 """How long the query and all clients may take to end together."""
 
@@ -101,6 +107,8 @@ class RouterService:
         self._end_process = end_process or kill_spark_and_exit
         self._stop, self._ready, self._changed = threading.Event(), threading.Event(), threading.Event()
         self._failure: BaseException | None = None
+        self._ending = threading.Event()
+        """Ends waiting for Kafka."""
         self._broken_part: BaseException | None = None
         self._status: dict[str, Any] = {
             "epoch": epoch,
@@ -141,6 +149,7 @@ class RouterService:
     def stop(self) -> None:
         """Ends the query and everything the service started."""
         self._stop.set()
+        self._ending.set()
         self._changed.set()
         if self._thread.is_alive() and self._failure is None:
             self._thread.join(timeout=30)
@@ -151,10 +160,15 @@ class RouterService:
         tail = TopicEnds(self._settings, decode, asking=self._watchdog.beat)
         unreadable = UnreadableEvents(self._settings)
         reader = ServedReader(self._settings, self._part_failed)
-        generations = self._generations(tail, reporter, unreadable, ServedRoutes(reader.served))
+        writer = FenceWriter(self._settings)
+        self._ending = writer.given_up
+        fencing = Fencing(reader, writer, lambda: self._watchdog.beat("notes where routing goes on", NOTE_SECONDS))
+        generations = self._generations(tail, reporter, unreadable, ServedRoutes(reader.served), fencing)
         try:
             sweep(self._settings)
             follower.start()
+            self._watchdog.beat("takes over", NOTE_SECONDS)
+            writer.take_over()
             reader.start()
             while not (follower.caught_up.wait(0.1) and reader.read.wait(0.1)):
                 self._watchdog.beat("waits for the routes")
@@ -164,10 +178,11 @@ class RouterService:
             reader.stop()
             while not self._stop.is_set():
                 self._turn(generations, follower)
+                writer.look_after()
                 unreadable.look()
                 self._status["unreadable"] = unreadable.count
                 self._check_parts()
-        except Stopping:
+        except (Stopping, GivenUp):
             log.debug("stopped while a generation started")
         except BaseException as error:
             self._failure = error
@@ -181,6 +196,7 @@ class RouterService:
                     unreadable.close,
                     tail.close,
                     reader.stop,
+                    writer.close,
                     follower.stop,
                 ):
                     closing.callback(close)
@@ -208,6 +224,7 @@ class RouterService:
         reporter: Reporter,
         unreadable: UnreadableEvents,
         served: ServedRoutes,
+        fencing: Fencing,
     ) -> Generations:
         def start(table: RouteTable, number: int, where: StartOffsets) -> Query:
             unreadable.start(tail.retained(topics.UNREADABLE, len(where.offsets)))
@@ -235,6 +252,7 @@ class RouterService:
             live=live,
             lost=announcements.lost,
             served=served,
+            fencing=fencing,
             leave_out=lambda owed: write_served(self._settings, owed),
             stopping=self._stop.is_set,
             beat=self._watchdog.beat,
@@ -301,7 +319,7 @@ class RouterService:
         before = generations.live
         try:
             generations.advance(snapshot)
-        except (KafkaAway, Stopping, CannotStop):
+        except (KafkaAway, Stopping, CannotStop, Superseded, GivenUp):
             raise
         except Exception as error:
             self._check_spark()

@@ -10,11 +10,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from penstock.contract import generations as contract
 from penstock.contract import topics
+from penstock.contract.generations import LivePoint
 from penstock.contract.reports import Served
 from penstock.contract.routes import Route
 from penstock.contract.snapshot import Snapshot
 from penstock.log.topic_ends import Retained
+from penstock.router.fencing import Fencing
 from penstock.router.generations import Generation, Generations
 from penstock.router.markers import MarkerRound, MarkerWatch
 from penstock.router.matched_record import Marker, MatchedRecord
@@ -49,6 +52,14 @@ class QueryDouble:
         self.running = False
 
 
+@dataclass(frozen=True)
+class Noted:
+    """What former routers noted."""
+
+    points: dict[str, LivePoint]
+    epoch: int
+
+
 @dataclass
 class Scene:
     """The partitions of the events, the newest origin routed in each, and what the generations did and told."""
@@ -78,7 +89,9 @@ class Scene:
 
     def __post_init__(self) -> None:
         self._markers: list[tuple[Marker, int, int, float]] = []
-        self._newest: dict[int, MatchedRecord] = {}
+        self._written: dict[int, list[MatchedRecord]] = defaultdict(list)
+        self.points: dict[str, LivePoint] = {}
+        self.epoch = 0
         self.restart()
 
     def restart(self) -> None:
@@ -94,6 +107,7 @@ class Scene:
             live=self._live,
             lost=lambda route, gap: self.lost.append((route.uid, gap)),
             served=ServedRoutes(dict(self.notes)),
+            fencing=Fencing(Noted(dict(self.points), self.epoch - 1), self),
             leave_out=self._leave_out,
             stopping=lambda: False,
             clock=lambda: self.now,
@@ -122,9 +136,23 @@ class Scene:
 
     def wrote(self, generation: int, partition: int, origin: int) -> MatchedRecord:
         """A query writes a record of an event; the next look sees it."""
-        record = self._newest[partition] = MatchedRecord(partition, 0, origin, generation, 0)
+        record = MatchedRecord(partition, 0, origin, generation, 0)
+        self._written[partition].append(record)
         self.generations.watch.saw([record], self.now)
         return record
+
+    def note_epoch(self, epoch: int) -> None:
+        self.epoch = epoch + 1
+
+    def note(self, point: LivePoint, forget: Iterable[str]) -> None:
+        for key in forget:
+            del self.points[key]
+        self.points[contract.key_of(point.number)] = point
+        self.happened.append(f"{point.number} is noted")
+
+    def put_up(self, point: LivePoint) -> None:
+        assert contract.newest(self.points.values()) == point, "no fence without a point"
+        self.happened.append(f"{point.number} is fenced")
 
     def _leave_out(self, owed: list[Served]) -> None:
         if self.note_fails is not None:
@@ -158,10 +186,11 @@ class Scene:
             raise self.away
         return list(self.events) if topic == topics.EVENTS else [Retained(0, 0)] * partitions
 
-    def newest(self, partition: int) -> MatchedRecord | None:
-        if partition in self._newest:
-            return self._newest[partition]
-        return None if self.origin is None else MatchedRecord(partition, 0, self.origin, 0, 0)
+    def newest(
+        self, partition: int, since: int = 0, wanted: Callable[[MatchedRecord], bool] = lambda record: True
+    ) -> MatchedRecord | None:
+        before = [] if self.origin is None else [MatchedRecord(partition, 0, self.origin, 0, 0)]
+        return next(filter(wanted, reversed(before + self._written[partition])), None)
 
     def follow(self, ends: list[Retained]) -> None:
         """Nothing is behind."""
@@ -172,7 +201,8 @@ class Scene:
     def poll(self, timeout: float) -> list[MatchedRecord]:
         self.now += timeout
         found = [record for query in self.queries if query.running for record in self._coming_out(query)]
-        self._newest |= {record.partition: record for record in found}
+        for record in found:
+            self._written[record.partition].append(record)
         return found
 
     def _coming_out(self, query: QueryDouble) -> list[MatchedRecord]:

@@ -15,6 +15,7 @@ import msgspec
 
 from penstock.contract.routes import Route
 from penstock.dispatcher.cursors.cursor import Cursor, Outstanding, Taken
+from penstock.dispatcher.cursors.fences import Fence, Fences
 from penstock.dispatcher.matched.record import Matched
 
 Routes = Mapping[str, Route]
@@ -30,6 +31,8 @@ class TailPosition(msgspec.Struct, frozen=True):
     origin: int = -1
     at: int = 0
     """Origin and time of the record before it."""
+    fences: tuple[Fence, ...] | msgspec.UnsetType = msgspec.UNSET
+    """Those that were passed, see `fences.py`."""
 
 
 class NewDelivery(msgspec.Struct, frozen=True):
@@ -58,6 +61,7 @@ class PartitionCursors:
         """The next offset of `penstock.matched` to read; None: from the beginning."""
         self._last_origin, self._last_at = -1, 0
         self.newest_origin = -1
+        self.fences = Fences()
         self.cursors: dict[str, Cursor] = {}
         self.changed: set[Cursor] = set()
         """Cursors that differ from what is written down."""
@@ -74,6 +78,7 @@ class PartitionCursors:
         """Tail and cursors as they were found in the topic."""
         if tail is not None:
             self.tail, self._last_origin, self._last_at = tail.next, tail.origin, tail.at
+            self.fences = Fences(tail.fences or ())
         for cursor in cursors:
             self.cursors[cursor.route] = cursor
             if cursor.resume is None:
@@ -86,7 +91,9 @@ class PartitionCursors:
     @property
     def position(self) -> TailPosition | None:
         """How far the partition was read; None before anything was."""
-        return None if self.tail is None else TailPosition(self.tail, self._last_origin, self._last_at)
+        if self.tail is None:
+            return None
+        return TailPosition(self.tail, self._last_origin, self._last_at, self.fences.known or msgspec.UNSET)
 
     def was_last(self, record: Matched) -> bool:
         """Whether this is the record that was read last. One that was written again has another time, if not origin."""
@@ -94,7 +101,7 @@ class PartitionCursors:
 
     def start_over(self) -> None:
         """The log is another one: all routes read it from its beginning. What they have taken, their origins tell."""
-        self.tail = None
+        self.tail, self.fences = None, Fences()
         for cursor in self.cursors.values():
             if not cursor.attached:
                 self._attach(cursor)
@@ -108,6 +115,8 @@ class PartitionCursors:
 
     def take(self, record: Matched, routes: Routes, gone: Iterable[str], has_room: HasRoom) -> Iterator[NewDelivery]:
         """Takes a record at the tail. A route that is not known yet is detached: its snapshot is still to come."""
+        if not record.routes:
+            self.fences.see(record)
         self.tail = record.offset + 1
         self._last_origin, self._last_at = record.origin, record.at
         self.newest_origin = max(self.newest_origin, record.origin)
@@ -167,6 +176,8 @@ class PartitionCursors:
         for record in records:
             if record.offset >= end:
                 break
+            if self.fences.shut_out(record):
+                continue
             for uid in record.routes:
                 behind = served.get(uid)
                 if behind is None or behind.resume is None or behind.resume > record.offset:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterable, Mapping
 
 import structlog
 
+from penstock.contract import headers
 from penstock.contract.attempts import AttemptRecord, Result
 from penstock.contract.routes import Route
 from penstock.dispatcher.cursors.cursor import STAGE_NAMES, Cursor, Stage
@@ -18,7 +20,7 @@ from penstock.dispatcher.http.outcome import Outcome
 from penstock.dispatcher.matched.record import Matched
 from penstock.dispatcher.schedule.lanes import Job, Lane
 from penstock.log.reports import Reporter
-from penstock.observability.metrics import RouteMetrics
+from penstock.observability.metrics import SHUT_OUT, RouteMetrics
 
 log = structlog.get_logger()
 
@@ -57,6 +59,20 @@ class Telemetry:
         metrics = self._metrics.pop(uid, None)
         if metrics is not None:
             metrics.forget()
+
+    def shut_out(self, record: Matched) -> Matched:
+        """A task of the router that was replaced has written: the record is for nobody. Told once a minute."""
+        SHUT_OUT.bind().inc()
+        now = time.monotonic()
+        if now - self._warned.get(SHUT_OUT.name, -WARN_SECONDS) >= WARN_SECONDS:
+            self._warned[SHUT_OUT.name] = now
+            log.warning(
+                "a generation of the router that was replaced still writes; it counts for nobody",
+                partition=record.partition,
+                offset=record.offset,
+                generation=record.header(headers.GENERATION),
+            )
+        return record.for_nobody()
 
     # --- attempts ------------------------------------------------------------------------------------------------
 

@@ -109,6 +109,10 @@ class Matched:
             self._lines = event_lines(self.fields, False)
         return self._lines
 
+    def for_nobody(self) -> Matched:
+        """The same record for no route: one that does not count, at its place in the log."""
+        return Matched(self.partition, self.offset, self.at, self.origin, routes=(), raw=self.fields, value=self.value)
+
     def header(self, name: str) -> str | None:
         """One of penstock's own headers."""
         raw = self.fields.get(name)

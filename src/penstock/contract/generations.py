@@ -1,0 +1,68 @@
+"""Generations of the router's query as all processes know them: their numbers, and which of them routing goes on from.
+
+The router notes under `generation/<epoch>` in `penstock.reports` which generation is the one that counts, before it
+puts up that generation's fence in `penstock.matched`. Each start of a router has an epoch of its own, the next after
+the one under `epoch/router`, and only the router that took over last can write there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from penstock.contract.routes import Count
+from penstock.contract.unreadable import read_json
+
+KIND = "generation"
+EPOCH_KEY = "epoch/router"
+PER_EPOCH = 1_000_000
+"""Generations that a router may start: its first has the number `epoch * PER_EPOCH + 1`."""
+
+
+class LivePoint(msgspec.Struct, frozen=True):
+    """From this generation's records on routing goes on; where it has written none, from its start."""
+
+    number: Count
+    start: tuple[Count, ...]
+    """By partition: events before it had been routed when the generation began."""
+    ends: tuple[Count, ...]
+    """By partition: where `penstock.matched` ended then. All its records lie behind."""
+
+
+_DECODER, _EPOCH_DECODER = msgspec.json.Decoder(LivePoint), msgspec.json.Decoder(Count)
+
+
+def key_of(number: int) -> str:
+    """The key that the router of this generation writes under."""
+    return f"{KIND}/{epoch_of(number)}"
+
+
+def epoch_of(number: int) -> int:
+    """The router that a generation belongs to."""
+    return number // PER_EPOCH
+
+
+def encode(point: LivePoint) -> bytes:
+    """The value in the topic."""
+    return msgspec.json.encode(point)
+
+
+def decode(value: bytes) -> LivePoint:
+    """What was noted. Raises Unreadable."""
+    return read_json(value, _DECODER)
+
+
+def encode_epoch(epoch: int) -> bytes:
+    """The value under `EPOCH_KEY`."""
+    return msgspec.json.encode(epoch)
+
+
+def decode_epoch(value: bytes) -> int:
+    """What was written there. Raises Unreadable."""
+    return read_json(value, _EPOCH_DECODER)
+
+
+def newest(points: Iterable[LivePoint]) -> LivePoint | None:
+    """The one that counts: a router that was replaced may still have written, with a lower number."""
+    return max(points, key=lambda point: point.number, default=None)

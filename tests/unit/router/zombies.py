@@ -1,0 +1,320 @@
+"""One partition in which nobody stays dead: queries that were stopped write on, and so does a driver that was replaced.
+
+The real generations decide; Kafka is two lists. A query writes a partition in order and that is all that is assumed of
+it: when it writes, and whether it ends when it is told to, is left to chance, and so is the end of the driver, at any
+call to Kafka. What is read from `penstock.matched` is what the real cursors of the dispatcher take.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import msgspec
+from generations_double import Noted
+
+from penstock.contract import generations as contract
+from penstock.contract import headers, topics
+from penstock.contract.generations import LivePoint
+from penstock.contract.reports import Served
+from penstock.contract.routes import Route
+from penstock.contract.snapshot import Snapshot
+from penstock.dispatcher.cursors.partition import PartitionCursors, TailPosition
+from penstock.dispatcher.matched.record import Matched
+from penstock.log.fences import Superseded
+from penstock.log.topic_ends import KafkaAway, Retained
+from penstock.router.fencing import Fencing
+from penstock.router.generations import Generation, GenerationFailed, Generations
+from penstock.router.markers import MarkerRound, MarkerWatch
+from penstock.router.matched_record import Marker, MatchedRecord
+from penstock.router.positions import StartOffsets
+from penstock.router.route_index import RouteTable
+from penstock.router.served_routes import ServedRoutes
+from penstock.router.unplannable import Unplannable
+
+TYPES = "abc"
+
+
+class Crash(Exception):
+    """The driver ends here."""
+
+
+@dataclass
+class Entry:
+    """A record of `penstock.matched`."""
+
+    origin: int
+    generation: int
+    routes: tuple[str, ...] = ()
+    marker: Marker | None = None
+    fence: bool = False
+
+
+@dataclass
+class Rule:
+    """What a route wanted at some time: from which moment on others were no longer to be used."""
+
+    types: str
+    acknowledged: int | None = None
+
+
+@dataclass
+class Query:
+    """A query as Spark runs it: it writes in order, and may go on after it was stopped."""
+
+    world: World
+    number: int
+    routes: dict[str, Route]
+    position: int
+    runs: bool = True
+    """As the driver sees it."""
+    writes: bool = True
+
+    def alive(self) -> bool:
+        return self.runs
+
+    def reason(self) -> str:
+        return "it was stopped"
+
+    def stop(self) -> None:
+        self.runs = False
+        self.writes = self.writes and self.world.chance.random() < self.world.undead
+
+    def step(self, events: int) -> None:
+        """Routes some more events."""
+        for origin in range(self.position, min(self.position + events, len(self.world.events))):
+            event = self.world.events[origin]
+            if isinstance(event, Marker):
+                self.world.matched.append(Entry(origin, self.number, marker=event))
+            else:
+                uids = [uid for uid, route in self.routes.items() if wants(route, event) and route.start[0] <= origin]
+                if uids:
+                    self.world.matched.append(Entry(origin, self.number, tuple(uids)))
+            self.position = origin + 1
+
+
+def wants(route: Route, kind: str) -> bool:
+    return kind in route.attributes["type"]
+
+
+@dataclass
+class World:
+    """Everything that outlives a driver."""
+
+    chance: random.Random
+    undead: float = 0.5
+    """How likely it is that what was stopped or replaced goes on."""
+    fenced: bool = True
+    """Whether fences are put up at all: without them the promises must break, or this proves nothing."""
+    events: list[str | Marker] = field(default_factory=list)
+    matched: list[Entry] = field(default_factory=list)
+    queries: list[Query] = field(default_factory=list)
+    points: dict[str, LivePoint] = field(default_factory=dict)
+    notes: dict[str, Served] = field(default_factory=dict)
+    routes: dict[str, Route] = field(default_factory=dict)
+    rules: dict[str, list[Rule]] = field(default_factory=dict)
+    version: int = 0
+    epoch: int = 0
+    owner: object = None
+    """The driver that took over last: Kafka lets it alone note anything."""
+    delivered: set[tuple[str, int]] = field(default_factory=set)
+    cursors: PartitionCursors = field(default_factory=lambda: PartitionCursors(0))
+
+    # --- what users do ---
+
+    def send(self, count: int) -> None:
+        self.events += self.chance.choices(TYPES, k=count)
+
+    def change(self) -> None:
+        """A new route, or another filter for one that there is."""
+        self.version += 1
+        uid = self.chance.choice("rst")
+        types = "".join(self.chance.sample(TYPES, self.chance.randint(1, 2)))
+        before = self.routes.get(uid)
+        start = before.start if before is not None else (len(self.events),)
+        self.routes = {
+            **self.routes,
+            uid: Route(uid, "Trigger", "n", uid, "t", attributes={"type": types}, start=start, generation=self.version),
+        }
+        self.rules.setdefault(uid, []).append(Rule(types))
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(self.version, routes=self.routes)
+
+    def acknowledge(self, generation: Generation) -> None:
+        """What is sent from now on is for these filters."""
+        for uid, route in generation.routes.items():
+            for rule in self.rules[uid][: self._place(uid, route) + 1]:
+                if rule.acknowledged is None:
+                    rule.acknowledged = len(self.events)
+
+    def _place(self, uid: str, route: Route) -> int:
+        types = [rule.types for rule in self.rules[uid]]
+        return max(place for place, wanted in enumerate(types) if wanted == route.attributes["type"])
+
+    # --- what Spark and the dispatcher do meanwhile ---
+
+    def live_on(self) -> None:
+        """Some of those that write, write some."""
+        for query in self.chance.sample(self.queries, len(self.queries)):
+            if query.writes and self.chance.random() < 0.6:
+                query.step(self.chance.randint(1, 4))
+        if self.chance.random() < 0.3:
+            self.send(1)
+
+    def dispatch(self, count: int) -> None:
+        """The dispatcher reads on, perhaps after a restart."""
+        if self.chance.random() < 0.3 and self.cursors.position is not None:
+            tail = msgspec.json.decode(msgspec.json.encode(self.cursors.position), type=TailPosition)
+            restored, taken = PartitionCursors(0), self.cursors.cursors.values()
+            restored.restore(tail, taken)
+            self.cursors = restored
+        begin = self.cursors.tail or 0
+        for offset in range(begin, min(begin + count, len(self.matched))):
+            record = self._read(offset)
+            record = record.for_nobody() if self.cursors.fences.shut_out(record) else record
+            for new in self.cursors.take(record, self.routes, (), lambda cursor: True):
+                self.delivered.add((new.cursor.route, new.delivery.origin))
+
+    def _read(self, offset: int) -> Matched:
+        entry = self.matched[offset]
+        raw = {headers.GENERATION: str(entry.generation).encode()} | ({headers.FENCE: b"1"} if entry.fence else {})
+        return Matched(0, offset, 0, entry.origin, routes=entry.routes, raw=raw, value=None)
+
+    # --- what is promised ---
+
+    def broken_promises(self) -> list[str]:
+        """Events that some route got although no filter of its could say so, or did not get although all said so."""
+        broken = []
+        for uid, rules in self.rules.items():
+            for origin, event in enumerate(self.events):
+                if isinstance(event, Marker) or origin < self.routes[uid].start[0]:
+                    continue
+                later = [rule.acknowledged for rule in rules]
+                newest = max((n for n, at in enumerate(later) if at is not None and at <= origin), default=0)
+                verdicts = {event in rule.types for rule in rules[newest:]}
+                got = (uid, origin) in self.delivered
+                if got not in verdicts:
+                    broken.append(f"{uid} {'got' if got else 'did not get'} {origin} ({event})")
+        return broken
+
+
+class Driver:
+    """A driver of the router: the real generations over this world. It may die at any call."""
+
+    def __init__(self, world: World, danger: float) -> None:
+        self._world, self.danger = world, danger
+        world.owner = self
+        self._launching: dict[str, Route] = {}
+        self._markers = 0
+        self._following = 0
+        self.own: list[Query] = []
+        self.generations = Generations(
+            self._launch,
+            self,  # type: ignore[arg-type]
+            self,  # type: ignore[arg-type]
+            MarkerWatch(2.0),
+            Unplannable(lambda routes: None),
+            live=self._live,
+            lost=lambda route, gap: None,
+            served=ServedRoutes(dict(world.notes)),
+            fencing=Fencing(Noted(dict(world.points), world.epoch), self),
+            leave_out=lambda owed: None,
+            stopping=lambda: False,
+            clock=lambda: 0.0,
+        )
+
+    def advance(self) -> bool:
+        """Whether it lives on."""
+        snapshot = self._world.snapshot()
+        self._launching = dict(snapshot.routes)
+        try:
+            self.generations.advance(snapshot)
+        except (Crash, Superseded):
+            self.die()
+            return False
+        except (KafkaAway, GenerationFailed):
+            return True  # it tries again
+        return True
+
+    def die(self) -> None:
+        for query in self.own:
+            query.stop()
+
+    def _risk(self) -> None:
+        if self._world.chance.random() < self.danger:
+            raise Crash if self._world.chance.random() < 0.6 else KafkaAway("a while")
+
+    def _launch(self, table: RouteTable, number: int, start: StartOffsets) -> Query:
+        self._risk()
+        query = Query(self._world, number, self._launching, start.offsets[0])
+        self._world.queries.append(query)
+        self.own.append(query)
+        return query
+
+    def _live(self, generation: Generation) -> None:
+        for uid, served in generation.newly_served.items():
+            if served is not None:
+                self._world.notes[uid] = served
+        self._world.acknowledge(generation)
+
+    # --- Kafka ---
+
+    def note_epoch(self, epoch: int) -> None:
+        self._owning()
+        self._world.epoch = epoch
+
+    def _owning(self) -> None:
+        if self._world.owner is not self:
+            raise Superseded
+
+    def note(self, point: LivePoint, forget: Iterable[str]) -> None:
+        self._risk()
+        self._owning()
+        self._world.points[contract.key_of(point.number)] = point
+        for key in forget:
+            self._world.points.pop(key, None)
+        self._risk()
+
+    def put_up(self, point: LivePoint) -> None:
+        self._risk()
+        if self._world.fenced:
+            self._world.matched.append(Entry(max(0, point.start[0] - 1), point.number, fence=True))
+        self._risk()
+
+    def partitions(self) -> int:
+        return 1
+
+    def retained(self, topic: str, partitions: int) -> list[Retained]:
+        self._risk()
+        return [Retained(0, len(self._world.events if topic == topics.EVENTS else self._world.matched))]
+
+    def newest(
+        self, partition: int, since: int = 0, wanted: Callable[[MatchedRecord], bool] = lambda record: True
+    ) -> MatchedRecord | None:
+        found = [self._record(offset) for offset in range(since, len(self._world.matched))]
+        return next(filter(wanted, reversed(found)), None)
+
+    def follow(self, ends: list[Retained]) -> None:
+        self._following = ends[0].end
+
+    def rest(self) -> None:
+        """Nothing to end."""
+
+    def poll(self, timeout: float) -> list[MatchedRecord]:
+        self._risk()
+        self._world.live_on()
+        found = [self._record(offset) for offset in range(self._following, len(self._world.matched))]
+        self._following = len(self._world.matched)
+        return found
+
+    def send(self, generation: int, partitions: Iterable[int], warm_up: int = 0) -> tuple[MarkerRound, dict[int, int]]:
+        self._markers += 1
+        marker = Marker(generation, self._markers, 0)
+        self._world.events.append(marker)
+        return MarkerRound(marker, {0}), {0: len(self._world.events) - 1}
+
+    def _record(self, offset: int) -> MatchedRecord:
+        entry = self._world.matched[offset]
+        return MatchedRecord(0, offset, entry.origin, entry.generation, 0, entry.marker, entry.fence)
