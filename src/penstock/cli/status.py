@@ -38,9 +38,21 @@ def status(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
             return
         for line in lines_of(COLUMNS, [_cells(row) for row in rows], NUMBERS):
             typer.echo(line)
+        for problem in problems_of(rows):
+            typer.echo(f"\n{problem}")
         _print_routes(behind)
         total = sum(row["memory_mib"] or 0 for row in rows)
         typer.echo(f"\nstack {stack['state']}, {total} MiB in all, data in {root}")
+
+
+def problems_of(rows: list[dict[str, Any]]) -> list[str]:
+    """What keeps a component from doing all of its work although it runs."""
+    return [
+        f"{row['component']}: {value}"
+        for row in rows
+        for key, value in row["details"].items()
+        if key.endswith("problem") and value
+    ]
 
 
 def _cells(row: dict[str, Any]) -> list[str]:

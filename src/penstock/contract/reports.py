@@ -43,6 +43,8 @@ class Ack(msgspec.Struct, frozen=True):
     """Unix time in seconds on the writer's clock."""
     refused: dict[str, str] = {}
     """Routes of that version that the component does without, by uid, and why: only the router has any."""
+    waiting: str = ""
+    """Why a newer version cannot come into force for now, where the component knows: only the router does."""
 
 
 class Loss(msgspec.Struct, frozen=True):

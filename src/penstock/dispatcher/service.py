@@ -1,7 +1,7 @@
 """The dispatcher as a service of the Spark application: one job whose tasks never end by themselves.
 
-Spark starts a task again that dies; a job that ends is started again here, after a pause that grows. Tasks are told to
-stop by a record in Kafka, so it does not matter on which machine they run.
+Spark starts a task again that dies; a job that ends is started again here, after a pause that grows, and so is one
+whose tasks are silent. Tasks are told to stop by a record in Kafka, so it does not matter on which machine they run.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ import uuid
 from typing import Any
 
 import structlog
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from penstock.contract import reports, topics
-from penstock.contract.reports import Ack
+from penstock.contract.reports import Ack, Heard
+from penstock.dispatcher.silence import SilenceGuard, Verdict
 from penstock.dispatcher.worker import serve
+from penstock.log.admin import NotDone, TopicAdmin
 from penstock.log.reports import StopSign
 from penstock.log.table import TableFollower
 from penstock.log.threads import OwnedThread
@@ -35,6 +38,9 @@ STEADY_SECONDS = 60.0
 MAX_DEATHS = 8
 """Jobs that ended soon, in a row, after which the service gives up."""
 STOP_MARGIN_SECONDS = 10.0
+WATCH_SECONDS = 2.0
+"""Between looks at the tasks."""
+ASK_SECONDS = 5.0
 
 
 class DispatcherService:
@@ -47,16 +53,19 @@ class DispatcherService:
         self._failure: BaseException | None = None
         self._restarts = 0
         self._epoch = epoch
-        self._begun = time.time()
-        self._acks: dict[str, Ack] = {}
-        self._follower = TableFollower(settings, topics.REPORTS, self._note, lambda: None, self._fail)
+        self._problem = ""
+        self._acks: dict[str, Heard] = {}
+        self._fresh = threading.Event()
+        self._silence = SilenceGuard(settings.dispatchers)
+        self._follower = TableFollower(settings, topics.REPORTS, self._note, self._fresh.set, self._fail)
         self._thread = OwnedThread("dispatcher", self._run, self._fail)
+        self._watch = OwnedThread("dispatcher's watch", self._look_after_tasks, self._fail)
 
     def start(self) -> None:
         """Begins; returns at once."""
-        self._begun = time.time()
         self._follower.start()
         self._thread.start()
+        self._watch.start()
 
     def wait_ready(self, timeout: float) -> None:
         """Returns when every task delivers. Raises TimeoutError, or what made the service fail."""
@@ -78,6 +87,7 @@ class DispatcherService:
             "ready": len(alive),
             "version": version,
             "restarts": self._restarts,
+            "problem": self._problem,
         }
 
     def failure(self) -> BaseException | None:
@@ -105,15 +115,57 @@ class DispatcherService:
         if not key.startswith("ack/dispatcher/"):
             return
         ack = None if value is None else reports.decode(key, value)
-        if isinstance(ack, Ack):
-            self._acks[key] = ack
+        if isinstance(ack, Ack) and self._fresh.is_set():
+            self._acks[key] = Heard(ack, time.monotonic())
         else:
-            self._acks.pop(key, None)
+            self._acks.pop(key, None)  # ended, or a predecessor's last word
 
     def _alive(self) -> list[Ack]:
-        """Tasks of this run that were heard of lately. A predecessor's last word is older than this service."""
-        since = max(self._begun, time.time() - reports.SILENT_SECONDS)
-        return [ack for ack in list(self._acks.values()) if ack.at >= since]
+        """Tasks of this run that were heard of lately, by the clock of this machine."""
+        return reports.alive(list(self._acks.values()), time.monotonic())
+
+    def _look_after_tasks(self) -> None:
+        """Acts where tasks are silent: nobody else would."""
+        while not self._stopping.wait(WATCH_SECONDS) and not self._ended.is_set():
+            alive, running = len(self._alive()), self._running_tasks()
+            verdict = self._silence.judge(time.monotonic(), alive, running)
+            self._tell(alive, running if verdict is Verdict.TELL else None)
+            if verdict is Verdict.RESTART and self._kafka_answers():
+                log.error("dispatcher tasks are silent; their job is started again", alive=alive)
+                self._silence.begin()
+                self._context.cancelJobGroup(self._run_id)
+
+    def _tell(self, alive: int, running: int | None) -> None:
+        tasks, problem = self._settings.dispatchers, ""
+        if running is not None:
+            problem = f"{tasks - running} of {tasks} dispatcher tasks have no task slot: Spark has too few for all."
+        if problem and not self._problem:
+            log.error("dispatcher tasks wait for a slot", problem=problem, alive=alive)
+        self._problem = problem
+
+    def _running_tasks(self) -> int | None:
+        """Tasks of the job that Spark runs now; None where it does not say."""
+        try:
+            tracker = self._context.statusTracker()
+            stages = [
+                tracker.getStageInfo(stage)
+                for job in tracker.getJobIdsForGroup(self._run_id)[-1:]
+                if (info := tracker.getJobInfo(job)) is not None
+                for stage in info.stageIds
+            ]
+            found = [stage.numActiveTasks for stage in stages if stage is not None]
+            return sum(found) if found else None
+        except (Py4JError, OSError):
+            return None
+
+    def _kafka_answers(self) -> bool:
+        """Whether silence means anything: without Kafka nobody is heard of."""
+        try:
+            TopicAdmin(self._settings).partitions(ASK_SECONDS)
+        except NotDone:
+            self._silence.excuse()
+            return False
+        return True
 
     def _run(self) -> None:
         body = functools.partial(serve, self._run_id, self._settings.model_dump(mode="json"))
@@ -121,6 +173,7 @@ class DispatcherService:
         try:
             while not self._stopping.is_set():
                 begun = time.monotonic()
+                self._silence.begin()
                 problem: BaseException | None = None
                 try:
                     self._context.setJobGroup(self._run_id, "penstock dispatcher", interruptOnCancel=True)

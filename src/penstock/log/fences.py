@@ -68,8 +68,12 @@ class FenceWriter:
 
         try:
             for partition, start in enumerate(point.start):
-                fence = list(fence_headers(point.number, start).items())
-                self._producer.produce(topics.MATCHED, partition=partition, headers=fence, on_delivery=delivered)
+                self._producer.produce(
+                    topics.MATCHED,
+                    partition=partition,
+                    headers={**fence_headers(point.number, start)},
+                    on_delivery=delivered,
+                )
             self._producer.flush(KAFKA_SECONDS + 1)
         except (BufferError, KafkaException) as error:
             raise KafkaAway(describe(error)) from error
@@ -88,12 +92,14 @@ class FenceWriter:
 
 
 def fence_headers(number: int, start: int) -> dict[str, bytes]:
-    """The headers of a fence: a record of that generation for no route, with the origin before its start.
+    """The headers of a fence: a marker of that generation, so that nobody takes it for an event, with the origin before
+    its start.
 
     Where there is none before, a part is said to be left, so that no reader takes origin 0 for routed.
     """
     fence = {
         headers.FENCE: b"1",
+        headers.MARKER: f"{number}:0:0".encode(),
         headers.ORIGIN: str(max(0, start - 1)).encode(),
         headers.ROUTES: b"",
         headers.GENERATION: str(number).encode(),

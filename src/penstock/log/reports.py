@@ -37,6 +37,7 @@ class Reporter:
         self._producer = clients.producer(settings, "reporter", {"linger.ms": 0}, ending_process())
         self._version: int | None = None
         self._refused: dict[str, str] = {}
+        self._waiting = ""
         self._complained = False
         self._stop = threading.Event()
         self._lock = threading.Lock()
@@ -48,6 +49,13 @@ class Reporter:
         with self._lock:
             self._version, self._refused = version, dict(refused or {})
             self._send_ack(version)
+
+    def waiting(self, reason: str) -> None:
+        """A newer version cannot come into force for this reason; empty when that is over."""
+        with self._lock:
+            if reason != self._waiting:
+                self._waiting, self._version = reason, self._version or 0
+                self._send_ack(self._version)
 
     def loss(self, route: str, partition: int, first: int, last: int) -> None:
         """The events from `first` to `last` were gone before the route got them."""
@@ -94,7 +102,7 @@ class Reporter:
             self._producer.poll(0)
 
     def _send_ack(self, version: int) -> None:
-        ack = Ack(self._component, self.instance, version, time.time(), self._refused)
+        ack = Ack(self._component, self.instance, version, time.time(), self._refused, self._waiting)
         self._send(reports.key_of(ack), reports.encode(ack))
 
     def _send(self, key: str, value: bytes | None) -> None:

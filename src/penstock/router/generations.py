@@ -141,6 +141,7 @@ class Generations:
         fencing: Fencing,
         leave_out: Callable[[list[Served]], None],
         stopping: Callable[[], bool],
+        room: Callable[[int, bool], None] = lambda partitions, beside: None,
         beat: Callable[[], None] = lambda: None,
         clock: Callable[[], float] | None = None,
     ) -> None:
@@ -148,7 +149,8 @@ class Generations:
         self._unplannable = unplannable
         self._announce, self._lost, self._stopping = live, lost, stopping
         self._served, self._fencing, self._leave_out = served, fencing, leave_out
-        self._beat, self.clock = beat, clock or LivedTime()
+        self._room, self._beat, self.clock = room, beat, clock or LivedTime()
+        """Raises where a query for so many partitions, beside another or alone, would find no room."""
         self._newest_number = 0
         self._partitions = 0
         self._reported: set[tuple[str, LostRange]] = set()
@@ -168,6 +170,8 @@ class Generations:
             return
         began = time.monotonic()
         partitions = self._partitions = self._tail.partitions()
+        beside = before is not None and before.query.alive()
+        self._room(partitions, beside)
         wanted = routed(snapshot.routes)
         unfit = self._unplannable.known(wanted)
         table = index_routes(route for uid, route in wanted.items() if uid not in unfit)
@@ -182,7 +186,6 @@ class Generations:
         self._newest_number = self._fencing.number_after(self._newest_number)
         marks, offsets = self._sender.send(self._newest_number, range(partitions))
         point = LivePoint(self._newest_number, start.reached or start.offsets, tuple(kept.end for kept in ends))
-        beside = before is not None and before.query.alive()
         if not beside:
             self._fencing.shut_out_others(point)
         query = self._launch(table, self._newest_number, start)

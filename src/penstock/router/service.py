@@ -35,6 +35,7 @@ from penstock.log.transactions import GivenUp
 from penstock.observability import metrics
 from penstock.observability.logs import describe
 from penstock.retry import pause_after
+from penstock.router import slots
 from penstock.router.announcements import Announcements
 from penstock.router.fencing import Fencing
 from penstock.router.generations import CannotStop, Generation, GenerationFailed, Generations, StandsStill, Stopping
@@ -46,6 +47,7 @@ from penstock.router.positions import StartOffsets
 from penstock.router.query import Query, launch, sweep
 from penstock.router.route_index import RouteTable, index_routes
 from penstock.router.served_routes import ServedRoutes
+from penstock.router.slots import TooFewSlots
 from penstock.router.stall_guard import StallGuard, Verdict
 from penstock.router.unplannable import Unplannable
 from penstock.router.unreadable import UnreadableEvents
@@ -120,6 +122,7 @@ class RouterService:
         self._deaths = 0
         self._live_since = 0.0
         self._stall_guard = StallGuard()
+        self._reporter: Reporter
         self._newest_dead = 0
         self._watchdog = HangWatchdog(self._hangs)
         self._thread = threading.Thread(target=self._run, name="router", daemon=True)
@@ -155,7 +158,7 @@ class RouterService:
             self._thread.join(timeout=30)
 
     def _run(self) -> None:
-        reporter = Reporter(self._settings, "router", "router", self._part_failed)
+        reporter = self._reporter = Reporter(self._settings, "router", "router", self._part_failed)
         follower = SnapshotFollower(self._settings, lambda snapshot: self._changed.set(), self._part_failed)
         tail = TopicEnds(self._settings, decode, asking=self._watchdog.beat)
         unreadable = UnreadableEvents(self._settings)
@@ -255,6 +258,7 @@ class RouterService:
             fencing=fencing,
             leave_out=lambda owed: write_served(self._settings, owed),
             stopping=self._stop.is_set,
+            room=self._check_room,
             beat=self._watchdog.beat,
         )
 
@@ -283,6 +287,20 @@ class RouterService:
         if generations.watch.pending is None:
             self._changed.wait(LOOK_SECONDS)
             self._changed.clear()
+
+    def _check_room(self, partitions: int, beside: bool) -> None:
+        """Raises TooFewSlots where Spark has no room for another query, and none would ever show that."""
+        short = slots.shortage(self._settings, partitions, slots.count(self._spark), beside=beside)
+        if short is not None:
+            raise TooFewSlots(short)
+
+    def _short_of_slots(self, problem: str) -> None:
+        """Tells it, and lets what runs go on: executors may come any moment."""
+        if self._status.get("problem") != problem:
+            log.error("Spark has too few task slots", problem=problem)
+        self._status["problem"] = problem
+        self._reporter.waiting(problem)
+        self._stop.wait(LOOK_SECONDS)
 
     def _gather(self, first: bool) -> None:
         """Lets changes that come together share one switch."""
@@ -319,6 +337,11 @@ class RouterService:
         before = generations.live
         try:
             generations.advance(snapshot)
+            if self._status.pop("problem", None):
+                log.info("Spark has task slots enough")
+            self._reporter.waiting("")
+        except TooFewSlots as error:
+            self._short_of_slots(str(error))
         except (KafkaAway, Stopping, CannotStop, Superseded, GivenUp):
             raise
         except Exception as error:

@@ -56,6 +56,7 @@ class InMemoryChannelReconciler:
                 )
                 for route in routes
             },
+            waiting=world.dataplane.waiting,
         )
         await world.write_status(IN_MEMORY_CHANNEL, obj, status_of(obj, seen, world.now()))
         if not _has_owner(obj):

@@ -76,6 +76,7 @@ class TriggerReconciler:
             dependency=self._dependency(me, trigger),
             taken=route is not None and world.dataplane.has_taken(key_of(route), before=before),
             refused=world.dataplane.refused(trigger.identity.uid),
+            waiting=world.dataplane.waiting,
             losses=world.dataplane.losses(trigger.identity.uid),
             delivery=world.dataplane.delivery(trigger.identity.uid),
             paused=trigger.options.paused,

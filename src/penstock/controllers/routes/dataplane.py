@@ -8,6 +8,7 @@ nobody takes events then. A loss is a thing of the past that nothing undoes, so 
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable
@@ -54,6 +55,8 @@ class DataPlane:
         self._losses_shown = losses_shown
         self._replays: dict[str, dict[int, ReplayProgress]] = defaultdict(dict)
         self._refused: dict[str, str] = {}
+        self.waiting = ""
+        """Why the router cannot act by a newer version for now; empty where nothing is in its way."""
         self.type_seen: Callable[[SeenType], None] = lambda _: None
         """Told of types of events that pass."""
         self._standings = Standings()
@@ -133,6 +136,7 @@ class DataPlane:
                 before, self._refused = self._refused, report.refused
                 for uid in before.keys() ^ report.refused.keys():
                     self._look_at(uid)
+                self._note_waiting(report.waiting)
             self._evaluate(now)
         elif isinstance(report, SeenType):
             self.type_seen(report)
@@ -144,6 +148,13 @@ class DataPlane:
         elif isinstance(report, Loss) and time.time() - report.at < self._losses_shown:
             self._losses[report.route][report.partition] = report
             self._look_at(report.route)
+
+    def _note_waiting(self, reason: str) -> None:
+        """Has those told who wait for the router."""
+        if reason != self.waiting:
+            self.waiting = reason
+            for owner in self._publisher.owners_between(self.in_force, sys.maxsize):
+                self._enqueue(owner)
 
     def let_go(self, now: float) -> None:
         """Forgets the losses that have been shown for long enough."""

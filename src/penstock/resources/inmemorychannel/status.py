@@ -24,6 +24,8 @@ class ChannelObservation:
     dead_letter: Resolution
     taken: Mapping[str, bool]
     """By uid of a subscriber: whether the data plane delivers to it as it is now."""
+    waiting: str = ""
+    """Why it cannot act by anything new for now, where that is known."""
 
 
 def status_of(obj: Obj, seen: ChannelObservation, now: str) -> dict[str, Any]:
@@ -43,13 +45,13 @@ def status_of(obj: Obj, seen: ChannelObservation, now: str) -> dict[str, Any]:
     }
     subscribers = (obj.get("spec") or {}).get("subscribers") or []
     if subscribers:
-        status["subscribers"] = [_subscriber_status(one, seen.taken) for one in subscribers]
+        status["subscribers"] = [_subscriber_status(one, seen.taken, seen.waiting) for one in subscribers]
     if isinstance(seen.dead_letter, Address):
         status |= seen.dead_letter.fields("deadLetterSink")
     return status
 
 
-def _subscriber_status(subscriber: dict[str, Any], taken: Mapping[str, bool]) -> dict[str, Any]:
+def _subscriber_status(subscriber: dict[str, Any], taken: Mapping[str, bool], waiting: str) -> dict[str, Any]:
     ready = taken.get(subscriber.get("uid", ""), False)
     state: dict[str, Any] = {
         "uid": subscriber.get("uid", ""),
@@ -57,5 +59,5 @@ def _subscriber_status(subscriber: dict[str, Any], taken: Mapping[str, bool]) ->
         "ready": "True" if ready else "Unknown",
     }
     if not ready:
-        state["message"] = "The data plane has not taken up the subscription yet."
+        state["message"] = waiting or "The data plane has not taken up the subscription yet."
     return state

@@ -42,6 +42,8 @@ class TriggerObservation:
     """Whether the data plane acts by this Trigger as it is now."""
     refused: str | None = None
     """Why it does without this Trigger; None where it does not."""
+    waiting: str = ""
+    """Why it cannot act by anything new for now, where that is known."""
     losses: tuple[str, ...] = ()
     delivery: DeliveryState | None = None
     """How deliveries go; None where nothing is known."""
@@ -113,4 +115,6 @@ def _subscription_finding(seen: TriggerObservation) -> Finding:
         return false(SUBSCRIPTION_READY, "FilterNotRoutable", f"No events are routed by this Trigger: {seen.refused}")
     if seen.taken:
         return true(SUBSCRIPTION_READY)
+    if seen.waiting:
+        return unknown(SUBSCRIPTION_READY, "RouterWaits", seen.waiting)
     return unknown(SUBSCRIPTION_READY, "SubscriptionNotConfigured", "Subscription has not yet been reconciled.")
