@@ -28,6 +28,7 @@ GROUPS = {
     "tests/integration/router/*": "router",
     "tests/integration/faults/*": "faults",
     "tests/integration/engine/test_engine_survival.py": "survival",
+    "tests/integration/history/*": "history",
     "tests/integration/filters/*": "filters",
     "tests/integration/ingress/*": "ingress",
 }

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli import conformance, dev, doctor, install, kubeconfig, status, version
+from penstock.cli.history import events, sql, trace
 from penstock.cli.operate import commands as operate
 from penstock.cli.replay import commands as replaying
 from penstock.cli.roles import commands as roles
@@ -36,7 +37,10 @@ app.command("dev")(dev.dev)
 app.command("doctor")(doctor.doctor)
 app.command("install")(install.install)
 app.command("kubeconfig")(kubeconfig.kubeconfig)
+app.command("events")(events.events)
+app.command("sql")(sql.sql)
 app.command("status")(status.status)
+app.command("trace")(trace.trace)
 app.command("version")(version.version)
 app.add_typer(conformance.app, name="conformance")
 app.command("replay")(replaying.replay)

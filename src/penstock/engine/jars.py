@@ -36,6 +36,32 @@ Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True)
+class Wanted:
+    """A set of jars that is fetched together."""
+
+    file: str
+    """What to ask Ivy for."""
+    what: str
+    """What to call it to people."""
+    proofs: tuple[str, ...]
+    """Jars that tell whether the fetch succeeded: each configuration has its folder."""
+
+    @property
+    def text(self) -> bytes:
+        """The file's content."""
+        return resources.files("penstock.engine").joinpath(self.file).read_bytes()
+
+    @property
+    def configurations(self) -> list[str]:
+        """The folders it consists of."""
+        return sorted({proof.partition("/")[0] for proof in self.proofs})
+
+
+PIPELINE = Wanted("ivy.xml", "Kafka and Spark's Kafka connector", ("spark/spark-*.jar", "kafka/kafka_*.jar"))
+HISTORY = Wanted("ivy-history.xml", "Delta Lake", ("delta/delta-spark_*.jar", "delta/delta-storage-*.jar"))
+
+
+@dataclass(frozen=True)
 class Jars:
     """The folders of resolved jars."""
 
@@ -56,6 +82,11 @@ class Jars:
         """What Spark gets in addition to its own jars."""
         return sorted((self.root / "spark").glob("*.jar"))
 
+    @property
+    def delta_files(self) -> list[Path]:
+        """What the writer of the history gets in addition to that."""
+        return sorted((self.root / "delta").glob("*.jar"))
+
 
 def cache_root(settings: Settings) -> Path:
     """The folder of downloads."""
@@ -65,9 +96,9 @@ def cache_root(settings: Settings) -> Path:
     return Path(base).expanduser().absolute() / "penstock"
 
 
-def folder(settings: Settings) -> Path:
+def folder(settings: Settings, wanted: Wanted = PIPELINE) -> Path:
     """Where the jars of this version of penstock are kept."""
-    return cache_root(settings) / "jars" / hashlib.sha256(_wanted()).hexdigest()[:12]
+    return cache_root(settings) / "jars" / hashlib.sha256(wanted.text).hexdigest()[:12]
 
 
 def archive_folder(settings: Settings) -> Path:
@@ -75,14 +106,16 @@ def archive_folder(settings: Settings) -> Path:
     return cache_root(settings) / "archives"
 
 
-def resolve(settings: Settings, java: Java, progress: Progress = lambda done, total, what: None) -> Jars:
+def resolve(
+    settings: Settings, java: Java, progress: Progress = lambda done, total, what: None, wanted: Wanted = PIPELINE
+) -> Jars:
     """The jars, fetched first if they are missing or damaged. Raises Problem if that fails."""
-    root = folder(settings)
+    root = folder(settings, wanted)
     try:
         root.parent.mkdir(parents=True, exist_ok=True)
         with _lock(root.with_suffix(".lock")):
             if damage(root):
-                _fetch(root, java, progress)
+                _fetch(root, java, progress, wanted)
     except OSError as error:
         raise Problem(
             f"The cache folder {cache_root(settings)} cannot be used: {error.strerror} ({error.filename}).",
@@ -106,14 +139,14 @@ def damage(root: Path) -> list[str]:
     return wrong
 
 
-def _fetch(root: Path, java: Java, progress: Progress) -> None:
+def _fetch(root: Path, java: Java, progress: Progress, wanted: Wanted) -> None:
     """Fetches into a folder beside, which then takes the place of the old one: there is never half a cache."""
     staging = root.with_suffix(".new")
     shutil.rmtree(staging, ignore_errors=True)
     staging.mkdir(parents=True)
-    (staging / "ivy.xml").write_bytes(_wanted())
+    (staging / "ivy.xml").write_bytes(wanted.text)
     try:
-        _run_ivy(staging, java, progress)
+        _run_ivy(staging, java, progress, wanted)
         shutil.rmtree(staging / "ivy")
         jars = sorted(staging.glob("*/*.jar"))
         manifest = {"sha256": {str(jar.relative_to(staging)): _sha256(jar) for jar in jars}}
@@ -124,10 +157,10 @@ def _fetch(root: Path, java: Java, progress: Progress) -> None:
         shutil.rmtree(staging, ignore_errors=True)
 
 
-def _run_ivy(staging: Path, java: Java, progress: Progress) -> None:
+def _run_ivy(staging: Path, java: Java, progress: Progress, wanted: Wanted) -> None:
     command = [
         *(str(java.program), "-Xmx128m", *_proxies(), "-cp", str(_ivy_jar()), "org.apache.ivy.Main"),
-        *("-ivy", str(staging / "ivy.xml"), "-cache", str(staging / "ivy"), "-confs", "spark", "kafka"),
+        *("-ivy", str(staging / "ivy.xml"), "-cache", str(staging / "ivy"), "-confs", *wanted.configurations),
         *("-retrieve", str(staging / "[conf]" / "[artifact]-[revision].[ext]")),
     ]
     found, fetched = 0, 0
@@ -141,14 +174,10 @@ def _run_ivy(staging: Path, java: Java, progress: Progress) -> None:
             if words[:1] == ["[SUCCESSFUL"] and len(words) > 2:
                 fetched += 1
                 progress(fetched, max(found, EXPECTED_FILES), words[2].partition("#")[2].partition("!")[0])
-    if (
-        ivy.returncode != 0
-        or not list(staging.glob("kafka/kafka_*.jar"))
-        or not list(staging.glob("spark/spark-*.jar"))
-    ):
+    if ivy.returncode != 0 or not all(list(staging.glob(proof)) for proof in wanted.proofs):
         reasons = tuple(line.strip() for line in tail if line.strip(" :\t"))
         raise Problem(
-            "The jars of Kafka and Spark's Kafka connector could not be fetched from Maven Central.",
+            f"The jars of {wanted.what} could not be fetched from Maven Central.",
             "Check the network (HTTPS_PROXY is used if set) and start again; it is needed for the first start only.",
             reasons[-12:],
         )
@@ -186,10 +215,6 @@ def _proxies() -> Iterator[str]:
         if proxy is not None and proxy.hostname:
             yield f"-D{scheme}.proxyHost={proxy.hostname}"
             yield f"-D{scheme}.proxyPort={proxy.port or 80}"
-
-
-def _wanted() -> bytes:
-    return resources.files("penstock.engine").joinpath("ivy.xml").read_bytes()
 
 
 def _ivy_jar() -> Path:

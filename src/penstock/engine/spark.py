@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -71,14 +72,24 @@ def config_of(settings: Settings, jars: Jars, placement: Placement | None = None
     return properties.with_given(config, settings.spark_conf)
 
 
-def java_options(settings: Settings) -> list[str]:
+@dataclass(frozen=True)
+class Addition:
+    """What another session than the pipeline's has beyond it, or in its place."""
+
+    name: str
+    """What its log is called."""
+    config: Mapping[str, str]
+    jars: tuple[Path, ...] = ()
+
+
+def java_options(settings: Settings, name: str = "spark") -> list[str]:
     """Options of the driver's JVM."""
     config = resources.files("penstock.engine").joinpath("log4j2.properties")
     return [
         *(f"-Xmx{settings.spark_heap_mib}m", "-Xss1m", "-XX:+UseSerialGC", "-XX:ReservedCodeCacheSize=128m"),
         *("-XX:-UsePerfData", "-XX:+ExitOnOutOfMemoryError"),
         f"-Dlog4j2.configurationFile={config}",
-        f"-Dpenstock.log={settings.data_dir / 'logs' / 'spark.log'}",
+        f"-Dpenstock.log={settings.data_dir / 'logs' / f'{name}.log'}",
         f"-Dpenstock.level={'info' if settings.verbose else 'warn'}",
     ]
 
@@ -109,6 +120,7 @@ def open_session(
     jars: Jars,
     java_home: Path | None = None,
     jvm_ended: Callable[[int], None] = lambda code: None,
+    addition: Addition | None = None,
 ) -> SparkSession:
     """Starts Spark's driver in this process; the JVM ends with it. Should it end before, `jvm_ended` is called."""
     check(settings)
@@ -123,14 +135,23 @@ def open_session(
         # Not as a property, which executors would follow as well: this is a folder of the driver's machine.
         os.environ["SPARK_LOCAL_DIRS"] = str(settings.data_dir / "spark" / "scratch")
     home = java_home or java.find().home
-    options = [*archive(settings, jars, home).options(), *java_options(settings)]
-    gateway = spark_gateway.start(home / "bin" / "java", options, [*classpath(jars), *_given_classpath(settings)])
+    added = addition or Addition("spark", {})
+    options = [*archive(settings, jars, home).options(), *java_options(settings, added.name)]
+    # What is added comes last: the archive holds for what is before it, and nothing takes the place of Spark's own.
+    loaded = [*classpath(jars), *_given_classpath(settings), *added.jars]
+    gateway = spark_gateway.start(home / "bin" / "java", options, loaded)
     gateway.tell_end(jvm_ended)
     with gateway.announced():
-        session = _build(config_of(settings, jars, placement))
+        session = _build(_with(config_of(settings, jars, placement), added))
     if placement is not None:
         executors.look(session, settings, packed_python.python())
     return session
+
+
+def _with(config: dict[str, str], added: Addition) -> dict[str, str]:
+    """On a cluster the jars that are added reach the executors as well."""
+    jars = ",".join(filter(None, [config.get("spark.jars"), *map(str, added.jars)]))
+    return {**config, **added.config} | ({"spark.jars": jars} if "spark.jars" in config else {})
 
 
 def _place(settings: Settings) -> Placement:

@@ -11,7 +11,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,7 @@ from penstock.engine import java as java_search
 from penstock.engine import ports, running_stacks, spark
 from penstock.engine import topic_setup as topics
 from penstock.engine.datadir import DataDir
+from penstock.engine.history.keeper import HistoryKeeper
 from penstock.engine.private_folder import UMASK
 from penstock.engine.processes.supervisor import Component, Observer, Supervisor, Watch
 from penstock.observability import exposition
@@ -111,17 +112,34 @@ async def run(prepared: Prepared, screen: Screen, stop: asyncio.Event) -> None:
         drain_seconds=settings.drain_seconds,
         echo=screen.log_line if settings.verbose else None,
     )
-    record.watches = supervisor.watches
+    record.watches = dict(supervisor.watches)
     stopping = asyncio.Event()
     ending = asyncio.create_task(_end(prepared, record, stop, stopping))
     try:
         with _metrics(settings):
-            await supervisor.run(stopping, record.all_ready)
+            await _with_history(prepared, record, stopping, supervisor.run(stopping, record.all_ready))
     finally:
         ending.cancel()
         record.write(state="stopped")
         running_stacks.leave(settings.data_dir)
         prepared.data.close()
+
+
+async def _with_history(
+    prepared: Prepared, record: StackRecord, stopping: asyncio.Event, running: Coroutine[Any, Any, None]
+) -> None:
+    """Runs the stack, and beside it what keeps its history."""
+    if not prepared.settings.history:
+        await running
+        return
+    env = environment(prepared.settings, prepared.java)
+    keeper = HistoryKeeper(prepared.settings, prepared.settings_file, env, record)
+    keeping = asyncio.create_task(keeper.run(stopping, record.came_up))
+    try:
+        await running
+    finally:
+        stopping.set()
+        await keeping
 
 
 async def _end(prepared: Prepared, record: StackRecord, stop: asyncio.Event, stopping: asyncio.Event) -> None:
@@ -226,6 +244,7 @@ class StackRecord:
         self._data, self._settings, self._screen = data, settings, screen
         self._started = time.time()
         self._state = "starting"
+        self.came_up = asyncio.Event()
 
     @property
     def ready(self) -> bool:
@@ -252,6 +271,7 @@ class StackRecord:
     def all_ready(self) -> None:
         """Everything serves. The time counts from the start of this process, as the user's does."""
         self.write(state="ready")
+        self.came_up.set()
         self._screen.ready(self._settings, time.time() - psutil.Process().create_time())
 
     def write(self, state: str | None = None) -> None:

@@ -45,6 +45,11 @@ class Child:
                     return one.pid
         return None
 
+    @property
+    def code(self) -> int | None:
+        """The exit code; None while it runs."""
+        return self._process.returncode
+
     def release(self) -> None:
         """Tells the child that what it needs is ready."""
         with contextlib.suppress(OSError):

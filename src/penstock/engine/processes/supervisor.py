@@ -27,7 +27,8 @@ from penstock.engine.processes import diagnosis, process
 from penstock.engine.processes.child_logs import ComponentLog
 from penstock.engine.processes.restarts import Deaths, GiveUp, Patience
 
-State = Literal["waiting", "starting", "ready", "restarting", "stopping", "ended"]
+State = Literal["waiting", "starting", "ready", "restarting", "stopping", "ended", "resting", "writing"]
+"""The last two are of the writer of the history, which comes and goes."""
 
 
 @dataclass(frozen=True)

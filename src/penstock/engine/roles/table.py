@@ -93,6 +93,12 @@ async def _webhook(settings: Settings, lifecycle: Lifecycle, released: asyncio.E
     await run(settings, lifecycle)
 
 
+async def _history(settings: Settings, lifecycle: Lifecycle, released: asyncio.Event) -> None:
+    from penstock.engine.history import follow
+
+    await follow.run(settings, lifecycle, released)
+
+
 ROLES = (
     Role("ingress", "Take events by HTTP and store them in Kafka.", _ingress, health_port=9091, fast_loop=True),
     Role("control", "Run the controllers: from Brokers and Triggers to routes.", _control, health_port=9092),
@@ -101,6 +107,13 @@ ROLES = (
         "Route events and deliver them: the driver of the Spark application.",
         _pipeline,
         health_port=9093,
+        uses_spark=True,
+    ),
+    Role(
+        "history",
+        "Write every event and every attempt to the tables of the history, continuously.",
+        _history,
+        health_port=9096,
         uses_spark=True,
     ),
     Role(

@@ -37,6 +37,8 @@ class Database:
             raise HistoryProblem("The history cannot be read here.", HOW_TO_INSTALL) from None
         self._connection: DuckDBPyConnection = duckdb.connect(":memory:")
         self._connection.execute(f"set memory_limit='{MEMORY_LIMIT}'; set TimeZone='UTC'")
+        # How far a statement is, a command shows in its own way.
+        self._connection.execute("set enable_progress_bar=true; set enable_progress_bar_print=false")
         self._paths: list[str] = []
 
     def close(self) -> None:

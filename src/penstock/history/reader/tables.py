@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +45,7 @@ def read_table(root: str, table: Table, partitions: int) -> TableFiles | None:
         return None
     import pyarrow as pa
 
-    _check(found, place)
+    _check(found, place, table)
     actions = pa.table(found.get_add_actions(flatten=True)).to_pydict()
     local = "://" not in place
     return TableFiles(
@@ -55,6 +56,18 @@ def read_table(root: str, table: Table, partitions: int) -> TableFiles | None:
         _positions(found, table, partitions),
         None if local else found,
     )
+
+
+def read_files(root: str, table: Table) -> list[tuple[date, int]]:
+    """Day and size of each file of the table. Raises HistoryProblem."""
+    found = _open(location(root, table))
+    if found is None:
+        return []
+    import pyarrow as pa
+
+    actions = pa.table(found.get_add_actions(flatten=True)).to_pydict()
+    days = [day if isinstance(day, date) else date.fromisoformat(str(day)) for day in actions[f"partition.{DAY}"]]
+    return list(zip(days, actions["size_bytes"], strict=True))
 
 
 def _open(place: str) -> DeltaTable | None:
@@ -73,13 +86,14 @@ def _open(place: str) -> DeltaTable | None:
         raise HistoryProblem(f"The table {place} cannot be read: {_first_line(error)}.") from error
 
 
-def _check(found: DeltaTable, place: str) -> None:
+def _check(found: DeltaTable, place: str, table: Table) -> None:
     written = found.transaction_version(VERSION_ID)
-    if written is None:
+    # A writer that was killed right after it made the table has not noted the version yet.
+    if written is None and [field.name for field in found.schema().fields] != list(table.names):
         raise HistoryProblem(
             f"{place} is a Delta table, but none of penstock's.", "Choose another place with history_uri."
         )
-    if written > VERSION:
+    if written is not None and written > VERSION:
         raise HistoryProblem(
             f"The table {place} was written by a newer penstock (schema {written}; this one knows {VERSION}).",
             "Ask with that version, or choose another place with history_uri.",

@@ -1,0 +1,1 @@
+"""Commands that ask the history: `penstock sql`, `events`, `trace`."""

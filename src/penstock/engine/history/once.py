@@ -1,0 +1,71 @@
+"""The process that writes what has gathered and ends: `python -m penstock.engine.history.once --settings <file>`.
+
+It may be killed at any moment. It ends with the one that started it, and gives way to everything else unless it has to
+hurry.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import structlog
+
+from penstock.engine.datadir import load_settings
+from penstock.engine.history import session
+from penstock.engine.history.work import Writer, told
+from penstock.engine.processes import parent_death
+from penstock.history.writer.batches import Written
+from penstock.lifecycle import Lifecycle
+from penstock.observability.logs import configure_logging
+
+log = structlog.get_logger()
+
+
+def main() -> None:
+    """Writes once."""
+    parser = argparse.ArgumentParser(prog="penstock.engine.history.once")
+    parser.add_argument("--settings", type=Path, required=True)
+    parser.add_argument("--nice", type=int, default=0)
+    parser.add_argument("--notify-fd", type=int, default=None)
+    parser.add_argument("--life-fd", type=int, default=None)
+    arguments = parser.parse_args()
+    parent_death.tie(signal.SIGTERM)
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    os.nice(arguments.nice)
+    settings = load_settings(arguments.settings)
+    configure_logging("history", "debug" if settings.verbose else "info", stream=sys.stdout)
+    if arguments.life_fd is not None:
+        threading.Thread(target=_end_with, args=(arguments.life_fd,), daemon=True).start()
+    lifecycle = Lifecycle(arguments.notify_fd)
+    lifecycle.ready()
+
+    def heard(written: Written) -> None:
+        lifecycle.status(table=written.table, records=written.records, rest=written.rest, lost=written.lost)
+
+    try:
+        writer = Writer(session.open_session(settings), settings, heard)
+        writer.write()
+        writer.look_after()
+        code = 0
+    except Exception as error:
+        log.exception("the history could not be written")
+        lifecycle.fail(told(error))
+        code = 1
+    sys.stdout.flush()
+    # Neither the JVM nor threads of libraries hold up the end.
+    os._exit(code)
+
+
+def _end_with(life_fd: int) -> None:
+    while os.read(life_fd, 1):
+        pass
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,130 @@
+"""What the writer does with its session: write until the tables have what was there, then look after them."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import structlog
+
+from penstock.history.reader.tables import read_files
+from penstock.history.schema.columns import TABLES, TableName
+from penstock.history.schema.problem import HistoryProblem
+from penstock.history.writer import upkeep
+from penstock.history.writer.batches import Batches, Written
+from penstock.log.ranges import RangeReader
+from penstock.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HINT = Path("run", "history.json")
+"""Where in the data folder it is noted how far the tables are: a hint about when to write, never about what."""
+VACUUM_EVERY_HOURS = 24.0
+
+log = structlog.get_logger()
+
+
+@dataclass
+class Hint:
+    """What the keeper has to know without reading a table."""
+
+    positions: dict[TableName, dict[int, int]] = field(default_factory=dict)
+    written: float = 0.0
+    """Unix time of the last run."""
+    vacuumed: float = 0.0
+
+    @classmethod
+    def read(cls, data_dir: Path) -> Hint:
+        """The last note; an empty one where there is none that can be read."""
+        try:
+            told = json.loads((data_dir / HINT).read_bytes())
+            positions = {name: {int(p): int(at) for p, at in of.items()} for name, of in told["positions"].items()}
+            return cls(positions, float(told["written"]), float(told["vacuumed"]))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return cls()
+
+    def write(self, data_dir: Path) -> None:
+        """Notes it."""
+        path = data_dir / HINT
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_suffix(f".{os.getpid()}.new")
+        draft.write_text(json.dumps(self.__dict__))
+        draft.replace(path)
+
+
+class Writer:
+    """Writes both tables with one session."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        settings: Settings,
+        told: Callable[[Written], None] = lambda written: None,
+        before_commit: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._spark, self._settings, self._told = spark, settings, told
+        self._batches = [Batches(spark, settings, table, before_commit=before_commit) for table in TABLES]
+        self._hint = Hint.read(settings.data_dir)
+        for batches in self._batches:
+            batches.ensure()
+
+    def write(self) -> int:
+        """Writes what Kafka holds now and the tables lack; how many records that was. Raises KafkaAway."""
+        records = 0
+        reader = RangeReader(self._settings)
+        try:
+            for table, batches in zip(TABLES, self._batches, strict=True):
+                retained = reader.retained(table.topic)
+                while (written := batches.write(retained)) is not None:
+                    records += written.records
+                    self._hint.positions[table.name] = written.positions
+                    self._hint.write(self._settings.data_dir)
+                    log.info("written to the history", **written.__dict__)
+                    self._told(written)
+                    if not written.rest:
+                        break
+        finally:
+            reader.close()
+        self._hint.written = time.time()
+        self._hint.write(self._settings.data_dir)
+        return records
+
+    def look_after(self) -> None:
+        """Removes old days, puts small files together, and now and then removes files that belong to nothing."""
+        places: dict[TableName, str] = {table.name: f"{self._settings.history_root}/{table.name}" for table in TABLES}
+        files = [
+            upkeep.DataFile(table.name, day, size)
+            for table in TABLES
+            for day, size in read_files(self._settings.history_root, table)
+        ]
+        wanted = upkeep.plan(files, _today(), self._settings.history_days, self._settings.history_mib)
+        if wanted.remove_before is not None or wanted.compact:
+            log.info("looking after the history", removed_before=wanted.remove_before, compacted=len(wanted.compact))
+            upkeep.carry_out(self._spark, places, wanted)
+        if time.time() - self._hint.vacuumed > VACUUM_EVERY_HOURS * 3600:
+            upkeep.vacuum(self._spark, places)
+            self._hint.vacuumed = time.time()
+            self._hint.write(self._settings.data_dir)
+
+
+def told(error: Exception) -> str:
+    """Why writing failed, in a line."""
+    if isinstance(error, HistoryProblem):
+        return f"{error.what} {error.remedy}".strip()
+    text = str(error)
+    for line in text.splitlines():
+        cause = line.strip()
+        if cause.startswith("Caused by: ") or "Exception: " in cause:
+            return cause.removeprefix("Caused by: ")[:300]
+    return f"{type(error).__name__}: {text.splitlines()[0] if text else ''}"[:300]
+
+
+def _today() -> date:
+    return datetime.now(UTC).date()

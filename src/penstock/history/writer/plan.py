@@ -1,0 +1,74 @@
+"""When the writer is started, as a value.
+
+To start Spark costs more than to write a hundred thousand events, so it is done seldom: when much has gathered, before
+retention would take something, and once a day where there is little. Kafka has the rest, and questions read it there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from penstock.contract.topics import TOPICS
+from penstock.log.topic_ends import Retained
+from penstock.settings import Settings
+
+MIB = 2**20
+GATHER_RECORDS = 250_000
+GATHER_BYTES = 256 * MIB
+RISKY = 0.35
+"""Part of what Kafka retains that may be unwritten before the writer starts whatever has gathered."""
+URGENT = 0.6
+"""Part from which on the writer runs with the priority of everything else."""
+LONGEST_HOURS = 24.0
+
+Urgency = Literal["rest", "write", "hurry"]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How far a table is behind its topic."""
+
+    topic: str
+    retained: Mapping[int, Retained]
+    positions: Mapping[int, int]
+    bytes_per_record: float
+
+    @property
+    def behind(self) -> int:
+        """Records that are not in the table."""
+        return sum(self._behind(partition) for partition in self.retained)
+
+    def risk(self, settings: Settings) -> float:
+        """The largest part of a partition's room that is not in the table: at 1 retention removes unwritten records."""
+        return max((self._risk(partition, settings) for partition in self.retained), default=0.0)
+
+    def _behind(self, partition: int) -> int:
+        kept = self.retained[partition]
+        return kept.end - max(kept.first, self.positions.get(partition, 0))
+
+    def _risk(self, partition: int, settings: Settings) -> float:
+        kept, behind = self.retained[partition], self._behind(partition)
+        share = next(topic.share for topic in TOPICS if topic.name == self.topic)
+        room = settings.retention_mib * MIB * share / len(self.retained)
+        by_size = behind * self.bytes_per_record / room
+        # Where retention is at work already, what is retained says more than sizes that are guessed.
+        by_count = behind / (kept.end - kept.first) if kept.first > 0 else 0.0
+        return max(by_size, by_count)
+
+
+def urgency(standings: list[Standing], settings: Settings, hours_since: float, asked: bool) -> Urgency:
+    """Whether to write now; `hours_since` is how long ago it was last done, `asked` whether somebody waits for it."""
+    behind = sum(standing.behind for standing in standings)
+    if behind <= 0:
+        return "rest"
+    risk = max(standing.risk(settings) for standing in standings)
+    if risk >= URGENT:
+        return "hurry"
+    gathered = any(
+        standing.behind >= GATHER_RECORDS or standing.behind * standing.bytes_per_record >= GATHER_BYTES
+        for standing in standings
+    )
+    late = hours_since >= min(LONGEST_HOURS, settings.retention_hours / 4)
+    return "write" if gathered or late or asked or risk >= RISKY else "rest"

@@ -1,0 +1,115 @@
+"""What keeps the history, with programs in place of the writer: it comes, it goes, and it never ends the stack."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from penstock.engine.history import keeper as keepers
+from penstock.engine.history.keeper import REQUEST, HistoryKeeper
+from penstock.engine.processes.supervisor import Watch
+from penstock.history.writer.plan import Urgency
+from penstock.settings import Settings
+
+SAY = (
+    'import json,os,sys; fd=int(sys.argv[sys.argv.index("--notify-fd")+1]); nice=sys.argv[sys.argv.index("--nice")+1]; '
+)
+
+
+class Told:
+    """A record that remembers."""
+
+    def __init__(self) -> None:
+        self.watches: dict[str, Watch] = {}
+        self.remarks: list[str] = []
+        self.states: list[str] = []
+
+    def write(self) -> None:
+        state = self.watches["history"].state
+        if self.states[-1:] != [state]:
+            self.states.append(state)
+
+    def remark(self, watch: Watch, text: str) -> None:
+        self.remarks.append(text)
+
+
+class Trial(HistoryKeeper):
+    """A keeper that is told what it would see, and runs a program of the test."""
+
+    def __init__(self, folder: Path, program: str, looks: list[Urgency]) -> None:
+        self.told, self.runs = Told(), 0
+        (folder / "logs").mkdir()
+        (folder / "run").mkdir()
+        super().__init__(Settings(data_dir=folder), folder / "settings.json", dict(os.environ), self.told)
+        self._program, self._looks = program, looks
+
+    def _look(self, asked: bool) -> Urgency:
+        if asked:
+            return "write"
+        return self._looks.pop(0) if self._looks else "rest"
+
+    async def _command(self) -> list[str]:
+        self.runs += 1
+        return [sys.executable, "-c", SAY + self._program]
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("LOOK_SECONDS", "IDLE_LOOK_SECONDS", "REQUEST_SECONDS"):
+        monkeypatch.setattr(keepers, name, 0.05)
+    monkeypatch.setattr(keepers, "RETRY_SECONDS", (0.05,))
+
+
+async def until(keeper: Trial, enough: str) -> None:
+    """Runs the keeper until an expression over it is true."""
+    stopping, ready = asyncio.Event(), asyncio.Event()
+    ready.set()
+    running = asyncio.create_task(keeper.run(stopping, ready))
+    async with asyncio.timeout(60):
+        while not eval(enough, {"keeper": keeper}):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    stopping.set()
+    await running
+
+
+async def test_it_writes_when_it_is_time_and_rests_otherwise(tmp_path: Path) -> None:
+    done = 'os.write(fd, json.dumps({"event": "status", "records": 7, "nice": nice}).encode() + b"\\n")'
+    keeper = Trial(tmp_path, done, ["rest", "write", "rest"])
+    await until(keeper, "keeper.told.states[-3:] == ['resting', 'writing', 'resting']")
+    assert keeper.told.watches["history"].details == {"records": 7, "nice": "19"}
+    assert keeper.told.watches["history"].child is None
+    assert (keeper.runs, keeper.told.remarks) == (1, [])
+
+
+async def test_it_writes_when_somebody_asks(tmp_path: Path) -> None:
+    keeper = Trial(tmp_path, "", [])
+    (tmp_path / REQUEST).touch()
+    await until(keeper, "keeper.runs == 1 and keeper.told.states[-1] == 'resting'")
+    assert not (tmp_path / REQUEST).exists()
+
+
+async def test_a_failure_is_told_once_and_tried_again(tmp_path: Path) -> None:
+    fails = 'os.write(fd, json.dumps({"event": "fail", "reason": "no room"}).encode() + b"\\n"); sys.exit(1)'
+    keeper = Trial(tmp_path, fails, ["write"] * 50)
+    await until(keeper, "'history' in keeper.told.watches and keeper.told.watches['history'].restarts >= 3")
+    (remark,) = keeper.told.remarks
+    assert "no room" in remark
+    assert "Delivery goes on" in remark
+
+
+async def test_it_hurries_before_retention_takes_something(tmp_path: Path) -> None:
+    slow = "__import__('time').sleep(600 if nice == '19' else 0)"
+    keeper = Trial(tmp_path, slow, ["write", "rest", "hurry"])
+    await until(keeper, "keeper.runs == 2 and keeper.told.states[-1] == 'resting'")
+    assert "full priority" in keeper.told.remarks[0]
+
+
+async def test_a_stop_does_not_wait_for_the_writer(tmp_path: Path) -> None:
+    keeper = Trial(tmp_path, "__import__('time').sleep(600)", ["write"])
+    await until(keeper, "keeper.told.states[-1:] == ['writing']")
+    assert keeper.told.watches["history"].child is None
+    assert keeper.told.remarks == []

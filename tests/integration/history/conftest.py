@@ -1,0 +1,26 @@
+"""One Kafka and one Spark session with Delta for all tests of the history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.engine.jars import Jars
+    from penstock.settings import Settings
+
+
+@pytest.fixture(scope="session")
+def delta(kafka_settings: Settings, jar_folders: Jars) -> Iterator[SparkSession]:
+    """A session that reads and writes tables."""
+    from penstock.engine.history.session import open_session
+
+    for folder in ("logs", "spark"):
+        (kafka_settings.data_dir / folder).mkdir(exist_ok=True)
+    session = open_session(kafka_settings)
+    yield session
+    session.stop()

@@ -1,0 +1,213 @@
+"""The writer on a real Kafka and with real Delta tables: each record once, whatever ends it at whatever moment."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from topics_of_test import send_attempts, send_events
+
+from penstock.engine.history.work import Hint, Writer
+from penstock.history.reader.history import History
+from penstock.history.reader.questions import EventFilter
+from penstock.history.schema import frames
+from penstock.history.schema.columns import EVENTS
+from penstock.history.schema.problem import HistoryProblem
+from penstock.history.writer import batches, upkeep
+from penstock.history.writer.delta import DeltaTable
+from penstock.log.ranges import RangeReader
+from penstock.settings import Settings
+from running import eventually
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Killed(RuntimeError):
+    """Stands for a process that ends between writing and committing: nothing is tidied up after it."""
+
+
+@pytest.fixture
+def settings(kafka: Settings, tmp_path: Path) -> Settings:
+    """A history of its own on the Kafka of all tests."""
+    return kafka.model_copy(update={"history_uri": str(tmp_path / "history"), "data_dir": tmp_path})
+
+
+def counted(settings: Settings, kind: str) -> Counter[str]:
+    with History(settings) as history:
+        found = history.sql(f"select id from events where type = '{kind}'").to_pylist()
+    return Counter(row["id"] for row in found)
+
+
+def test_each_event_once_over_writers_that_die_before_their_commit(delta: SparkSession, settings: Settings) -> None:
+    ids: list[str] = []
+
+    def dies() -> None:
+        raise Killed
+
+    for round_ in range(3):
+        ids += send_events(settings, 40, "killed")
+        assert counted(settings, "killed") == Counter(ids)
+        with pytest.raises(Killed):
+            Writer(delta, settings, before_commit=dies).write()
+        assert counted(settings, "killed") == Counter(ids)
+        if round_ % 2:
+            assert Writer(delta, settings).write() > 0
+            assert counted(settings, "killed") == Counter(ids)
+    assert Writer(delta, settings).write() > 0
+    assert Writer(delta, settings).write() == 0
+    assert counted(settings, "killed") == Counter(ids)
+    with History(settings) as history:
+        events, attempts = history.state()
+    assert (events.behind, attempts.behind) == (0, 0)
+
+
+def test_of_two_writers_with_the_same_records_one_commits(delta: SparkSession, settings: Settings) -> None:
+    ids = send_events(settings, 20, "twice")
+    first = Writer(delta, settings)
+
+    def other_is_faster() -> None:
+        if not overtaken:
+            overtaken.append(Writer(delta, settings).write())
+
+    overtaken: list[int] = []
+    late = Writer(delta, settings, before_commit=other_is_faster)
+    late.write()
+    first.write()
+    assert overtaken
+    assert counted(settings, "twice") == Counter(ids)
+
+
+def test_large_backlogs_are_written_in_several_commits(delta: SparkSession, settings: Settings) -> None:
+    ids = send_events(settings, 100, "backlog")
+    table = batches.Batches(delta, settings, EVENTS, most=30)
+    table.ensure()
+    reader = RangeReader(settings)
+    retained = reader.retained(EVENTS.topic)
+    reader.close()
+    commits = 0
+    while (written := table.write(retained)) is not None:
+        commits += 1
+        assert written.records <= 30 + settings.partitions
+        if not written.rest:
+            break
+    assert commits > 3
+    assert counted(settings, "backlog") == Counter(ids)
+
+
+def test_only_committed_attempts_are_written_and_both_languages_agree(delta: SparkSession, settings: Settings) -> None:
+    ids = send_events(settings, 12, "agreed")
+    send_attempts(settings, ids, broken=True)
+    with History(settings) as history:
+        from_kafka = history.sql("select * from attempts order by partition, record").to_pylist()
+        events_from_kafka = history.sql('select * from events order by partition, "offset"').to_pylist()
+    Writer(delta, settings).write()
+    with History(settings) as history:
+        assert history.state()[1].behind == 0
+        assert history.sql("select * from attempts order by partition, record").to_pylist() == from_kafka
+        assert history.sql('select * from events order by partition, "offset"').to_pylist() == events_from_kafka
+    assert not [row for row in from_kafka if row["id"].startswith("aborted")]
+
+
+def test_rows_become_the_records_that_they_were_made_of(delta: SparkSession, settings: Settings) -> None:
+    send_events(settings, 8, "again")
+    Writer(delta, settings).write()
+    place = f"{settings.history_root}/events"
+    made = frames.records_of(delta.read.format("delta").load(place).where("type = 'again'"))
+    reader = RangeReader(settings)
+    retained = reader.retained(EVENTS.topic)
+    ends = {number: kept.end for number, kept in retained.items()}
+    starts = {number: kept.first for number, kept in retained.items()}
+    stored = {
+        (one.partition, one.offset): one
+        for records in reader.read(EVENTS.topic, starts, ends)
+        for one in records
+        if dict(one.headers).get("ce_type") == b"again"
+    }
+    reader.close()
+    found = {(row.partition, row.offset): row for row in made.collect()}
+    assert found.keys() == stored.keys()
+    for place_, row in found.items():
+        one = stored[place_]
+        assert sorted((header.key, bytes(header.value)) for header in row.headers) == sorted(one.headers)
+        assert (bytes(row.value), row.key) == (one.value, one.key)
+
+
+def test_old_days_are_removed_and_small_files_put_together(delta: SparkSession, settings: Settings) -> None:
+    for _ in range(upkeep.MANY_SMALL // 2 + 1):
+        send_events(settings, 4, "small")
+        writer = Writer(delta, settings)
+        writer.write()
+    with History(settings) as history:
+        before = history.state()[0]
+        rows = history.sql("select count(*) as n from events").to_pylist()
+    writer.look_after()
+    with History(settings) as history:
+        after = history.state()[0]
+        assert history.sql("select count(*) as n from events").to_pylist() == rows
+    assert before.files >= upkeep.MANY_SMALL
+    assert after.files < before.files
+    assert after.positions == before.positions
+    upkeep.carry_out(delta, {"events": f"{settings.history_root}/events"}, upkeep.Upkeep(_tomorrow(), ()))
+    with History(settings) as history:
+        assert history.sql("select count(*) as n from events").to_pylist() == [{"n": 0}]
+        assert history.state()[0].positions == before.positions
+
+
+def test_a_table_of_a_newer_version_is_left_alone(delta: SparkSession, settings: Settings) -> None:
+    Writer(delta, settings)
+    commit = DeltaTable(delta, f"{settings.history_root}/events", EVENTS).begin(["penstock.schema"])
+    commit.write(delta.read.format("delta").load(f"{settings.history_root}/events").limit(0))
+    commit.finish({"penstock.schema": 99})
+    with pytest.raises(HistoryProblem, match="newer penstock"):
+        Writer(delta, settings)
+
+
+def test_a_process_that_is_killed_at_any_moment_leaves_nothing_out_and_nothing_twice(settings: Settings) -> None:
+    ids = send_events(settings, 3000, "process")
+    file = settings.data_dir / "settings.json"
+    file.write_text(settings.model_dump_json())
+    command = [sys.executable, "-m", "penstock.engine.history.once", "--settings", str(file)]
+    killed = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+    events = Path(settings.history_root) / "events"
+    # As soon as the first file of rows is there: its commit is a moment away, or was a moment ago.
+    eventually(lambda: any(events.rglob("*.parquet")), seconds=300, every=0.02)
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.communicate()
+    assert counted(settings, "process") == Counter(ids)
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert counted(settings, "process") == Counter(ids)
+    assert Hint.read(settings.data_dir).positions["events"]
+    with History(settings) as history:
+        assert len(history.events(EventFilter(type="process", limit=5000))) == len(ids)
+        assert history.state()[0].behind == 0
+
+
+def test_a_folder_that_cannot_be_written_is_told_in_a_line(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "blocked").write_text("a file, not a folder")
+    file = settings.data_dir / "settings.json"
+    file.write_text(settings.model_copy(update={"history_uri": str(tmp_path / "blocked")}).model_dump_json())
+    reading, writing = os.pipe()
+    command = [sys.executable, "-m", "penstock.engine.history.once", "--settings", str(file)]
+    done = subprocess.run(
+        [*command, "--notify-fd", str(writing)], pass_fds=(writing,), capture_output=True, timeout=300, check=False
+    )
+    os.close(writing)
+    with os.fdopen(reading) as told:
+        lines = told.read().splitlines()
+    assert done.returncode == 1
+    assert "blocked" in lines[-1], lines
+
+
+def _tomorrow() -> date:
+    return (datetime.now(UTC) + timedelta(days=1)).date()

@@ -1,0 +1,107 @@
+"""What the commands of the history take and print."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+from penstock.cli import app
+from penstock.cli.history import output, trace
+from penstock.cli.history.asking import moment, window
+from penstock.engine.problem import Problem
+from penstock.history.reader.answers import Attempt, Event, Traced
+
+NOW = datetime(2026, 11, 17, 12, tzinfo=UTC)
+ANSWER = pa.table({"type": ["a", None], "count": [3, 10], "data": [b"text", b"\xff"]})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("90s", NOW - timedelta(seconds=90)),
+        ("1h30m", NOW - timedelta(minutes=90)),
+        ("7d", NOW - timedelta(days=7)),
+        ("2026-11-17T10:00:00Z", NOW - timedelta(hours=2)),
+        ("2026-11-17T12:00:00+02:00", NOW - timedelta(hours=2)),
+        ("99999999w", datetime.min.replace(tzinfo=UTC)),
+    ],
+)
+def test_times_are_spans_or_moments(text: str, expected: datetime) -> None:
+    assert moment(text, NOW) == expected
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "1", "1h and more", "-1h"])
+def test_other_times_are_refused(text: str) -> None:
+    with pytest.raises(Problem, match="is no time"):
+        moment(text, NOW)
+
+
+def test_a_window_in_the_future_or_backwards_is_refused() -> None:
+    with pytest.raises(Problem, match="future"):
+        window("2999-01-01T00:00:00Z", None)
+    with pytest.raises(Problem, match="not after"):
+        window("1h", "2h")
+
+
+def test_an_answer_as_table_csv_and_json() -> None:
+    assert output.table(ANSWER).splitlines() == [
+        "type  count  data",
+        "a         3  text",
+        "         10  /w==",
+        "(2 rows)",
+    ]
+    assert output.csv(ANSWER) == "type,count,data\na,3,text\n,10,/w==\n"
+    assert [json.loads(line) for line in output.to_json(ANSWER).splitlines()] == [
+        {"type": "a", "count": 3, "data": "text"},
+        {"type": None, "count": 10, "data": "/w=="},
+    ]
+
+
+def test_an_answer_in_parquet_can_be_read_again(tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    output.write(ANSWER, output.Format.PARQUET, tmp_path / "answer.parquet")
+    assert pq.read_table(tmp_path / "answer.parquet").to_pylist() == ANSWER.to_pylist()
+
+
+def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    with pytest.raises(Problem, match="cannot be written"):
+        output.write(ANSWER, output.Format.CSV, tmp_path / "no" / "answer.csv")
+
+
+def test_a_trace_tells_attempts_answers_and_replies() -> None:
+    event = Event(0, 7, NOW, "t", "e1", "/shop", "order", "1.0", None, None, None, None, {}, b"{}", None)
+    start, route = NOW + timedelta(milliseconds=5), ("r", "Trigger", "default", "orders")
+    failed = Attempt(0, 7, 0, *route, "subscriber", 1, "http://a/", start, 0.01, 503, "retry", "HTTP status 503", NOW)
+    dead = Attempt(0, 7, 1, *route, "deadletter", 1, "http://b/", start, 0.01, None, "dropped", "refused", None)
+    child = Traced(Event(0, 8, NOW, "t", "e2", "/shop", "reply", "1.0", None, None, None, None, {}, None, None))
+    lines = list(trace.told([Traced(event, (failed, dead), (child,))]))
+    assert lines == [
+        "2026-11-17 12:00:00.000 UTC  order  e1  from /shop",
+        "  stored in partition 0 at offset 7",
+        "  +5.0 ms  trigger default/orders #1 -> http://a/  503 in 10.0 ms: to be tried again, "
+        "next at 2026-11-17 12:00:00.000",
+        "  +5.0 ms  trigger default/orders dead letter sink #1 -> http://b/  no answer in 10.0 ms: "
+        "given up, nobody takes it (refused)",
+        "  became",
+        "    2026-11-17 12:00:00.000 UTC  reply  e2  from /shop",
+        "      stored in partition 0 at offset 8",
+        "      no attempt is known: no route matches, or none has begun",
+    ]
+    assert json.loads(json.dumps(trace.to_data(Traced(event, (failed,)))))["attempts"][0]["status"] == 503
+
+
+def test_of_a_trace_that_is_watched_only_what_is_new_is_printed() -> None:
+    assert trace.changed(["a", "b"], ["a", "c", "b"]) == ["c"]
+
+
+@pytest.mark.parametrize("command", [["sql", "select 1"], ["events"], ["trace", "x"]])
+def test_without_a_history_the_commands_say_so(command: list[str], tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, [*command, "--data-dir", str(tmp_path / "none")])
+    assert result.exit_code == 1
+    assert "no history" in result.stderr
