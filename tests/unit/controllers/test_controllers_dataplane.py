@@ -9,7 +9,7 @@ import pytest
 from api_double import TopicDouble
 
 from penstock.contract import reports
-from penstock.contract.reports import COMPONENTS, Ack, Component, Loss
+from penstock.contract.reports import COMPONENTS, Ack, Component, Loss, Standing
 from penstock.contract.routes import Route, Target
 from penstock.contract.unreadable import Unreadable
 from penstock.controllers.api import Key
@@ -255,3 +255,21 @@ async def _tick(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     monkeypatch.setattr(asyncio, "sleep", pause)
+
+
+async def test_how_deliveries_go_reaches_the_trigger_and_people(scene: Scene) -> None:
+    scene.dataplane.caught_up()
+    scene.ack(1)
+    told: list[tuple[str, str]] = []
+    scene.dataplane.happened = lambda route, happening: told.append((route.name, happening.reason))
+    standing = Standing("t", "one", scene.clock.now, lag=3, failures=4, since=990.0, failed=999.0, url="http://s/")
+    scene.dataplane.take(reports.key_of(standing), standing)
+    scene.enqueued.clear()
+    scene.dataplane.show_deliveries(scene.clock.now)
+    assert scene.enqueued == [TRIGGER]
+    assert told == [("t", "DeliveryFailed")]
+    shown = scene.dataplane.delivery("t")
+    assert shown is not None
+    assert (shown.lag, shown.failures) == (3, 4)
+    scene.dataplane.take(reports.key_of(standing), None)
+    assert scene.dataplane.delivery("t") is None

@@ -10,11 +10,11 @@ from penstock.contract.routes import Route
 from penstock.controllers.api import SUBSCRIPTION, TRIGGER, Key, Kind, Obj
 from penstock.controllers.routes.announcer import LINES, LINES_SECONDS, Announcer
 from penstock.controllers.routes.standings import (
+    BURST,
     NUMBERS_SECONDS,
     QUIET_SECONDS,
     STATUSES_PER_SECOND,
     TELL_SECONDS,
-    URGENT_PER_SECOND,
     Happening,
     Standings,
     merged,
@@ -78,6 +78,14 @@ def test_small_numbers_of_a_healthy_route_wait_a_minute(standings: Standings) ->
     assert standings.tick(100.0 + QUIET_SECONDS)[0] == ["r"]
 
 
+def test_that_nothing_waits_any_more_is_shown_sooner(standings: Standings) -> None:
+    standings.take(well(lag=1), fresh=True)
+    standings.tick(100.0)
+    standings.take(well(at=101.0), fresh=True)
+    assert standings.tick(101.0)[0] == []
+    assert standings.tick(100.0 + NUMBERS_SECONDS)[0] == ["r"]
+
+
 def test_a_healthy_route_that_falls_far_behind_is_shown_sooner(standings: Standings) -> None:
     standings.take(well(), fresh=True)
     standings.tick(100.0)
@@ -88,16 +96,25 @@ def test_a_healthy_route_that_falls_far_behind_is_shown_sooner(standings: Standi
 def test_many_routes_are_written_at_a_steady_pace_and_failures_first(standings: Standings) -> None:
     for number in range(1000):
         standings.take(well(f"r{number}"), fresh=True)
-    for number in range(10):
-        standings.take(failing(f"f{number}"), fresh=True)
     written: list[str] = []
     for second in range(400):
+        if second == 100:
+            for number in range(20):
+                standings.take(failing(f"f{number}", at=200.0), fresh=True)
         changed, _ = standings.tick(100.0 + second)
-        assert len(changed) <= URGENT_PER_SECOND
-        assert sum(not uid.startswith("f") for uid in changed) <= STATUSES_PER_SECOND
         written += changed
-    assert len(set(written)) == 1010
-    assert all(f"f{number}" in written[:60] for number in range(10))
+        assert len(written) <= BURST + STATUSES_PER_SECOND * second
+        if second == 100:
+            assert set(changed) >= {f"f{number}" for number in range(20)}
+    assert len(set(written)) == 1020
+
+
+def test_a_thousand_failures_at_once_are_written_at_that_pace_too(standings: Standings) -> None:
+    for number in range(1000):
+        standings.take(failing(f"f{number}"), fresh=True)
+    written = [uid for second in range(200) for uid in standings.tick(100.0 + second)[0]]
+    assert len(written) <= BURST + STATUSES_PER_SECOND * 200
+    assert len(set(written)) == 1000
 
 
 def test_drops_and_dead_letters_are_told_with_counts_and_not_too_often(standings: Standings) -> None:
@@ -142,6 +159,20 @@ def test_tasks_are_added_up_and_an_old_failure_gives_way_to_a_success_elsewhere(
     assert (both.lag, both.fails, both.succeeded) == (7, True, 101.0)
     later = merged([failing(at=100.0), well(at=160.0, instance="two")])
     assert not later.fails
+
+
+def test_a_task_that_is_no_more_does_not_count_beside_those_that_are(standings: Standings) -> None:
+    standings.take(failing(instance="gone"), fresh=True)
+    standings.take(well(instance="one", lag=2), fresh=True)
+    standings.tick(100.0, {"one"})
+    shown = standings.shown("r")
+    assert shown is not None
+    assert (shown.lag, shown.fails) == (2, False)
+    standings.take(well(instance="one", at=200.0, lag=2), fresh=True)
+    standings.tick(200.0)  # a moment in which nobody is heard of says nothing
+    shown = standings.shown("r")
+    assert shown is not None
+    assert shown.lag == 5
 
 
 def test_a_task_that_says_no_more_is_forgotten(standings: Standings) -> None:

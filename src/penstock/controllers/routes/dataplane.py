@@ -169,7 +169,9 @@ class DataPlane:
 
     def show_deliveries(self, now: float) -> None:
         """Has statuses written and people told, as far as there is anything new."""
-        changed, happenings = self._standings.tick(now)
+        acks = reports.alive(self._acks.values(), time.monotonic())
+        alive = {ack.instance for ack in acks if ack.component == "dispatcher"}
+        changed, happenings = self._standings.tick(now, alive)
         for uid in changed:
             self._look_at(uid)
         for happening in happenings:

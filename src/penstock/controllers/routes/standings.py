@@ -7,7 +7,7 @@ All statuses together are written at so many a second: what is new comes first, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Literal
@@ -19,8 +19,12 @@ NUMBERS_SECONDS = 5.0
 """How long the status of a route that fails, or is far behind, stays as it is at least."""
 QUIET_SECONDS = 60.0
 """The same, for a route of which nothing but small numbers is to be told."""
-STATUSES_PER_SECOND = 10
-URGENT_PER_SECOND = 50
+STATUSES_PER_SECOND = 8
+"""What all routes together get in the long run: a write costs 5 ms of a processor, the API's part included."""
+BURST = 100
+"""Statuses that may be written at once after a quiet time."""
+KEPT_FOR_NEWS = 50
+"""Of these, how many only failures and their end may use."""
 FRESH_PER_SECOND = 500
 WAITING_PER_SECOND = 50
 """How many routes are looked at, of those that something was told of, and of those that wait."""
@@ -28,7 +32,7 @@ TELL_SECONDS = 30.0
 """The same kind of thing is told of a route so often at most; counts add up in between."""
 PAST_SECONDS = 10.0
 SMALL = 16
-"""A healthy route with fewer events waiting is not behind, only busy."""
+"""A healthy route with fewer events waiting is not behind, only busy. That nothing waits any more is worth telling."""
 
 Reason = Literal["DeliveryFailed", "DeliveryRecovered", "EventsDropped", "EventsDeadLettered"]
 
@@ -76,6 +80,8 @@ class Standings:
         """Routes of which something was told since they were last looked at."""
         self._waiting: dict[str, None] = {}
         """Routes with something that is not shown yet, those that wait longest first."""
+        self._allowance, self._ticked = float(BURST), float("inf")
+        """How many statuses may be written now, and when that was last reckoned."""
 
     def shown(self, route: str) -> DeliveryState | None:
         """What the status says of the route."""
@@ -106,26 +112,25 @@ class Standings:
                 self._fresh.pop(uid, None)
                 self._waiting.pop(uid, None)
 
-    def drop_instance(self, instance: str) -> None:
-        """A task has ended for good, and others have its partitions."""
-        for uid in [uid for uid, route in self._routes.items() if instance in route.instances]:
-            self.forget(f"standing/{uid}/{instance}")
+    def tick(self, now: float, alive: Collection[str] = ()) -> tuple[list[str], list[Happening]]:
+        """Once a second: the routes whose status is to be written, and what is to be told.
 
-    def tick(self, now: float) -> tuple[list[str], list[Happening]]:
-        """Once a second: the routes whose status is to be written, and what is to be told."""
+        `alive` are the tasks that were heard of lately: what others told is past, unless there are none at all.
+        """
         happenings: list[Happening] = []
         chosen: list[str] = []
+        self._allowance = min(BURST, self._allowance + STATUSES_PER_SECOND * max(0.0, now - self._ticked))
+        self._ticked = now
         looked_at = dict.fromkeys((*islice(self._fresh, FRESH_PER_SECOND), *islice(self._waiting, WAITING_PER_SECOND)))
         for uid in looked_at:
             self._fresh.pop(uid, None)
             self._waiting.pop(uid, None)
             route = self._routes[uid]
-            state = merged(route.instances.values())
+            state = merged(one for name, one in route.instances.items() if not alive or name in alive)
             happenings += self._happenings(uid, route, state, now)
             kind = news(route.shown, state, now - route.shown_at)
-            if len(chosen) < (
-                URGENT_PER_SECOND if kind == "urgent" else STATUSES_PER_SECOND if kind == "numbers" else 0
-            ):
+            if kind != "none" and self._allowance >= 1 + (0 if kind == "urgent" else KEPT_FOR_NEWS):
+                self._allowance -= 1
                 route.shown, route.shown_at = state, now
                 chosen.append(uid)
             if not route.is_settled(state):
@@ -194,7 +199,7 @@ def news(shown: DeliveryState | None, state: DeliveryState, age: float) -> Liter
 def _matters(shown: DeliveryState, state: DeliveryState) -> bool:
     if state.fails:
         return _moved(shown.lag, state.lag, 1) or _moved(shown.failures, state.failures, 1)
-    return _moved(shown.lag, state.lag, SMALL)
+    return _moved(shown.lag, state.lag, SMALL) or (shown.lag > 0 and state.lag == 0)
 
 
 def _moved(before: int, after: int, small: int) -> bool:
