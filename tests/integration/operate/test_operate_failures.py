@@ -116,8 +116,8 @@ def test_events_and_deliveries_can_be_watched_as_they_come(stack: Stack) -> None
         assert deliveries.stdout is not None
         assert json.loads(events.stdout.readline())["type"] == "seen"
         assert json.loads(deliveries.stdout.readline())["result"] == "delivered"
-    routes = json.loads(run_top(stack))
-    assert any(route["namespace"] == NAMESPACE for route in routes)
+        routes = json.loads(run_top(stack))
+        assert any(route["namespace"] == NAMESPACE for route in routes)
 
 
 def run_top(stack: Stack) -> str:

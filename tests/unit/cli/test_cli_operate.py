@@ -160,6 +160,17 @@ def test_an_explanation_names_what_is_missing_and_what_went_wrong() -> None:
     assert any(text.startswith("priority > 3   is an error: ") for text in texts)
 
 
+def test_an_explanation_looks_into_data() -> None:
+    spec = {"filters": [{"data": {"order.country": "DE", "order.total": {"gt": 100}}}]}
+    trigger = {"kind": "Trigger", "metadata": {"name": "big"}, "spec": spec}
+    well = reasons(trigger, event_of('{"order": {"country": "DE", "total": 120}}'))
+    assert well.matches
+    assert [step.text for step in well.steps][1:] == ["data.order.country is 'DE'", "data.order.total is above 100"]
+    texts = [step.text for step in reasons(trigger, event_of('{"order": {"country": "FR"}}')).steps]
+    assert "data.order.country is 'DE', but the event has 'FR'" in texts
+    assert "data.order.total is above 100, but the event has none" in texts
+
+
 def test_an_event_that_passes_may_wait_for_other_reasons() -> None:
     down = {"type": "Delivering", "status": "False", "message": "http://s/ refuses connections"}
     unready = {"type": "Ready", "status": "False", "message": "no Broker"}

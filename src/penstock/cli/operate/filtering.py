@@ -10,7 +10,7 @@ import yaml
 
 from penstock.engine.problem import Problem
 from penstock.events.event import CloudEvent
-from penstock.filters.evaluate import matches
+from penstock.filters.evaluate import matches_event
 from penstock.filters.parse import InvalidFilter, parse
 from penstock.filters.predicate import Predicate
 
@@ -32,7 +32,7 @@ def predicate_of(texts: Sequence[str] | None) -> Predicate:
 
 def passes(predicate: Predicate, event: CloudEvent) -> bool:
     """Whether the event is wanted."""
-    return matches(predicate, event.attributes)
+    return matches_event(predicate, event)
 
 
 def _filter_of(text: str) -> dict[str, Any]:

@@ -9,12 +9,28 @@ from typing import Any
 from penstock.engine.problem import Problem
 from penstock.events.event import CloudEvent
 from penstock.filters.cesql.evaluate import evaluate
+from penstock.filters.data.facts import facts
+from penstock.filters.data.names import KIND, facts_asked, is_fact, parts_of
 from penstock.filters.evaluate import matches
 from penstock.filters.parse import InvalidFilter, parse
-from penstock.filters.predicate import All, AnyOf, Cesql, Everything, Exact, Not, Predicate, Prefix, Present, Suffix
+from penstock.filters.predicate import (
+    All,
+    AnyOf,
+    Cesql,
+    Compared,
+    Everything,
+    Exact,
+    Not,
+    Predicate,
+    Prefix,
+    Present,
+    Suffix,
+)
 from penstock.resources.conditions import READY, find
 from penstock.resources.delivering import DELIVERING
 from penstock.resources.options import RouteOptions
+
+COMPARED = {"gt": "is above", "gte": "is at least", "lt": "is below", "lte": "is at most"}
 
 
 @dataclass(frozen=True)
@@ -50,8 +66,8 @@ def reasons(route: Mapping[str, Any], event: CloudEvent) -> Verdict:
         predicate = parse((spec.get("filter") or {}).get("attributes"), spec.get("filters"))
     except InvalidFilter as invalid:
         raise Problem(f"{name} has a filter that is not valid: {invalid}.") from None
-    steps = list(_steps(predicate, event.attributes, 0))
-    return Verdict(name, matches(predicate, event.attributes), steps, list(_notes(route)))
+    known = {**event.attributes, **facts(event, facts_asked(predicate))}
+    return Verdict(name, matches(predicate, known), list(_steps(predicate, known, 0)), list(_notes(route)))
 
 
 def _steps(predicate: Predicate, attributes: Mapping[str, str], depth: int) -> Iterator[Step]:
@@ -70,13 +86,15 @@ def _text(predicate: Predicate, attributes: Mapping[str, str], holds: bool) -> s
         case Everything():
             text = "there is no filter: every event passes"
         case Exact(attribute, value):
-            text = f"{attribute} is {value!r}" + _but(attribute, attributes, holds)
+            text = f"{_called(attribute)} is {value!r}" + _but(attribute, attributes, holds)
         case Present(attribute):
-            text = f"{attribute} is there" + ("" if holds else ", but the event has none")
+            text = f"{_called(attribute)} is there" + ("" if holds else ", but the event has none")
         case Prefix(attribute, value):
-            text = f"{attribute} begins with {value!r}" + _but(attribute, attributes, holds)
+            text = f"{_called(attribute)} begins with {value!r}" + _but(attribute, attributes, holds)
         case Suffix(attribute, value):
-            text = f"{attribute} ends with {value!r}" + _but(attribute, attributes, holds)
+            text = f"{_called(attribute)} ends with {value!r}" + _but(attribute, attributes, holds)
+        case Compared(attribute, operator, value):
+            text = f"{_called(attribute)} {COMPARED[operator]} {value:g}" + _but(attribute, attributes, holds)
         case All():
             text = "all of"
         case AnyOf(children):
@@ -86,6 +104,15 @@ def _text(predicate: Predicate, attributes: Mapping[str, str], holds: bool) -> s
         case Cesql(source, expression):
             text = source + ("" if holds else f"   is {_outcome(expression, attributes)}")
     return text
+
+
+def _called(name: str) -> str:
+    """An attribute by its name; of data, where in it, and what kind of thing is looked at."""
+    if not is_fact(name):
+        return name
+    kind, key = parts_of(name)
+    place = f"data.{key}" if key else "data"
+    return f"the type of {place}" if kind == KIND else place
 
 
 def _but(attribute: str, attributes: Mapping[str, str], holds: bool) -> str:
