@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 import structlog
 from starlette.types import ASGIApp
@@ -31,6 +32,7 @@ from penstock.controllers.reconcilers.trigger import TriggerReconciler
 from penstock.controllers.recorder import EventRecorder
 from penstock.controllers.routes.announcer import Announcer
 from penstock.controllers.routes.dataplane import DataPlane
+from penstock.controllers.routes.kept_events import kept_since
 from penstock.controllers.routes.publisher import Publisher
 from penstock.controllers.routes.route_records import (
     BROKER_INGRESS_HOST,
@@ -60,7 +62,7 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
     api = Api(kubeconfig)
     workers = Workers()
     topic = RoutesTopic(settings)
-    publisher = Publisher(topic)
+    publisher = Publisher(topic, partial(kept_since, settings) if settings.history else None)
     tracker = Tracker(api, workers.enqueue)
     recorder = EventRecorder(api)
 

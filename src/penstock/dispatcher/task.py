@@ -30,7 +30,9 @@ from penstock.dispatcher.dispatcher import Dispatcher
 from penstock.dispatcher.http.client import SubscriberClient
 from penstock.dispatcher.matched.record import DECODER, EVENT_DECODER, Matched
 from penstock.dispatcher.replay.given_up import attempts_given_up, origins_given_up
+from penstock.dispatcher.replay.reach import FurtherBack
 from penstock.dispatcher.replay.replays import Replays
+from penstock.history.reader.kept import KeptEvents
 from penstock.lifecycle import first
 from penstock.log.admin import NotDone, TopicAdmin
 from penstock.log.random_reader import RandomReader
@@ -90,12 +92,13 @@ class _Task:
         self._reread = RandomReader(settings, topics.MATCHED, DECODER, self._owner)
         self._reporter = Reporter(settings, "dispatcher", instance, failed)
         self._events = RandomReader(settings, topics.EVENTS, EVENT_DECODER, self._owner)
+        self._kept = FurtherBack(self._events, KeptEvents(settings) if settings.history else None)
         self._dispatcher = Dispatcher(
-            settings, partitions, sender, self._reporter, matched=self._reread, events=self._events, failed=failed
+            settings, partitions, sender, self._reporter, matched=self._reread, events=self._kept, failed=failed
         )
         self._ending = threading.Event()
         self._replays = Replays(
-            self._dispatcher, self._events, self._given_up, self._reporter, at_once=settings.catch_up_records
+            self._dispatcher, self._kept, self._given_up, self._reporter, at_once=settings.catch_up_records
         )
         self._follower = SnapshotFollower(settings, self._announce, failed)
         self._first: asyncio.Future[None] = self._loop.create_future()
@@ -220,7 +223,8 @@ class _Task:
         """The events in a partition that a Replay asks for because a route gave them up."""
         while True:
             try:
-                return await asyncio.to_thread(self._read_given_up, partition, replay)
+                recent = await asyncio.to_thread(self._read_given_up, partition, replay)
+                return sorted({*recent, *await self._kept.given_up(partition, replay)})
             except KafkaAway as error:
                 log.warning("what a route gave up cannot be read for now", partition=partition, error=describe(error))
                 await asyncio.sleep(AGAIN_SECONDS)
@@ -234,6 +238,7 @@ class _Task:
     async def close(self) -> None:
         """Lets go of everything, in whatever state it is."""
         self._ending.set()
+        self._kept.close()
         for store in self._stores.values():
             store.given_up.set()
         await self._dispatcher.drain(0)

@@ -3,16 +3,18 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from typing import Any
 
 import msgspec
 import pytest
 from api_double import TopicDouble
 
-from penstock.contract.routes import Route, ServiceName, Target, Version, decode, encode
+from penstock.contract.routes import Replay, Route, ServiceName, Target, Version, decode, encode
 from penstock.contract.unreadable import Unreadable
 from penstock.controllers.api import Key
 from penstock.controllers.routes import publisher as module
 from penstock.controllers.routes.publisher import Publisher
+from penstock.history.reader.kept import FirstKept
 from penstock.log.routes import StoredReader, Superseded
 from penstock.log.topic_ends import Retained
 
@@ -49,8 +51,8 @@ async def publish(publisher: Publisher, version: int) -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-def route(uid: str, **changes: object) -> Route:
-    return Route(uid, "Trigger", "ns", uid, "t", **changes)  # type: ignore[arg-type]
+def route(uid: str, **changes: Any) -> Route:
+    return msgspec.structs.replace(Route(uid, "Trigger", "ns", uid, "t"), **changes)
 
 
 def published(topic: TopicDouble, uid: str) -> Route:
@@ -129,6 +131,38 @@ def test_a_past_that_is_no_longer_kept_is_told(found: tuple[int, ...], start: tu
     assert where == start
     assert told in shortfall
     assert bool(told) == bool(shortfall)
+
+
+@pytest.mark.parametrize(
+    ("kept", "since", "start", "told"),
+    [
+        ({}, 5.0, (7, 0), "partitions 0 "),
+        ({0: FirstKept(3, 1)}, 5.0, (3, 0), ""),
+        ({0: FirstKept(3, 3)}, 5.0, (3, 0), "partitions 0 "),
+        ({0: FirstKept(3, 3)}, 0.0, (3, 0), ""),
+        ({0: FirstKept(9, 3)}, 5.0, (7, 0), ""),
+    ],
+)
+def test_the_history_reaches_further_back(
+    kept: dict[int, FirstKept], since: float, start: tuple[int, ...], told: str
+) -> None:
+    where, shortfall = module.further_back((7, 0), kept, since)
+    assert where == start
+    assert told in shortfall
+    assert bool(told) == bool(shortfall)
+
+
+async def test_a_replay_begins_in_the_history_where_kafka_has_forgotten(topic: TopicDouble) -> None:
+    topic.firsts, topic.ends = (500, 0), (1000, 9)
+    publisher = Publisher(topic, lambda since: {0: FirstKept(int(since), 1)})  # type: ignore[arg-type]
+    await publisher.restore()
+    publisher.claim(ME, [route("a", kind="Replay", replay=Replay("Trigger", since=20.0))])
+    await publish(publisher, 1)
+    found = published(topic, "a")
+    assert found.start == (20, 0)
+    assert found.replay is not None
+    assert found.replay.end == (1000, 9)
+    assert publisher.take_shortfall("route/a") is None
 
 
 async def test_a_record_nobody_claims_any_more_is_deleted(topic: TopicDouble) -> None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
 
 import msgspec
@@ -27,6 +27,7 @@ import structlog
 from penstock.contract.names import Location, NameTable
 from penstock.contract.routes import VERSION_KEY, Record, Replay, Route, ServiceName, Target, Version, encode, key_of
 from penstock.controllers.tracker import Observer
+from penstock.history.reader.kept import FirstKept
 from penstock.lifecycle import first
 from penstock.log.routes import RoutesTopic, Superseded
 from penstock.log.threads import Owner
@@ -35,6 +36,9 @@ from penstock.observability.logs import describe
 
 log = structlog.get_logger()
 
+KeptSince = Callable[[float], Mapping[int, FirstKept]]
+"""Where each partition of the history's table begins, for a Unix time; nothing where it cannot be read."""
+
 GATHER_SECONDS = 0.05
 RETRY_SECONDS = 1.0
 
@@ -42,12 +46,12 @@ RETRY_SECONDS = 1.0
 class Publisher:
     """Claims of all reconcilers, and what of them is published."""
 
-    def __init__(self, topic: RoutesTopic) -> None:
+    def __init__(self, topic: RoutesTopic, kept: KeptSince | None = None) -> None:
         self.version = 0
         """The newest published version."""
         self.announce: Callable[[int], None] = lambda _version: None
         """Told each version once it is published."""
-        self._topic = topic
+        self._topic, self._kept = topic, kept
         self._published: dict[str, Record] = {}
         self._changed_at: dict[str, int] = {}
         self._restored: set[str] = set()
@@ -256,6 +260,10 @@ class Publisher:
         if replay.given_up_by is None:
             found = await asyncio.to_thread(self._topic.events_since, replay.since) if replay.since else ()
             start, shortfall = start_in_the_past(found, retained)
+            if self._kept is not None and any(
+                begin == kept.first > 0 for begin, kept in zip(start, retained, strict=False)
+            ):
+                start, shortfall = further_back(start, await asyncio.to_thread(self._kept, replay.since), replay.since)
             if replay.until is not None:
                 end = await asyncio.to_thread(self._topic.events_since, replay.until)
             if shortfall:
@@ -334,6 +342,17 @@ def start_in_the_past(found: Sequence[int], retained: Sequence[Retained]) -> tup
         return start, ""
     named = ", ".join(map(str, cut))
     return start, f"older events may be missing: in partitions {named} it begins with the oldest event that is kept"
+
+
+def further_back(start: Sequence[int], kept: Mapping[int, FirstKept], since: float) -> tuple[tuple[int, ...], str]:
+    """The same start, moved back to where the history's table has what is asked for, and what it does not have."""
+    moved = tuple(min(begin, kept[number].since) if number in kept else begin for number, begin in enumerate(start))
+    cut = [n for n, begin in enumerate(moved) if since and begin and (n not in kept or kept[n].since == kept[n].first)]
+    named = ", ".join(map(str, cut))
+    return (
+        moved,
+        f"older events may be missing: in partitions {named} it begins with the oldest that is kept" if cut else "",
+    )
 
 
 _KINDS: tuple[type[Record], ...] = (Target, Route, ServiceName)

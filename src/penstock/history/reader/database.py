@@ -30,7 +30,8 @@ _SQL_TYPES = {
 class Database:
     """The views `events` and `attempts`, of one moment."""
 
-    def __init__(self) -> None:
+    def __init__(self, threads: int | None = None) -> None:
+        """With so many threads; None: one per processor."""
         try:
             import duckdb
         except ImportError:
@@ -39,6 +40,8 @@ class Database:
         self._connection.execute(f"set memory_limit='{MEMORY_LIMIT}'; set TimeZone='UTC'")
         # How far a statement is, a command shows in its own way.
         self._connection.execute("set enable_progress_bar=true; set enable_progress_bar_print=false")
+        if threads is not None:
+            self._connection.execute(f"set threads={threads:d}")
         self._paths: list[str] = []
 
     def close(self) -> None:
