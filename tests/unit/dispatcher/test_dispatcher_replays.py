@@ -84,8 +84,10 @@ class Told(Reports):
 class Stage:
     """A task with Replays, over kills."""
 
-    def __init__(self, *routes: Route, stored: Stored | None = None, given_up: Sequence[int] = ()) -> None:
-        self.stored, self._given_up, self.told = stored or Stored(), given_up, Told()
+    def __init__(
+        self, *routes: Route, stored: Stored | None = None, given_up: Sequence[int] = (), slow: float = 0.0
+    ) -> None:
+        self.stored, self._given_up, self._slow, self.told = stored or Stored(), given_up, slow, Told()
         self.node = Node({route.uid: route for route in routes}, Topic(), cast("Topic", self.stored))
         self.node.reports = self.told
         self._running: asyncio.Task[None] | None = None
@@ -94,6 +96,7 @@ class Stage:
         await self.node.boot()
 
         async def given_up(_: int, __: Replay) -> Sequence[int]:
+            await asyncio.sleep(self._slow)
             return self._given_up
 
         replays = Replays(
@@ -238,6 +241,18 @@ async def test_what_a_route_gave_up_comes_again() -> None:
         await stage.node.settle()
         assert sorted(stage.seen) == [1, 4, 5, 8, 9]
         assert stage.told.newest["r"].finished
+
+
+@in_virtual_time
+async def test_a_replay_that_is_deleted_while_it_looks_for_what_was_given_up_harms_nobody() -> None:
+    async with running(
+        Stage(replay_route("a", given_up_by="live"), replay_route("b"), given_up=[1], slow=3.0)
+    ) as stage:
+        await asyncio.sleep(1)
+        stage.node.dispatcher.apply(Snapshot(2, routes={"b": replay_route("b")}))
+        await stage.node.settle()
+        assert {uid for uid, _ in stage.node.seen} == {"b"}
+        assert stage.told.newest["b"].finished
 
 
 @in_virtual_time

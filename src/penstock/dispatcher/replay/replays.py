@@ -104,11 +104,13 @@ class Replays:
             return False
         cursor = self._cursor(route, partition)
         feed = await self._feed(route, replay, partition, cursor)
+        if not self._is_in_force(route):  # it changed meanwhile, or went
+            return False
         if not feed.waiting and feed.read_to < feed.end:
             if not self._has_room(cursor):
                 return False
             await feed.read()
-            if not self._is_in_force(route):  # it changed meanwhile, or went
+            if not self._is_in_force(route):
                 return False
         return self._take(route, replay, cursor, feed)
 
