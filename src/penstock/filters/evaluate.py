@@ -29,8 +29,13 @@ from penstock.filters.predicate import (
 
 def matches_event(predicate: Predicate, event: CloudEvent) -> bool:
     """Whether the predicate holds for an event, its data included."""
+    return matches(predicate, known(predicate, event))
+
+
+def known(predicate: Predicate, event: CloudEvent) -> Mapping[str, str]:
+    """What decides about the predicate: the event's attributes, and what it asks of data."""
     asked = facts_asked(predicate)
-    return matches(predicate, {**event.attributes, **facts(event, asked)} if asked else event.attributes)
+    return {**event.attributes, **facts(event, asked)} if asked else event.attributes
 
 
 def matches(predicate: Predicate, attributes: Mapping[str, str]) -> bool:  # noqa: PLR0911  # one return per kind

@@ -8,7 +8,7 @@ from penstock.dispatcher.matched.record import Matched
 from penstock.events import kafka_binding as kafka
 from penstock.events.broker_attributes import TTL
 from penstock.events.event import MalformedEvent
-from penstock.filters.evaluate import matches
+from penstock.filters.evaluate import matches_event
 from penstock.filters.parse import InvalidFilter, parse
 from penstock.filters.predicate import AnyOf, Predicate
 
@@ -40,10 +40,10 @@ class Selection:
         if self._ids and record.identity[0] not in self._ids:
             return False
         try:
-            attributes = record.event.attributes
+            event = record.event
         except MalformedEvent:
             return False
-        return all(matches(predicate, attributes) for predicate in self._predicates)
+        return all(matches_event(predicate, event) for predicate in self._predicates)
 
 
 def as_replayed(record: Matched, route: Route) -> Matched:
