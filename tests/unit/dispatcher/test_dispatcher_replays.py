@@ -296,6 +296,8 @@ def test_reports_are_told_again_now_and_then() -> None:
         ({"filters": [{"exact": {"type": "odd"}}]}, {}, False),
         ({"filters": [{"cesql": "type LIKE 'ev%'"}]}, {}, True),
         ({"filters": [{"nonsense": 1}]}, {}, False),
+        ({"filters": [{"data": {"a": {"exists": False}}}]}, {"content-type": "application/json"}, True),
+        ({"filters": [{"data": {"a": {"exists": False}}}]}, {"content-type": "text/plain"}, False),
     ],
 )
 def test_what_a_replay_takes(changes: dict[str, Any], headers: dict[str, str | None], wanted: bool) -> None:
