@@ -20,11 +20,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="cluster", description=__doc__)
     parser.add_argument("--only", default="", help="faults to try, such as pipeline,broker (default: all)")
     parser.add_argument("--rate", type=float, default=50, help="events a second (default: 50)")
+    parser.add_argument("--minutes", type=float, default=16, help="no further faults after so long (default: 16)")
     parser.add_argument("--folder", type=Path, default=Path("build/cluster"), help="for data and logs")
     arguments = parser.parse_args()
     folder = arguments.folder.absolute()
     shutil.rmtree(folder, ignore_errors=True)
-    result = uvloop.run(run(folder, arguments.rate, {name for name in arguments.only.split(",") if name}))
+    only = {name for name in arguments.only.split(",") if name}
+    result = uvloop.run(run(folder, arguments.rate, only, arguments.minutes * 60))
     print(HEAD, *map(line, result.outcomes), sep="\n")
     print(f"\n{result.accepted:,} events accepted, {result.deliveries:,} deliveries")
     print(f"refused, and sent again: {result.refused}")
@@ -37,9 +39,9 @@ def main() -> int:
     return 0
 
 
-async def run(folder: Path, rate: float, only: set[str]) -> Result:
+async def run(folder: Path, rate: float, only: set[str], most_seconds: float) -> Result:
     """One run, with everything ended after it."""
-    one = Run(folder, rate, only, lambda text: print(text, file=sys.stderr, flush=True))
+    one = Run(folder, rate, only, most_seconds, lambda text: print(text, file=sys.stderr, flush=True))
     try:
         return await one.run()
     finally:

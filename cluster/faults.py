@@ -7,6 +7,8 @@ import signal
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+import psutil
+
 from chaos.recovery import clock
 from cluster.brokers import Brokers
 from cluster.installation import STANDING_BY, Installation
@@ -56,10 +58,17 @@ class Faults:
 
     async def freeze_pipeline(self) -> Blow:
         """The pipeline at work is frozen with all it has started, and wakes when another has its role."""
+        return await self._freeze("frozen", Program.freeze)
+
+    async def freeze_driver(self) -> Blow:
+        """Only the process that renews the claim is frozen: Spark's JVM and the dispatcher go on beside the next."""
+        return await self._freeze("driver frozen", Program.freeze_alone)
+
+    async def _freeze(self, what: str, freeze: Callable[[Program], list[psutil.Process]]) -> Blow:
         at_work, other = await self._installation.active("pipeline")
         program = self._installation.roles[at_work].program
-        blow = Blow("frozen", at_work, clock())
-        frozen = program.freeze()
+        blow = Blow(what, at_work, clock())
+        frozen = freeze(program)
         blow.take_over = await self._taken_over(other, blow.struck)
 
         async def mend() -> None:

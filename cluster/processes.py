@@ -72,6 +72,13 @@ class Program:
                 one.suspend()
         return frozen
 
+    def freeze_alone(self) -> list[psutil.Process]:
+        """Stops it and nothing else; what was stopped."""
+        assert self._process is not None
+        alone = psutil.Process(self._process.pid)
+        alone.suspend()
+        return [alone]
+
     async def stop(self) -> None:
         """Ends it in order, or by force where that takes too long."""
         if self.runs:

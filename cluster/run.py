@@ -76,12 +76,14 @@ class Result:
 class Run:
     """Everything that runs beside the cluster, in one event loop."""
 
-    def __init__(self, folder: Path, rate: float, only: set[str], say: Callable[[str], None]) -> None:
+    def __init__(
+        self, folder: Path, rate: float, only: set[str], most_seconds: float, say: Callable[[str], None]
+    ) -> None:
         found = java.find()
         self.brokers = Brokers(folder / "kafka", jars.resolve(Settings(), found), found)
         self.installation = Installation(folder, self.brokers.bootstrap)
         self.result = Result()
-        self._only, self._say = only, say
+        self._only, self._most_seconds, self._say = only, most_seconds, say
         self._books = Books()
         self._recovery = Recovery(self._books.sent, routes.HEALTHY)
         self._receiver = Receiver(self._books, random.Random(1), self._recovery.delivered)
@@ -105,6 +107,9 @@ class Run:
             self._load.start(tasks)
             await asyncio.sleep(STEADY_SECONDS)
             for strike in self._faults():
+                if clock() - began > self._most_seconds:
+                    self._say("the time is up: no further faults")
+                    break
                 await self._one(strike)
             await asyncio.wait_for(self._load.stop(), RECOVERY_SECONDS)
         await self._drain()
@@ -128,6 +133,7 @@ class Run:
             "pipeline": faults.kill_pipeline,
             "broker": faults.kill_broker,
             "frozen": faults.freeze_pipeline,
+            "frozen-driver": faults.freeze_driver,
             "stop-control": faults.stop_control,
             "stop-pipeline": faults.stop_pipeline,
         }

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -20,6 +20,7 @@ import structlog
 from penstock.engine import jars, spark
 from penstock.engine.processes.end_at_once import end_at_once
 from penstock.lifecycle import Lifecycle
+from penstock.observability.logs import describe
 from penstock.settings import Settings
 
 if TYPE_CHECKING:
@@ -78,7 +79,10 @@ async def run(settings: Settings, lifecycle: Lifecycle, released: asyncio.Event,
     # Nobody else wants the role of a stack with a Kafka of its own, so there it need not wait for Spark.
     if opening is not None and settings.kafka is not None and not await _before_stop(opening, lifecycle.stopping):
         return
+    warming = None if opening is None else asyncio.create_task(_warm_standby(opening, lifecycle), name="warm up")
     async with claim() as epoch:
+        if warming is not None:
+            warming.cancel()
         opening = opening or _open(settings)
         if epoch is None or not await _before_stop(opening, lifecycle.stopping):
             return
@@ -87,6 +91,29 @@ async def run(settings: Settings, lifecycle: Lifecycle, released: asyncio.Event,
         session = opening.result()
         services = {name: make(session, settings, epoch=epoch) for name, make in make_services.items()}
         await _serve(session, services, settings, lifecycle)
+
+
+async def _warm_standby(opening: asyncio.Task[SparkSession], lifecycle: Lifecycle) -> None:
+    """Has one that stands by do beforehand what the first query and the first delivery would have to wait for."""
+    while not lifecycle.stands_by:  # noqa: ASYNC110  # said from elsewhere, once, and never where nobody else is there
+        await asyncio.sleep(LOOK_SECONDS)
+    try:
+        await asyncio.to_thread(_warm_up, await opening)
+    except Exception as error:
+        log.warning("could not warm up; the first events will wait longer", error=describe(error))
+
+
+def _warm_up(session: SparkSession) -> None:
+    """Spark's planner and compiler for the router, and a Python process with the dispatcher's modules."""
+    from penstock.router.plan_probe import attempt
+
+    attempt(session, ())
+    session.sparkContext.parallelize([0], 1).foreachPartition(_import_dispatcher)
+    log.info("warmed up")
+
+
+def _import_dispatcher(_: Iterable[int]) -> None:
+    import penstock.dispatcher.worker  # noqa: F401
 
 
 def _open(settings: Settings) -> asyncio.Task[SparkSession]:

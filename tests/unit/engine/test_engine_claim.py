@@ -1,0 +1,92 @@
+"""Having a role: at once, after standing by, or not at all; and given back when the work is over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from penstock.engine.problem import Problem
+from penstock.engine.roles import claim
+from penstock.engine.roles.claim import holding
+from penstock.lifecycle import Lifecycle
+from penstock.settings import Settings
+
+SETTINGS = Settings(kafka="k:1")
+
+
+class ClaimDouble:
+    """A claim that is decided by the test."""
+
+    def __init__(self, had: asyncio.Future[int], begin: Callable[[asyncio.Future[int]], None]) -> None:
+        self.had, self._begin, self.released = had, begin, False
+
+    def start(self) -> None:
+        self._begin(self.had)
+
+    def release(self) -> None:
+        self.released = True
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[ClaimDouble]:
+    """The claims that were made; each waits for the test unless it says otherwise."""
+    found: list[ClaimDouble] = []
+
+    def make(role: str, settings: Settings, had: asyncio.Future[int]) -> ClaimDouble:
+        found.append(ClaimDouble(had, lambda had: None))
+        return found[-1]
+
+    monkeypatch.setattr(claim, "_claim", make)
+    monkeypatch.setattr(claim, "SOON_SECONDS", 0.0)
+    return found
+
+
+async def _until(look: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not look():  # noqa: ASYNC110  # what is looked at announces nothing
+            await asyncio.sleep(0)
+
+
+async def test_one_that_stands_by_says_so_until_it_has_the_role_and_gives_it_back(made: list[ClaimDouble]) -> None:
+    lifecycle, seen = Lifecycle(), list[int | None]()
+
+    async def work() -> None:
+        async with holding("pipeline", SETTINGS, lifecycle) as epoch:
+            seen.append(epoch)
+            assert not made[0].released
+
+    working = asyncio.create_task(work())
+    await _until(lambda: lifecycle.stands_by)
+    assert lifecycle.unready() is None
+    made[0].had.set_result(7)
+    await working
+    assert seen == [7]
+    assert lifecycle.unready() == "it takes over"
+    assert made[0].released
+
+
+async def test_one_that_is_told_to_stop_while_it_stands_by_has_nothing(made: list[ClaimDouble]) -> None:
+    lifecycle = Lifecycle()
+    lifecycle.stopping.set()
+    async with holding("pipeline", SETTINGS, lifecycle) as epoch:
+        assert epoch is None
+    assert made[0].released
+
+
+async def test_a_claim_that_cannot_be_made_ends_the_role(
+    made: list[ClaimDouble], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lifecycle = Lifecycle()
+
+    async def work() -> None:
+        async with holding("pipeline", SETTINGS, lifecycle):
+            raise AssertionError("it has no role")
+
+    working = asyncio.create_task(work())
+    await _until(lambda: bool(made) and lifecycle.stands_by)
+    made[0].had.set_exception(Problem("The Lease cannot be used."))
+    with pytest.raises(Problem, match="The Lease cannot be used"):
+        await working
+    assert made[0].released
