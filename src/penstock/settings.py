@@ -20,6 +20,9 @@ SETTINGS_FILE = "penstock.toml"
 IN_CLUSTER = Path("in-cluster")
 """Stands in `kubeconfig` for the files of the Pod's ServiceAccount."""
 
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Where Kubernetes mounts those."""
+
 
 def _listed(value: Any) -> Any:
     """A list as it is written in a flag or a variable: `a,b`, or as JSON."""

@@ -25,7 +25,7 @@ from lightkube.generic_resource import (
     create_api_info,
 )
 
-from penstock.settings import IN_CLUSTER
+from penstock.settings import IN_CLUSTER, SERVICE_ACCOUNT
 
 Obj = dict[str, Any]
 
@@ -194,7 +194,10 @@ class Api:
 
 def read_config(kubeconfig: Path) -> SingleConfig:
     """Where the API is and who asks: from the file, or from what Kubernetes mounts into a Pod. Raises ConfigError."""
-    given = KubeConfig.from_service_account() if kubeconfig == IN_CLUSTER else KubeConfig.from_file(kubeconfig)
+    if kubeconfig == IN_CLUSTER:
+        given = KubeConfig.from_service_account(SERVICE_ACCOUNT)
+    else:
+        given = KubeConfig.from_file(kubeconfig)
     config = given.get()
     if config is None or config.user is None:
         raise ConfigError(f"{kubeconfig} names no cluster and no user")

@@ -31,10 +31,8 @@ from penstock.engine.roles.life import end_with_threads, live
 from penstock.engine.roles.table import Role, loop_factory
 from penstock.lifecycle import Lifecycle, first
 from penstock.observability.logs import configure_logging
-from penstock.settings import IN_CLUSTER, Settings
+from penstock.settings import IN_CLUSTER, SERVICE_ACCOUNT, Settings
 
-SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Where Kubernetes mounts the credentials of a Pod."""
 TURN_SECONDS = 1.0
 TELL_SECONDS = 30.0
 """Between two lines about a Kafka that is waited for."""
