@@ -30,6 +30,7 @@ def main() -> int:
     print(HEAD, *map(line, result.outcomes), sep="\n")
     print(f"\n{result.accepted:,} events accepted, {result.deliveries:,} deliveries")
     print(f"refused, and sent again: {result.refused}")
+    print(f"ended by themselves, and started again: {', '.join(result.restarted) or 'none'}")
     print(f"ready after {result.start_seconds:.0f} s, all of it in {result.seconds:.0f} s")
     if result.broken:
         print("\n".join(["", "BROKEN:", *result.broken, f"logs are in {folder}"]))

@@ -67,6 +67,7 @@ class Faults:
     async def _freeze(self, what: str, freeze: Callable[[Program], list[psutil.Process]]) -> Blow:
         at_work, other = await self._installation.active("pipeline")
         program = self._installation.roles[at_work].program
+        self._installation.hit.add(at_work)
         blow = Blow(what, at_work, clock())
         frozen = freeze(program)
         blow.take_over = await self._taken_over(other, blow.struck)
@@ -85,6 +86,7 @@ class Faults:
     async def kill_ingress(self) -> Blow:
         """kill -9 of one of the two ingresses."""
         program = self._installation.roles["ingress-1"].program
+        self._installation.hit.add("ingress-1")
         blow = Blow("killed", "ingress-1", clock())
         program.send(signal.SIGKILL)
         blow.mended = lambda: self._restart("ingress-1", program)
@@ -107,6 +109,7 @@ class Faults:
     async def _end_active(self, role: str, signum: signal.Signals) -> Blow:
         at_work, other = await self._installation.active(role)
         program = self._installation.roles[at_work].program
+        self._installation.hit.add(at_work)
         blow = Blow("killed" if signum == signal.SIGKILL else "told to stop", at_work, clock())
         program.send(signum)
         if signum == signal.SIGTERM:  # the time counts from its end: it drains first

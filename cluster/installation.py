@@ -15,6 +15,7 @@ from penstock.engine.ports import free_ports
 
 READY_SECONDS = 300.0
 STANDING_BY = "standing by"
+RESTART_SECONDS = 2.0
 
 
 @dataclass
@@ -45,6 +46,10 @@ class Installation:
             for name, port in zip(names, health, strict=True)
         }
         self.client: Client = ClientBuilder().no_proxy().build()
+        self.hit: set[str] = set()
+        """Roles that a fault is about, and that are started again when it is over."""
+        self.restarted: list[str] = []
+        """Roles that have ended although nothing was done to them."""
 
     @property
     def ingress_url(self) -> str:
@@ -83,6 +88,15 @@ class Installation:
         except TimeoutError:
             raise RuntimeError(f"{name} is not ready after {seconds:g} s: {said}\n{self.last_words(name)}") from None
         return said
+
+    async def keep(self) -> None:
+        """Starts again what ends by itself, as a service manager would; what is hit is looked after by who hits it."""
+        while True:
+            await asyncio.sleep(RESTART_SECONDS)
+            for name, role in self.roles.items():
+                if not role.program.runs and name not in self.hit:
+                    self.restarted.append(name)
+                    await role.program.start()
 
     async def active(self, role: str) -> tuple[str, str]:
         """The one of the two that is at work, and the one that stands by."""

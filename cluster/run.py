@@ -53,6 +53,8 @@ class Result:
     accepted: int = 0
     deliveries: int = 0
     refused: dict[str, int] = field(default_factory=dict)
+    restarted: list[str] = field(default_factory=list)
+    """Roles that ended although nothing was done to them, such as one that could not renew its claim."""
     seconds: float = 0.0
     start_seconds: float = 0.0
 
@@ -105,6 +107,7 @@ class Run:
         self._say(f"  {self.result.start_seconds:5.0f} s  every route is Ready; events flow")
         async with asyncio.TaskGroup() as tasks:
             self._load.start(tasks)
+            keeping = tasks.create_task(self.installation.keep())
             await asyncio.sleep(STEADY_SECONDS)
             for strike in self._faults():
                 if clock() - began > self._most_seconds:
@@ -112,11 +115,13 @@ class Run:
                     break
                 await self._one(strike)
             await asyncio.wait_for(self._load.stop(), RECOVERY_SECONDS)
+            keeping.cancel()
         await self._drain()
         self.result.seconds = clock() - began
         self.result.findings = checker.check(self._books, self._expected)
         self.result.accepted, self.result.deliveries = self._books.sent.count, self._books.deliveries
         self.result.refused = dict(self._books.sent.refused)
+        self.result.restarted = self.installation.restarted
         return self.result
 
     async def close(self) -> None:
@@ -151,6 +156,7 @@ class Run:
         self._say(line(outcome))
         if blow.mended is not None:
             await blow.mended()
+        self.installation.hit.clear()
         await asyncio.sleep(STEADY_SECONDS)
 
     async def _drain(self) -> None:

@@ -13,7 +13,8 @@ what it writes has come back at once for some seconds, in which everybody else h
 one that was frozen itself from believing that all others were.
 
 12 s are a little more than Kafka needs to replace a broker that died (9 s until it is given up, then another leads the
-partition), so that the end of a broker ends no pipeline. 13.5 s leave 1.5 s to take the role within 15.
+partition), so that the end of a broker ends no pipeline unless everything is slow at that moment. 13.5 s leave 1.5 s
+to take the role within 15.
 
 What a frozen process does in the milliseconds between its waking and its end is not a matter of time, but of epochs:
 routes and cursors are written in transactions that Kafka refuses to the one before, and what is routed bears the epoch
