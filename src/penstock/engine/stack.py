@@ -28,7 +28,7 @@ from penstock.engine.datadir import DataDir
 from penstock.engine.history.keeper import HistoryKeeper
 from penstock.engine.private_folder import UMASK
 from penstock.engine.processes.supervisor import Component, Observer, Supervisor, Watch
-from penstock.observability import exposition
+from penstock.observability import exposition, metric_export
 from penstock.settings import Settings
 
 
@@ -166,13 +166,15 @@ async def _make_archives(prepared: Prepared, watches: dict[str, Watch]) -> None:
 
 @contextmanager
 def _metrics(settings: Settings) -> Iterator[None]:
-    """Serves the numbers of all processes from a thread of the supervisor."""
+    """Serves the numbers of all processes from a thread of the supervisor, and exports them where that is asked for."""
     if not settings.metrics:
         yield
         return
-    server, thread = exposition.serve(settings.host, settings.metrics_port, settings.data_dir / "metrics")
+    folder = settings.data_dir / "metrics"
+    server, thread = exposition.serve(settings.host, settings.metrics_port, folder)
     try:
-        yield
+        with metric_export.exporting(folder):
+            yield
     finally:
         server.shutdown()
         server.server_close()

@@ -116,7 +116,10 @@ def _metrics_folder(role: Role, settings: Settings) -> Iterator[Path | None]:
     folder.mkdir(mode=0o700)
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
     try:
-        yield folder
+        from penstock.observability.metric_export import exporting
+
+        with exporting(folder):
+            yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
