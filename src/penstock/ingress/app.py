@@ -88,7 +88,7 @@ class Ingress:
             return self.refuse(request, responses.malformed(str(error)))
         if addressee.tells_types:
             self.seen_types.note(addressee.target.uid, events)
-        parent = request.parent = trace.parse(request.headers.get(trace.TRACEPARENT))
+        parent = request.parent = trace.received(request.headers)
         state = trace.parse_state(request.headers.get(trace.TRACESTATE)) if parent is not None else None
         request.span = self._tracer.accept(parent)
         along = travelling(addressee.uid, request.headers, request.span, state)

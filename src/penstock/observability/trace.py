@@ -27,11 +27,18 @@ Attributes = Mapping[str, str | int | float | bool]
 
 TRACEPARENT = "traceparent"
 TRACESTATE = "tracestate"
+OWN_TRACE = "penstock-trace"
+"""Header of a trace that penstock began itself while nobody collects spans, so that events which belong together are
+known as such. In `traceparent` it would decide about the subscriber's sampling: "not sampled" for ever, or always."""
 
 _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?")
 _TRACESTATE_LIMIT = 512
 _TRACE_END, _SPAN_END = 36, 52
 """In `00-<trace id>-<span id>-<flags>`: where the span id begins and ends."""
+_FLAGS = 53
+_SAMPLED = 0x01
+_OWN = 0x80
+"""The flag of such a trace; one that W3C has not given a meaning."""
 
 
 def parse(header: str | None) -> str | None:
@@ -39,6 +46,21 @@ def parse(header: str | None) -> str | None:
     if not header or _TRACEPARENT.fullmatch(header) is None or (header[:2] == "00" and len(header) != 55):
         return None
     return "00" + header[2:55]
+
+
+def received(headers: Mapping[str, str]) -> str | None:
+    """The trace context that a request came with: the sender's, or that of a delivery from one Broker to another."""
+    parent = parse(headers.get(TRACEPARENT))
+    if parent is None:
+        return parse(headers.get(OWN_TRACE))
+    if parent[_FLAGS] < "8":
+        return parent
+    return f"{parent[:_FLAGS]}{int(parent[_FLAGS:], 16) & ~_OWN:02x}"  # a flag that only penstock gives
+
+
+def header_of(traceparent: str) -> str:
+    """The name of the header that tells a subscriber of it."""
+    return TRACEPARENT if traceparent[_FLAGS] < "8" else OWN_TRACE
 
 
 def parse_state(header: str | None) -> str | None:
@@ -53,10 +75,10 @@ def child_of(parent: str) -> str:
     return f"{parent[:_TRACE_END]}{random.getrandbits(64) or 1:016x}{parent[_SPAN_END:]}"
 
 
-def new_trace(sampled: bool) -> str:
+def new_trace(flags: int) -> str:
     """The first span of a new trace."""
     trace, span = random.getrandbits(128) or 1, random.getrandbits(64) or 1
-    return f"00-{trace:032x}-{span:016x}-{'01' if sampled else '00'}"
+    return f"00-{trace:032x}-{span:016x}-{flags:02x}"
 
 
 class Tracer:
@@ -67,11 +89,11 @@ class Tracer:
 
     def begin(self, parent: str | None) -> str:
         """The `traceparent` of a new span: a child of the parent, or the first of a new trace."""
-        return child_of(parent) if parent is not None else new_trace(sampled=False)
+        return child_of(parent) if parent is not None else new_trace(_OWN)
 
     def accept(self, parent: str | None) -> str:
         """The `traceparent` under which received work goes on: the sender's own as long as no span comes between."""
-        return parent if parent is not None else new_trace(sampled=False)
+        return parent if parent is not None else new_trace(_OWN)
 
     def record(
         self,
@@ -150,7 +172,7 @@ class ExportingTracer(Tracer):
     def _new_trace(self) -> str:
         from opentelemetry.sdk.trace.sampling import Decision
 
-        span = new_trace(sampled=True)
+        span = new_trace(_SAMPLED)
         decision = self._sampler.should_sample(None, int(span[3:35], 16), "receive").decision
         return span if decision is Decision.RECORD_AND_SAMPLE else span[:-2] + "00"
 

@@ -28,7 +28,7 @@ def test_an_event_to_a_broker_is_stored_with_its_target() -> None:
     assert headers["penstock_target"] == b"b-uid"
     assert (headers["ce_id"], headers["content-type"], headers["ce_knativebrokerttl"]) == (b"1", b"text/plain", b"255")
     assert re.fullmatch(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z", headers["ce_knativearrivaltime"])
-    assert re.fullmatch(rb"00-[0-9a-f]{32}-[0-9a-f]{16}-00", headers["penstock_traceparent"])
+    assert re.fullmatch(rb"00-[0-9a-f]{32}-[0-9a-f]{16}-80", headers["penstock_traceparent"])
 
 
 def test_an_event_to_a_channel_gets_no_attributes() -> None:

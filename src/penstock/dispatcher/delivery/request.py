@@ -21,6 +21,7 @@ from penstock.dispatcher.matched.stored_headers import OF_THE_CONNECTION, Fields
 from penstock.events import http
 from penstock.events.broker_attributes import TTL
 from penstock.events.event import CloudEvent
+from penstock.observability.trace import header_of
 
 HttpHeaders = list[tuple[str, str]]
 
@@ -46,7 +47,7 @@ def request(
     lines = record.lines(with_ttl=route.role != "Trigger") + _route_lines(route.namespace, expects_reply(route, stage))
     if tracestate:
         lines += header_lines([("tracestate", tracestate)])
-    return b"%btraceparent: %b\r\n" % (lines, traceparent.encode()), record.value or b""
+    return b"%b%b: %b\r\n" % (lines, header_of(traceparent).encode(), traceparent.encode()), record.value or b""
 
 
 @lru_cache(maxsize=4096)
@@ -74,7 +75,7 @@ def compose(
     composed.append(("kn-namespace", route.namespace))
     if expects_reply(route, stage):
         composed.append(("prefer", "reply"))
-    composed.append(("traceparent", traceparent))
+    composed.append((header_of(traceparent), traceparent))
     if tracestate:
         composed.append(("tracestate", tracestate))
     if passed:
