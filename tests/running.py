@@ -22,8 +22,8 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Top
 
 from penstock.engine import datadir, jars, java
 from penstock.engine import embedded_kafka as kafka
-from penstock.engine import topic_setup as topics
 from penstock.engine.processes.process import tied_to_parent
+from penstock.engine.topics import setup as topics
 from penstock.settings import Settings
 
 STACK_READY_SECONDS = 200

@@ -10,10 +10,13 @@ from __future__ import annotations
 import ipaddress
 import json
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
+
+from penstock import kafka_properties
 
 SETTINGS_FILE = "penstock.toml"
 
@@ -22,6 +25,8 @@ IN_CLUSTER = Path("in-cluster")
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where Kubernetes mounts those."""
+
+DEFAULT_TOPIC_PREFIX = "penstock"
 
 
 def _listed(value: Any) -> Any:
@@ -65,7 +70,7 @@ class DestinationLists(BaseModel):
 class Settings(BaseModel):
     """The settings of one stack."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True, extra="forbid")
+    model_config = ConfigDict(use_attribute_docstrings=True, extra="forbid", hide_input_in_errors=True)
 
     data_dir: Path = Path(".penstock")
     """Folder of everything the stack keeps: Kafka's log, the API's objects, certificates, logs. Created if missing."""
@@ -98,8 +103,13 @@ class Settings(BaseModel):
     kafka: str | None = None
     """Bootstrap addresses (`host:port,…`) of an existing Kafka. Empty: penstock starts its own, single-node."""
 
-    kafka_conf: dict[str, str | int | float | bool] = {}
-    """Settings of librdkafka for every Kafka client but Spark's, such as `security.protocol`: a table, or JSON."""
+    kafka_conf: Mapping[str, kafka_properties.Value] = Field(default={}, repr=False)
+    """Properties of every Kafka client, Spark's included, in librdkafka's names (`security.protocol`, …), as a table or
+    as JSON. A value may be `{ file = "…" }` or `{ env = "…" }`. See `docs/kafka.md`."""
+
+    topic_prefix: str = Field(default=DEFAULT_TOPIC_PREFIX, pattern=r"^[a-zA-Z0-9]([a-zA-Z0-9._-]{0,98}[a-zA-Z0-9])?$")
+    """What the names of topics, groups and transactions in Kafka begin with: two installations with different ones
+    share a Kafka. Letters, digits, `.`, `_` and `-`; another prefix is another, empty installation."""
 
     kafka_wait_seconds: float = Field(default=300, ge=0)
     """Seconds that a role which is started alone waits for a Kafka that does not answer yet, before it ends with an
@@ -112,7 +122,8 @@ class Settings(BaseModel):
     """Partitions of `penstock.events` and `penstock.matched`. Fixed when the topics are first created."""
 
     replication: int | None = Field(default=None, ge=1)
-    """Replication factor of new topics. Empty: 1 on the embedded Kafka, the smaller of 3 and the brokers elsewhere."""
+    """Replicas of new topics. Empty: 1 on the embedded Kafka; elsewhere 3, or fewer where there are fewer brokers.
+    Brokers that are known to be away count: without them no topic is made."""
 
     retention_hours: float = Field(default=168, gt=0)
     """Hours for which events are kept at least as long as they fit (see `retention_mib`): 7 days."""
@@ -270,6 +281,10 @@ class Settings(BaseModel):
     address_base: str | None = None
     """Base URL under which producers reach the ingress, for `status.address`. Empty: `http://<host>:<port>`."""
 
+    adopt_routes: bool = False
+    """Whether the control plane takes over routes in Kafka that were made from the objects of another Kubernetes API.
+    Those that no object of this API asks for are removed, with what they have not delivered. For one start."""
+
     resync_seconds: float = Field(default=300, gt=0)
     """Seconds after which the controllers look at every object again even if nothing changed."""
 
@@ -279,11 +294,26 @@ class Settings(BaseModel):
     verbose: bool = False
     """Show every component's log on the terminal and log at debug level."""
 
-    @field_validator("kafka_conf", "spark_conf", "images", "deliver_namespaces", mode="before")
+    @field_validator("spark_conf", "images", "deliver_namespaces", mode="before")
     @classmethod
     def _read_json(cls, value: object) -> object:
         """Flags and variables give a table as text."""
         return json.loads(value) if isinstance(value, str) else value
+
+    @field_validator("kafka_conf", mode="before")
+    @classmethod
+    def _flatten(cls, value: object) -> object:
+        """Without quotes around its names, TOML makes tables within tables of them."""
+        table = json.loads(value) if isinstance(value, str) else value
+        return kafka_properties.flat(table) if isinstance(table, Mapping) else table
+
+    @field_validator("kafka_conf")
+    @classmethod
+    def _check_kafka_conf(cls, value: Mapping[str, kafka_properties.Value]) -> Mapping[str, kafka_properties.Value]:
+        """What would reach only some of the clients is refused."""
+        if wrong := kafka_properties.wrong_with(value):
+            raise ValueError("; ".join(wrong))
+        return value
 
     @field_validator("*", mode="before")
     @classmethod

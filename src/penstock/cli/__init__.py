@@ -11,6 +11,7 @@ import typer
 
 from penstock.cli import conformance, dev, doctor, install, kubeconfig, status, version
 from penstock.cli.history import events, sql, trace
+from penstock.cli.kafka import topics
 from penstock.cli.operate import commands as operate
 from penstock.cli.replay import commands as replaying
 from penstock.cli.roles import commands as roles
@@ -41,6 +42,7 @@ app.command("events")(events.events)
 app.command("sql")(sql.sql)
 app.command("status")(status.status)
 app.command("trace")(trace.trace)
+app.command("topics")(topics.topics)
 app.command("version")(version.version)
 app.add_typer(conformance.app, name="conformance")
 app.command("replay")(replaying.replay)

@@ -17,6 +17,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from penstock.engine.problem import Problem
+from penstock.kafka_properties import secrets_given
 from penstock.settings import SETTINGS_FILE, Settings
 
 PREFIX = "PENSTOCK_"
@@ -50,9 +51,21 @@ def resolve(flags: Mapping[str, Any], assignments: Iterable[str], environ: Mappi
         settings = Settings(**{name: one.value for name, one in first.items()})
     except ValidationError as error:
         wrong += [_refused(first[str(one["loc"][0])], one["msg"]) for one in error.errors(include_url=False)]
+    else:
+        wrong += _exposed(first.get("kafka_conf"), settings)
     if wrong:
         raise _problem(wrong)
     return settings
+
+
+def _exposed(given: Given | None, settings: Settings) -> Iterator[str]:
+    """Secrets that everybody on this machine could read in the list of processes."""
+    if given is not None and given.place.startswith("--"):
+        for name in secrets_given(settings.kafka_conf):
+            yield (
+                f"{given.place}: {name} would stand in the list of processes; give it in {SETTINGS_FILE}, in "
+                f'{PREFIX}KAFKA_CONF, or as {{"file": "…"}} or {{"env": "…"}}.'
+            )
 
 
 def _from_flags(flags: Mapping[str, Any]) -> Iterator[Given]:
@@ -102,7 +115,10 @@ def _as_written(name: str, given: Given) -> str:
 
 
 def _refused(given: Given, reason: str) -> str:
-    return f"{given.place} cannot be {given.value!r}: {reason[:1].lower()}{reason[1:]}."
+    """What is wrong with a value. One that may hold secrets is not shown."""
+    shown = f" {given.value!r}" if Settings.model_fields[given.name].repr else " as it is"
+    reason = reason.removeprefix("Value error, ")
+    return f"{given.place} cannot be{shown}: {reason[:1].lower()}{reason[1:]}."
 
 
 def _problem(lines: list[str]) -> Problem:

@@ -9,6 +9,7 @@ followed by one `Version` under the key `version`, which completes it; nothing c
 | `target/<uid>` | a Broker or Channel that accepts events |
 | `route/<uid>` | a Trigger, a Subscription or a Replay |
 | `name/<host>` | where a DNS name of the embedded control plane leads |
+| `identity` | whose objects all of this was made from |
 | `version` | completes a change |
 """
 
@@ -21,6 +22,7 @@ import msgspec
 from penstock.contract.unreadable import Unreadable, read_json
 
 VERSION_KEY = "version"
+IDENTITY_KEY = "identity"
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 """A version, a generation, an offset: what is beyond this was never counted by penstock."""
@@ -137,6 +139,13 @@ class ServiceName(msgspec.Struct, frozen=True, omit_defaults=True):
     """Port (in decimal) of the name to `host:port` addresses behind it. An empty list: nothing is ready there."""
 
 
+class Identity(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The API whose objects the routes were made from. Another one's control plane would remove them all."""
+
+    api: str
+    """uid of its namespace `kube-system`, which lives as long as the cluster does."""
+
+
 class Version(msgspec.Struct, frozen=True, omit_defaults=True):
     """Completes a change. Versions only rise."""
 
@@ -147,12 +156,13 @@ class Version(msgspec.Struct, frozen=True, omit_defaults=True):
     """How many records of each kind are in force, so that a reader can tell that it misses some."""
 
 
-Record = Target | Route | ServiceName | Version
+Record = Target | Route | ServiceName | Identity | Version
 
 _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
     "target": msgspec.json.Decoder(Target),
     "route": msgspec.json.Decoder(Route),
     "name": msgspec.json.Decoder(ServiceName),
+    IDENTITY_KEY: msgspec.json.Decoder(Identity),
 }
 _VERSION_DECODER: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Version)
 
@@ -166,6 +176,8 @@ def key_of(record: Record) -> str:
             return f"route/{record.uid}"
         case ServiceName():
             return f"name/{record.host}"
+        case Identity():
+            return IDENTITY_KEY
         case Version():
             return VERSION_KEY
 

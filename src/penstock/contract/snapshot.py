@@ -10,7 +10,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from penstock.contract.names import NameTable
-from penstock.contract.routes import Record, Route, ServiceName, Target, Version, decode, key_of, route_of_key
+from penstock.contract.routes import (
+    IDENTITY_KEY,
+    Identity,
+    Record,
+    Route,
+    ServiceName,
+    Target,
+    Version,
+    decode,
+    key_of,
+    route_of_key,
+)
 from penstock.contract.unreadable import Unreadable
 
 
@@ -39,6 +50,7 @@ class SnapshotBuilder:
         self._targets: dict[str, Target] = {}
         self._routes: dict[str, Route] = {}
         self._names: dict[str, ServiceName] = {}
+        self.identity: Identity | None = None
         self.unreadable: set[str] = set()
         """Keys whose newest record cannot be read."""
         self._counted = 0
@@ -61,6 +73,8 @@ class SnapshotBuilder:
                 self._routes[record.uid] = record
             case ServiceName():
                 self._names[record.host] = record
+            case Identity():
+                self.identity = record
             case Version():
                 return self._snapshot(record)
         return None
@@ -68,7 +82,8 @@ class SnapshotBuilder:
     def records(self) -> dict[str, Record]:
         """What is in force, by key."""
         tables = (self._targets, self._routes, self._names)
-        return {key_of(record): record for table in tables for record in table.values()}
+        own = {} if self.identity is None else {IDENTITY_KEY: self.identity}
+        return {**{key_of(record): record for table in tables for record in table.values()}, **own}
 
     @property
     def missing(self) -> int:
@@ -84,6 +99,8 @@ class SnapshotBuilder:
         return frozenset(uid for key in self.unreadable if (uid := route_of_key(key)) is not None)
 
     def _drop(self, key: str) -> None:
+        if key == IDENTITY_KEY:
+            self.identity = None
         kind, _, ident = key.partition("/")
         table: dict[str, dict[str, object]] = {
             "target": self._targets,  # type: ignore[dict-item]  # only removed from, by key

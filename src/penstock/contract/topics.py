@@ -1,9 +1,15 @@
-"""The topics penstock lives in. Creating them is the engine's work; their names and shapes are known here only."""
+"""The topics penstock lives in. Creating them is the engine's work; their names and shapes are known here only.
+
+The code speaks of topics by the names below. In Kafka they begin with the setting `topic_prefix` instead of `penstock`,
+so that two installations can share a Kafka: `name_in_kafka` says how. Only what speaks with Kafka asks for that.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
+
+from penstock.settings import DEFAULT_TOPIC_PREFIX
 
 EVENTS = "penstock.events"
 MATCHED = "penstock.matched"
@@ -40,3 +46,8 @@ TOPICS = (
     Topic(REPORTS, "compact", per_partition=False, flushed=False),
     Topic(CLAIMS, "compact", per_partition=False, flushed=False),
 )
+
+
+def name_in_kafka(topic: str, prefix: str) -> str:
+    """The name that one of the topics above has in Kafka, in the installation with this prefix."""
+    return prefix + topic.removeprefix(DEFAULT_TOPIC_PREFIX)

@@ -30,6 +30,7 @@ from penstock.controllers.reconcilers.subscribers import Subscribers
 from penstock.controllers.reconcilers.subscription import SubscriptionReconciler
 from penstock.controllers.reconcilers.trigger import TriggerReconciler
 from penstock.controllers.recorder import EventRecorder
+from penstock.controllers.routes import identity
 from penstock.controllers.routes.announcer import Announcer
 from penstock.controllers.routes.dataplane import DataPlane
 from penstock.controllers.routes.kept_events import kept_since
@@ -110,7 +111,7 @@ async def work_on(
         world.dataplane.happened = Announcer(world.tracker, world.recorder, lifecycle.news)
         sources = Sources(world, workers.enqueue)
         reconcilers = _employ(world, workers, sources)
-        await world.publisher.restore()
+        await _take_routes(world)
         world.dataplane.start()
         for reconciler in reconcilers:
             await world.tracker.informer(reconciler.kind).synced.wait()
@@ -129,6 +130,15 @@ async def work_on(
         group.create_task(_resync(world), name="resync")
         lifecycle.ready(version=world.publisher.version)
         log.info("controllers ready", version=world.publisher.version)
+
+
+async def _take_routes(world: ReconcilerContext) -> None:
+    """Takes up what is published, if it is this API's. Looks before it takes it from who publishes there, and after."""
+    own = await identity.identify(world.api)
+    adopt = world.settings.adopt_routes
+    identity.check(await world.publisher.look(), own, adopt=adopt)
+    identity.check(await world.publisher.restore(), own, adopt=adopt)
+    world.publisher.claim(("Identity", Key("", "")), [own])
 
 
 async def _told_to_stop(lifecycle: Lifecycle, topic: RoutesTopic) -> None:

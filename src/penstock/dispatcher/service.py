@@ -21,6 +21,7 @@ from penstock.contract.reports import Ack, Heard
 from penstock.dispatcher.silence import SilenceGuard, Verdict
 from penstock.dispatcher.worker import serve
 from penstock.log.admin import NotDone, TopicAdmin
+from penstock.log.connection import portable
 from penstock.log.reports import StopSign
 from penstock.log.table import TableFollower
 from penstock.log.threads import OwnedThread
@@ -168,7 +169,7 @@ class DispatcherService:
         return True
 
     def _run(self) -> None:
-        body = functools.partial(serve, self._run_id, self._settings.model_dump(mode="json"))
+        body = functools.partial(serve, self._run_id, portable(self._settings).model_dump(mode="json"))
         deaths, tasks = 0, self._settings.dispatchers
         try:
             while not self._stopping.is_set():

@@ -1,7 +1,7 @@
 """The embedded Kafka: one node, broker and controller in one JVM with a small heap, its log in the data folder.
 
 It is sized for a laptop: few threads, a small compaction buffer, no idle chatter of the metadata log. Topics are
-created by `penstock.engine.topic_setup`, never by use.
+created by `penstock.engine.topics.setup`, never by use.
 """
 
 from __future__ import annotations

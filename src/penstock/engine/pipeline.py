@@ -19,7 +19,8 @@ import structlog
 
 from penstock.engine import jars, spark
 from penstock.engine.processes.end_at_once import end_at_once
-from penstock.lifecycle import Lifecycle
+from penstock.engine.topics import setup as topics
+from penstock.lifecycle import Lifecycle, first
 from penstock.observability.logs import describe
 from penstock.settings import Settings
 
@@ -30,6 +31,8 @@ READY_SECONDS = 300.0
 """For a start on a machine that is busy: to begin again would make it busier. What hangs is noticed sooner, by the
 router's own watchdogs and by Spark."""
 LOOK_SECONDS = 1.0
+WIDTH_SECONDS = 30.0
+"""How often it is looked whether the topics have more partitions."""
 STOP_SECONDS = 5.0
 """Beyond the drain time, for what cannot be drained: closing clients, stopping the query."""
 
@@ -38,6 +41,10 @@ log = structlog.get_logger()
 
 class SparkEnded(RuntimeError):
     """Spark's JVM is gone."""
+
+
+class MorePartitions(RuntimeError):
+    """The topics have more partitions than Spark was started for."""
 
 
 class Service(Protocol):
@@ -72,6 +79,7 @@ Claim = Callable[[], AbstractAsyncContextManager[int | None]]
 
 async def run(settings: Settings, lifecycle: Lifecycle, released: asyncio.Event, claim: Claim) -> None:
     """Runs both services until told to stop; raises what made one of them fail."""
+    settings = await asyncio.to_thread(topics.adopted, settings)
     importing = asyncio.create_task(asyncio.to_thread(_import_services), name="import the services")
     opening = _open(settings) if settings.spark_master is None else None
     if not await lifecycle.before_stop(released):
@@ -88,6 +96,7 @@ async def run(settings: Settings, lifecycle: Lifecycle, released: asyncio.Event,
             return
         log.info("Spark is up", slots=settings.task_slots)
         make_services = await importing
+        await _check_width(settings)
         session = opening.result()
         services = {name: make(session, settings, epoch=epoch) for name, make in make_services.items()}
         await _serve(session, services, settings, lifecycle)
@@ -131,7 +140,7 @@ async def _serve(session: SparkSession, services: dict[str, Service], settings: 
     lifecycle.ready(spark=session.version, **_status(services))
     lifecycle.doubts.append(lambda: why_unready(_status(services)))
     try:
-        await _watch(services, lifecycle)
+        await first(_watch(services, lifecycle), _watch_width(settings))
     finally:
         await _stop(services, settings.drain_seconds)
 
@@ -163,6 +172,19 @@ async def _stop(services: dict[str, Service], drain_seconds: float) -> None:
     log.info("router and dispatcher have stopped", seconds=round(time.monotonic() - began, 2), hanging=len(hanging))
     if hanging:
         end_at_once()  # before the role is given back: what hangs may still write
+
+
+async def _watch_width(settings: Settings) -> None:
+    """Raises when the topics have become wider: Spark needs a slot for each partition, and gets them at its start."""
+    while True:
+        await asyncio.sleep(WIDTH_SECONDS)
+        await _check_width(settings)
+
+
+async def _check_width(settings: Settings) -> None:
+    found = (await asyncio.to_thread(topics.adopted, settings)).partitions
+    if found > settings.partitions:
+        raise MorePartitions(f"the topics have {found} partitions now, before {settings.partitions}; it starts again")
 
 
 async def _watch(services: dict[str, Service], lifecycle: Lifecycle) -> None:

@@ -38,6 +38,12 @@ TASK_FAILURES = 1000
 STOP_TIMEOUT = "10s"
 """How long a query may take to stop. Without a limit, which is Spark's default, one that hangs holds up the router."""
 
+HIDDEN_NAMES = "(?i)secret|password|token|access[.]?key|jaas|keystore|ssl[.]key"
+"""Names of options that neither logs nor Spark's UI nor its event log show the values of."""
+
+HIDDEN_TEXT = r'(?is)(password|secret)\s*=\s*"[^"]*"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END'
+"""The same for texts in which such values stand, as in plans and in `sasl.jaas.config`."""
+
 
 def config_of(settings: Settings, jars: Jars, placement: Placement | None = None) -> dict[str, str]:
     """Configuration of the session: of one on this machine, or of one that is placed on a cluster."""
@@ -54,6 +60,9 @@ def config_of(settings: Settings, jars: Jars, placement: Placement | None = None
         "spark.ui.showConsoleProgress": "false",
         "spark.python.worker.reuse": "true",
         "spark.task.maxFailures": str(TASK_FAILURES),
+        "spark.redaction.regex": HIDDEN_NAMES,
+        "spark.sql.redaction.options.regex": HIDDEN_NAMES,
+        "spark.redaction.string.regex": HIDDEN_TEXT,
         "spark.cleaner.periodicGC.interval": "24h",
         # Hadoop sets the rights of checkpoint files itself, whatever the umask of the process.
         "spark.hadoop.fs.permissions.umask-mode": "077",

@@ -23,11 +23,11 @@ from penstock.engine import embedded_kafka as kafka
 from penstock.engine import jars as jar_cache
 from penstock.engine import java as java_search
 from penstock.engine import ports, running_stacks, spark
-from penstock.engine import topic_setup as topics
 from penstock.engine.datadir import DataDir
 from penstock.engine.history.keeper import HistoryKeeper
 from penstock.engine.private_folder import UMASK
 from penstock.engine.processes.supervisor import Component, Observer, Supervisor, Watch
+from penstock.engine.topics import setup as topics
 from penstock.observability import exposition, metric_export
 from penstock.settings import Settings
 
@@ -70,6 +70,7 @@ def prepare(settings: Settings, screen: Screen) -> Prepared:
     """Makes a stack ready to start. Raises Problem for what the user can put right. May be interrupted at any time."""
     settings = settings.model_copy(update={"data_dir": settings.data_dir.expanduser().absolute()})
     spark.check(settings)
+    topics.check_security(settings)
     java = java_search.find()
     rights_of_files = os.umask(UMASK)
     data = DataDir(settings.data_dir)

@@ -1,28 +1,37 @@
-"""Looking at topics and making them, as blocking calls."""
+"""Looking at topics and making them, as blocking calls. Topics are named as in the contract."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported without saying so
     AlterConfigOpType,
+    ClusterMetadata,
     ConfigEntry,
     ConfigResource,
+    NewPartitions,
     NewTopic,
     OffsetSpec,
     ResourceType,
 )
 
-from penstock.log import clients
+from penstock.contract.topics import TOPICS
+from penstock.log import clients, complaints
+from penstock.log.connection import UnusableConf
 from penstock.settings import Settings
 
 TIMEOUT_SECONDS = 30.0
+HEARD = 20
+"""Complaints of the client that are remembered, to tell why a question stayed without an answer."""
 
 
 class NotDone(RuntimeError):
-    """Kafka did not answer, or refused. The text is Kafka's."""
+    """Kafka did not answer, or refused. The text is Kafka's, with the setting to look at where one is to blame."""
 
 
 @dataclass(frozen=True)
@@ -35,41 +44,121 @@ class TopicShape:
     config: Mapping[str, str]
 
 
+@dataclass(frozen=True)
+class Found:
+    """A topic as it is."""
+
+    partitions: int
+    replication: int
+    """That of the partition with the fewest replicas."""
+
+
+@dataclass(frozen=True)
+class Brokers:
+    """What can be known of a cluster's size."""
+
+    alive: frozenset[int]
+    named: frozenset[int] = frozenset()
+    """Those that any topic has a replica on, alive or not."""
+    most_replicas: int = 0
+    """Of any partition of any topic."""
+    configured_replicas: int = 0
+    """What the brokers make internal topics with, and others where nobody says how; 0 where that cannot be seen."""
+
+
 class TopicAdmin:
     """The topics of a cluster. Every call raises NotDone where Kafka does not do what it is asked."""
 
     def __init__(self, settings: Settings) -> None:
-        self._client = clients.admin(settings)
+        self._heard: deque[KafkaError] = deque(maxlen=HEARD)
+        self._names = {clients.topic_name(settings, topic.name): topic.name for topic in TOPICS}
+        self._in_kafka = {ours: theirs for theirs, ours in self._names.items()}
+        try:
+            self._client = clients.admin(settings, self._heard.append)
+        except UnusableConf as error:
+            raise NotDone(str(error)) from None
+        except KafkaException as error:
+            raise NotDone(f"{error.args[0].str()}; look at kafka_conf") from None
 
     def brokers(self, timeout: float) -> int:
-        """Number of brokers."""
+        """Number of brokers. Whichever is there answers: the one that would decide things may just be gone."""
+        if not (found := self._metadata(timeout).brokers):
+            raise NotDone("it names no broker yet")
+        return len(found)
+
+    def cluster(self, timeout: float = TIMEOUT_SECONDS) -> Brokers:
+        """What can be known of the cluster's size, brokers that are away included."""
+        metadata = self._metadata(timeout)
+        places = [place for topic in metadata.topics.values() for place in topic.partitions.values()]
+        alive = frozenset(metadata.brokers)
+        return Brokers(
+            alive,
+            frozenset(broker for place in places for broker in place.replicas),
+            max((len(place.replicas) for place in places), default=0),
+            self._configured_replicas(min(alive, default=0), timeout),
+        )
+
+    def _configured_replicas(self, broker: int, timeout: float) -> int:
+        """Zero where this client may not look: then nothing is known."""
+        resource = ConfigResource(ResourceType.BROKER, str(broker))
         try:
-            return len(self._client.describe_cluster(request_timeout=timeout).result(timeout + 1).nodes)
-        except (KafkaException, TimeoutError) as error:
-            raise _not_done(error) from error
+            [asked] = self._client.describe_configs([resource], request_timeout=timeout).values()
+            config = asked.result(timeout + 1)
+        except (KafkaException, TimeoutError):
+            return 0
+        names = ("default.replication.factor", "offsets.topic.replication.factor")
+        return max((int(config[name].value or 0) for name in names if name in config), default=0)
 
     def partitions(self, timeout: float = TIMEOUT_SECONDS) -> dict[str, int]:
-        """Number of partitions of each topic there is."""
-        try:
-            found = self._client.list_topics(timeout=timeout).topics
-        except KafkaException as error:
-            raise _not_done(error) from error
-        return {name: len(topic.partitions) for name, topic in found.items() if topic.error is None}
+        """Number of partitions of each of our topics there is."""
+        return {name: found.partitions for name, found in self.topics(timeout).items()}
+
+    def topics(self, timeout: float = TIMEOUT_SECONDS) -> dict[str, Found]:
+        """Those of our topics that there are. One that exists and may not be seen is refused, not missing."""
+        seen = {name: topic for name, topic in self._metadata(timeout).topics.items() if topic.error is None}
+        self._check_hidden([name for name in self._names if name not in seen], timeout)
+        found = {}
+        for theirs, ours in self._names.items():
+            if theirs in seen:
+                replicas = [len(place.replicas) for place in seen[theirs].partitions.values()]
+                found[ours] = Found(len(replicas), min(replicas, default=0))
+        return found
+
+    def _check_hidden(self, names: list[str], timeout: float) -> None:
+        """A list of all topics leaves out those that one has no right to. Asked by name, Kafka says so."""
+        if not names:
+            return
+        for name, asked in self._client.describe_topics(TopicCollection(names), request_timeout=timeout).items():
+            try:
+                asked.result(timeout + 1)
+            except KafkaException as error:
+                if error.args[0].code() in complaints.RIGHTS:
+                    raise NotDone(f"{name}: {complaints.sentence(error.args[0])}") from None
+            except TimeoutError as error:
+                raise self._not_done(error) from error
+
+    def configs(self, names: Iterable[str], timeout: float = TIMEOUT_SECONDS) -> dict[str, dict[str, str]]:
+        """All settings of topics, defaults included."""
+        resources = [ConfigResource(ResourceType.TOPIC, self._in_kafka[name]) for name in names]
+        found = {}
+        if resources:
+            for resource, asked in self._client.describe_configs(resources, request_timeout=timeout).items():
+                entries = self._result(asked, timeout)
+                found[self._names[resource.name]] = {name: str(entry.value) for name, entry in entries.items()}
+        return found
 
     def ends(self, topic: str, partitions: list[int], timeout: float) -> dict[int, int]:
         """The offset after the newest record, by partition."""
-        wanted = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in partitions}  # type: ignore[no-untyped-call]
-        try:
-            found = self._client.list_offsets(wanted, request_timeout=timeout)
-            return {place.partition: int(asked.result(timeout + 1).offset) for place, asked in found.items()}
-        except (KafkaException, TimeoutError) as error:
-            raise _not_done(error) from error
+        name = self._in_kafka[topic]
+        wanted = {TopicPartition(name, partition): OffsetSpec.latest() for partition in partitions}  # type: ignore[no-untyped-call]
+        asked = self._client.list_offsets(wanted, request_timeout=timeout)
+        return {place.partition: int(self._result(one, timeout).offset) for place, one in asked.items()}
 
     def create(self, topics: list[TopicShape]) -> None:
         """Makes the topics; one that exists already is left as it is."""
         wanted = [
             NewTopic(
-                topic.name,
+                self._in_kafka[topic.name],
                 num_partitions=topic.partitions,
                 replication_factor=topic.replication,
                 config=dict(topic.config),
@@ -81,16 +170,23 @@ class TopicAdmin:
                 created.result(TIMEOUT_SECONDS)
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise NotDone(f"{name}: {error.args[0].str()}") from error
+                    raise NotDone(f"{name}: {complaints.sentence(error.args[0])}") from error
             except TimeoutError as error:
-                raise _not_done(error) from error
+                raise self._not_done(error) from error
+
+    def grow(self, partitions: Mapping[str, int]) -> None:
+        """Gives topics more partitions: so many then."""
+        wanted = [NewPartitions(self._in_kafka[name], count) for name, count in partitions.items()]
+        if wanted:
+            for asked in self._client.create_partitions(wanted, operation_timeout=TIMEOUT_SECONDS).values():
+                self._result(asked, TIMEOUT_SECONDS)
 
     def configure(self, configs: Mapping[str, Mapping[str, str]]) -> None:
         """Gives topics these settings; others stay as they are."""
         changes = [
             ConfigResource(
                 ResourceType.TOPIC,
-                topic,
+                self._in_kafka[topic],
                 incremental_configs=[
                     ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
                     for name, value in config.items()
@@ -98,13 +194,26 @@ class TopicAdmin:
             )
             for topic, config in configs.items()
         ]
-        for altered in self._client.incremental_alter_configs(changes).values():
-            try:
-                altered.result(TIMEOUT_SECONDS)
-            except (KafkaException, TimeoutError) as error:
-                raise _not_done(error) from error
+        if changes:
+            for altered in self._client.incremental_alter_configs(changes).values():
+                self._result(altered, TIMEOUT_SECONDS)
 
+    def _metadata(self, timeout: float) -> ClusterMetadata:
+        try:
+            return self._client.list_topics(timeout=timeout)
+        except KafkaException as error:
+            raise self._not_done(error) from error
 
-def _not_done(error: BaseException) -> NotDone:
-    problem = error.args[0] if isinstance(error, KafkaException) and error.args else error
-    return NotDone(problem.str() if isinstance(problem, KafkaError) else f"{type(error).__name__}: {error}")
+    def _result(self, asked: Future[Any], timeout: float) -> Any:
+        try:
+            return asked.result(timeout + 1)
+        except (KafkaException, TimeoutError) as error:
+            raise self._not_done(error) from error
+
+    def _not_done(self, error: BaseException) -> NotDone:
+        """Where Kafka did not answer, the client has complained before about the reason."""
+        problem = error.args[0] if isinstance(error, KafkaException) and error.args else None
+        if problem is None or problem.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
+            self._client.poll(0)
+            problem = complaints.most_telling(self._heard) or problem
+        return NotDone(complaints.sentence(problem) if problem is not None else f"{type(error).__name__}: {error}")

@@ -1,17 +1,20 @@
 """Every Kafka client of penstock is made here: where it connects, how it proves itself, what it may send.
 
 What all clients share stands in one place; a role adds what is its own. `kafka_conf` of the settings (TLS, SASL) goes
-to every one of them, but cannot change what a role depends on.
+to every one of them, but cannot change what a role depends on. Spark's clients are not made here; they get the same by
+`connection.java_options`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 
+from penstock.contract import topics
+from penstock.log.connection import librdkafka_options
 from penstock.log.watchdog import Watchdog
 from penstock.settings import Settings
 
@@ -23,6 +26,11 @@ RECONNECT_MAX_MS = 1000
 METADATA_REFRESH_MS = 30_000
 
 Options = Mapping[str, Any]
+
+
+def topic_name(settings: Settings, topic: str) -> str:
+    """The name in Kafka of a topic of the contract."""
+    return topics.name_in_kafka(topic, settings.topic_prefix)
 
 
 def producer(settings: Settings, role: str, options: Options, watchdog: Watchdog | None) -> Producer:
@@ -40,7 +48,7 @@ def producer(settings: Settings, role: str, options: Options, watchdog: Watchdog
 def consumer(settings: Settings, role: str, options: Options, watchdog: Watchdog | None) -> Consumer:
     """A consumer without a group, which reads what it is assigned. As to the watchdog, see `producer`."""
     shared = {
-        "group.id": f"penstock-{role}",  # librdkafka asks for one even where none is joined
+        "group.id": f"{settings.topic_prefix}-{role}",  # librdkafka asks for one even where none is joined
         "enable.auto.commit": False,
         "auto.offset.reset": "earliest",
     }
@@ -48,23 +56,26 @@ def consumer(settings: Settings, role: str, options: Options, watchdog: Watchdog
     return Consumer(config if watchdog is None else watchdog.of(config))
 
 
-def admin(settings: Settings) -> AdminClient:
-    """A client for topics: short-lived, quick to reconnect; each of its questions reports its own failure."""
+def admin(settings: Settings, complain: Callable[[KafkaError], None] = lambda error: None) -> AdminClient:
+    """A client for topics: short-lived, quick to reconnect; each of its questions reports its own failure.
+
+    What it has to say about its connections is told to `complain`, when it is polled.
+    """
     own: dict[str, Any] = {
         "reconnect.backoff.max.ms": 300,
         "socket.connection.setup.timeout.ms": 5000,
         "log_level": 0,
-        "error_cb": lambda error: None,
+        "error_cb": complain,
     }
     return AdminClient({**_common(settings, "admin"), **own})
 
 
 def _common(settings: Settings, role: str) -> dict[str, Any]:
     return {
-        "client.id": f"penstock-{role}",
+        "client.id": f"{settings.topic_prefix}-{role}",
         "reconnect.backoff.ms": RECONNECT_MS,
         "reconnect.backoff.max.ms": RECONNECT_MAX_MS,
         "topic.metadata.refresh.interval.ms": METADATA_REFRESH_MS,
-        **settings.kafka_conf,
+        **librdkafka_options(settings),
         "bootstrap.servers": settings.bootstrap,
     }

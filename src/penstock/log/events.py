@@ -24,6 +24,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from penstock.contract import topics
 from penstock.contract.event_record import Record
 from penstock.log import clients
+from penstock.log.complaints import sentence
 from penstock.log.threads import Failed
 from penstock.log.watchdog import ending_process
 from penstock.observability.instruments import NOTHING, Bound
@@ -69,6 +70,7 @@ class EventWriter:
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._settings, self._role, self._failed, self._gauge = settings, role, failed, gauge
+        self._topic = clients.topic_name(settings, topics.EVENTS)
         self._limit = settings.max_pending_events
         self._options: dict[str, Any] = {
             "enable.idempotence": True,
@@ -143,10 +145,10 @@ class EventWriter:
         if self._broken:
             self._replace_producer()
         produce: Callable[..., None] = self._producer.produce  # typed for headers that may be None, which a list is not
-        confirm, written = confirmation.confirm, 0
+        topic, confirm, written = self._topic, confirmation.confirm, 0
         try:
             for record in records:
-                produce(topics.EVENTS, record.value, record.key, on_delivery=confirm, headers=record.headers)
+                produce(topic, record.value, record.key, on_delivery=confirm, headers=record.headers)
                 written += 1
         except (BufferError, KafkaException) as error:
             if not written:
@@ -157,10 +159,10 @@ class EventWriter:
     async def answers(self, seconds: float) -> bool:
         """Whether Kafka tells within so many seconds that every partition of the events has a leader."""
         try:
-            known = await asyncio.to_thread(self._producer.list_topics, topics.EVENTS, seconds)
+            known = await asyncio.to_thread(self._producer.list_topics, self._topic, seconds)
         except KafkaException:
             return False
-        partitions = known.topics[topics.EVENTS].partitions.values()
+        partitions = known.topics[self._topic].partitions.values()
         return bool(partitions) and all(partition.leader >= 0 for partition in partitions)
 
     async def close(self, seconds: float) -> int:
@@ -214,7 +216,7 @@ class EventWriter:
             log.error("the producer cannot go on and is replaced", error=describe(error))
             self._broken = True
         else:
-            log.warning("Kafka is away", error=describe(error))
+            log.warning("Kafka is away", error=sentence(error))
 
     def _replace_producer(self) -> None:
         """A fatal error is final for a producer: what it holds fails, and a new one takes over."""

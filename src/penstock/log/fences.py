@@ -37,6 +37,7 @@ class FenceWriter:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._topic = clients.topic_name(settings, topics.MATCHED)
         self._notes = TransactionalPartition(settings, "router", 0, TRANSACTION)
         self._producer = self._connect()
         self.take_over = self._notes.open
@@ -69,7 +70,7 @@ class FenceWriter:
         try:
             for partition, start in enumerate(point.start):
                 self._producer.produce(
-                    topics.MATCHED,
+                    self._topic,
                     partition=partition,
                     headers={**fence_headers(point.number, start)},
                     on_delivery=delivered,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -25,8 +25,9 @@ READING = {
 class LiveReader:
     """Reads what is added to some topics. Used by one thread only."""
 
-    def __init__(self, consumer: Consumer, topics: list[str]) -> None:
-        self._consumer = consumer
+    def __init__(self, consumer: Consumer, topics: Mapping[str, str]) -> None:
+        """Takes the topics by their names in Kafka."""
+        self._consumer, self._topics = consumer, topics
         places = []
         try:
             for topic in topics:
@@ -47,7 +48,7 @@ class LiveReader:
         for message in [first, *self._consumer.consume(AT_ONCE, 0)]:
             error = message.error()
             if error is None:
-                records.append((message.topic() or "", record_of(message)))
+                records.append((self._topics[message.topic() or ""], record_of(message)))
             elif error.code() == KafkaError._ALL_BROKERS_DOWN:
                 raise KafkaAway(describe(error))
         return records
@@ -58,6 +59,6 @@ def following(settings: Settings, *topics: str) -> Iterator[LiveReader]:
     """A reader of what comes from now on. Raises KafkaAway."""
     consumer = clients.consumer(settings, "live", READING, watchdog=None)
     try:
-        yield LiveReader(consumer, list(topics))
+        yield LiveReader(consumer, {clients.topic_name(settings, topic): topic for topic in topics})
     finally:
         consumer.close()

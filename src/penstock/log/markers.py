@@ -24,6 +24,7 @@ class MarkerWriter:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._topic = clients.topic_name(settings, topics.EVENTS)
         self._producer = self._connect()
 
     def write(self, markers: Sequence[bytes], partitions: Iterable[int]) -> dict[int, int]:
@@ -40,7 +41,7 @@ class MarkerWriter:
             for marker in markers:
                 for partition in wanted:
                     self._producer.produce(
-                        topics.EVENTS, partition=partition, headers={headers.MARKER: marker}, on_delivery=written
+                        self._topic, partition=partition, headers={headers.MARKER: marker}, on_delivery=written
                     )
             self._producer.flush(KAFKA_SECONDS + 1)
         except (BufferError, KafkaException) as error:

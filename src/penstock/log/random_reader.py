@@ -69,7 +69,8 @@ class RandomReader(Generic[T]):
     """Random access to the topic."""
 
     def __init__(self, settings: Settings, topic: str, decoder: Decoder[T], owner: Owner) -> None:
-        self._settings, self._topic, self._decoder, self._owner = settings, topic, decoder, owner
+        self._settings, self._decoder, self._owner = settings, decoder, owner
+        self._topic = clients.topic_name(settings, topic)
         self._loop = asyncio.get_running_loop()
         self._requests: queue.SimpleQueue[_Request[T] | None] = queue.SimpleQueue()
         self._stop = threading.Event()

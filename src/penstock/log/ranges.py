@@ -46,6 +46,7 @@ class RangeReader:
     """Reads ranges of topics. Used by one thread only."""
 
     def __init__(self, settings: Settings) -> None:
+        self._settings = settings
         self._consumer: Consumer = clients.consumer(settings, "ranges", READING, watchdog=None)
 
     def close(self) -> None:
@@ -54,10 +55,11 @@ class RangeReader:
 
     def retained(self, topic: str) -> dict[int, Retained]:
         """What each partition holds, up to the last that is committed; nothing for a topic that is not there."""
+        name = clients.topic_name(self._settings, topic)
         try:
-            known = self._consumer.list_topics(topic, timeout=KAFKA_SECONDS).topics[topic]
+            known = self._consumer.list_topics(name, timeout=KAFKA_SECONDS).topics[name]
             partitions = sorted(known.partitions) if known.error is None else []
-            found = {number: self._consumer.get_watermark_offsets(_place(topic, number)) for number in partitions}
+            found = {number: self._consumer.get_watermark_offsets(_place(name, number)) for number in partitions}
         except KafkaException as error:
             raise KafkaAway(describe(error)) from error
         return {number: Retained(int(low), int(high)) for number, (low, high) in found.items()}
@@ -67,7 +69,8 @@ class RangeReader:
         ahead = {number: end for number, end in ends.items() if starts.get(number, 0) < end}
         if not ahead:
             return
-        self._consumer.assign([_place(topic, number, starts.get(number, 0)) for number in ahead])
+        name = clients.topic_name(self._settings, topic)
+        self._consumer.assign([_place(name, number, starts.get(number, 0)) for number in ahead])
         try:
             heard = time.monotonic()
             while ahead:

@@ -34,6 +34,7 @@ class Reporter:
 
     def __init__(self, settings: Settings, component: Component, instance: str, failed: Failed) -> None:
         self._component, self.instance = component, instance
+        self._topic = clients.topic_name(settings, topics.REPORTS)
         self._producer = clients.producer(settings, "reporter", {"linger.ms": 0}, ending_process())
         self._version: int | None = None
         self._refused: dict[str, str] = {}
@@ -108,7 +109,7 @@ class Reporter:
     def _send(self, key: str, value: bytes | None) -> None:
         """A report that Kafka does not take is no reason to end: acknowledgements are repeated, losses are logged."""
         try:
-            self._producer.produce(topics.REPORTS, key=key, value=value, on_delivery=self._delivered)
+            self._producer.produce(self._topic, key=key, value=value, on_delivery=self._delivered)
         except (BufferError, KafkaException) as error:
             self._complain(key, error)
         self._producer.poll(0)
@@ -137,7 +138,9 @@ def write_served(settings: Settings, entries: Iterable[Served]) -> None:
 
     for served in entries:
         key = reports.served_key(served.route)
-        producer.produce(topics.REPORTS, key=key, value=reports.encode(served), on_delivery=delivered)
+        producer.produce(
+            clients.topic_name(settings, topics.REPORTS), key=key, value=reports.encode(served), on_delivery=delivered
+        )
         producer.poll(0)
     left = producer.flush(FLUSH_SECONDS)
     if left or failures:
@@ -186,6 +189,7 @@ class StopSign:
 
     def __init__(self, settings: Settings, run: str) -> None:
         self._key = stop_key(run)
+        self._topic = clients.topic_name(settings, topics.REPORTS)
         self._producer = clients.producer(settings, "stop-sign", {}, watchdog=None)
 
     def show(self) -> None:
@@ -197,7 +201,7 @@ class StopSign:
         self._write(None)
 
     def _write(self, value: bytes | None) -> None:
-        self._producer.produce(topics.REPORTS, key=self._key, value=value)
+        self._producer.produce(self._topic, key=self._key, value=value)
         self._producer.flush(FLUSH_SECONDS)
 
 

@@ -82,6 +82,10 @@ class RoutesTopic:
     def read(self) -> Stored:
         """Takes the topic over, and returns everything it holds; waits for a Kafka that is not there yet."""
         self._log.open()
+        return self.look()
+
+    def look(self) -> Stored:
+        """Everything the topic holds, without taking it from who publishes there."""
         reader = StoredReader()
         done = threading.Event()
         failures: list[BaseException] = []
@@ -145,10 +149,11 @@ class RoutesTopic:
         """What each partition of `penstock.events` holds."""
         consumer = clients.consumer(self._settings, "event-ends", {}, watchdog=None)
         try:
-            metadata = consumer.list_topics(topics.EVENTS, timeout=TIMEOUT_SECONDS).topics[topics.EVENTS]
+            name = clients.topic_name(self._settings, topics.EVENTS)
+            metadata = consumer.list_topics(name, timeout=TIMEOUT_SECONDS).topics[name]
             if metadata.error is not None:
                 raise KafkaException(metadata.error)
-            places = [TopicPartition(topics.EVENTS, number) for number in sorted(metadata.partitions)]
+            places = [TopicPartition(name, number) for number in sorted(metadata.partitions)]
             return tuple(Retained(*consumer.get_watermark_offsets(place, timeout=TIMEOUT_SECONDS)) for place in places)
         finally:
             consumer.close()
@@ -158,7 +163,8 @@ class RoutesTopic:
         consumer = clients.consumer(self._settings, "event-times", {}, watchdog=None)
         try:
             ends = self.retained_events()
-            wanted = [TopicPartition(topics.EVENTS, number, int(moment * 1000)) for number in range(len(ends))]
+            name = clients.topic_name(self._settings, topics.EVENTS)
+            wanted = [TopicPartition(name, number, int(moment * 1000)) for number in range(len(ends))]
             found = {place.partition: place for place in consumer.offsets_for_times(wanted, timeout=TIMEOUT_SECONDS)}
             for place in found.values():
                 if place.error is not None:

@@ -17,11 +17,11 @@ from penstock.contract import topics
 from penstock.contract.snapshot import Snapshot, SnapshotBuilder
 from penstock.contract.unreadable import Unreadable
 from penstock.log import clients
+from penstock.log.complaints import sentence
 from penstock.log.tail import get_to_know
 from penstock.log.threads import Failed, OwnedThread
 from penstock.log.unreadable import report_unreadable
 from penstock.log.watchdog import Watchdog
-from penstock.observability.logs import describe
 from penstock.settings import Settings
 
 log = structlog.get_logger()
@@ -36,7 +36,8 @@ class TableFollower:
     def __init__(
         self, settings: Settings, topic: str, apply: Apply, caught_up: Callable[[], None], failed: Failed
     ) -> None:
-        self._settings, self._topic, self._apply, self._caught_up = settings, topic, apply, caught_up
+        self._settings, self._apply, self._caught_up = settings, apply, caught_up
+        self._topic = clients.topic_name(settings, topic)
         self._away = False
         self._behind = True
         self._next = OFFSET_BEGINNING
@@ -101,7 +102,7 @@ class TableFollower:
         """Says once that Kafka is away, not at every attempt to reach it."""
         if not self._away:
             self._away = True
-            log.warning("waiting for Kafka", topic=self._topic, error=describe(error))
+            log.warning("waiting for Kafka", topic=self._topic, error=sentence(error))
 
 
 def text_key(message: Message) -> str:

@@ -90,7 +90,7 @@ class TailReader(Generic[T]):
         deliver: Callable[[list[T]], None],
         owner: Owner,
     ) -> None:
-        self._settings, self._topic, self._starts = settings, topic, starts
+        self._settings, self._topic, self._starts = settings, clients.topic_name(settings, topic), starts
         self._decoder, self._deliver, self._owner = decoder, deliver, owner
         self._slots = threading.Semaphore(PENDING_BATCHES)
         self._stop = threading.Event()

@@ -64,6 +64,8 @@ class TopicEnds(Generic[T]):
     def __init__(self, settings: Settings, decode: Decode[T], asking: Callable[[], None] = lambda: None) -> None:
         """Calls `asking` before every question, each of which has a limit of its own."""
         self._settings, self._decode, self._asking = settings, decode, asking
+        self._events = clients.topic_name(settings, topics.EVENTS)
+        self._matched = clients.topic_name(settings, topics.MATCHED)
         self._consumer = self._connect()
         self._unanswered = False
         self._following: dict[int, int] = {}
@@ -74,11 +76,11 @@ class TopicEnds(Generic[T]):
     def partitions(self) -> int:
         """How many partitions the events have."""
         try:
-            found = self._client().list_topics(topics.EVENTS, timeout=KAFKA_SECONDS).topics[topics.EVENTS]
+            found = self._client().list_topics(self._events, timeout=KAFKA_SECONDS).topics[self._events]
         except KafkaException as error:
             raise self._away(describe(error)) from error
         if found.error is not None or not found.partitions:
-            raise self._away(f"the topic {topics.EVENTS} cannot be seen yet")
+            raise self._away(f"the topic {self._events} cannot be seen yet")
         return len(found.partitions)
 
     def retained(self, topic: str, partitions: int) -> list[Retained]:
@@ -128,7 +130,7 @@ class TopicEnds(Generic[T]):
         self._consumer.close()
 
     def _retained(self, topic: str, partition: int) -> Retained:
-        place = TopicPartition(topic, partition)
+        place = TopicPartition(clients.topic_name(self._settings, topic), partition)
         try:
             first, end = self._client().get_watermark_offsets(place, timeout=KAFKA_SECONDS)
         except KafkaException as error:
@@ -136,13 +138,13 @@ class TopicEnds(Generic[T]):
         return Retained(int(first), int(end))
 
     def _between(self, partition: int, begin: int, end: int) -> Iterator[Message]:
-        self._client().assign([TopicPartition(topics.MATCHED, partition, begin)])
+        self._client().assign([TopicPartition(self._matched, partition, begin)])
         try:
             while True:
                 self._asking()
                 message = self._consumer.poll(KAFKA_SECONDS)
                 if message is None:
-                    raise self._away(f"partition {partition} of {topics.MATCHED} cannot be read")
+                    raise self._away(f"partition {partition} of {self._matched} cannot be read")
                 error = message.error()
                 if error is not None:
                     if error.code() == KafkaError._PARTITION_EOF:
@@ -171,7 +173,7 @@ class TopicEnds(Generic[T]):
         return KafkaAway(problem)
 
     def _assign(self) -> None:
-        self._consumer.assign([TopicPartition(topics.MATCHED, *place) for place in self._following.items()])
+        self._consumer.assign([TopicPartition(self._matched, *place) for place in self._following.items()])
 
     def _record(self, message: Message) -> T | None:
         partition, offset = message.partition(), message.offset()
@@ -194,7 +196,7 @@ class NewRecords:
     """Hands on what comes to a topic after its ends, without ever waiting. Used by one thread only."""
 
     def __init__(self, settings: Settings, topic: str) -> None:
-        self._settings, self._topic = settings, topic
+        self._settings, self._topic = settings, clients.topic_name(settings, topic)
         self._next: dict[int, int] = {}
         self._connect()
 

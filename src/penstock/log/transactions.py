@@ -19,6 +19,7 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, Messag
 
 from penstock.contract.unreadable import Unreadable
 from penstock.log import clients
+from penstock.log.complaints import sentence
 from penstock.log.table import text_key
 from penstock.log.tail import get_to_know
 from penstock.log.unreadable import report_unreadable
@@ -107,12 +108,13 @@ class TransactionalPartition:
         """Whether a transaction was left as it was: such a producer can only be dropped."""
         self._refused: dict[tuple[str, str], int] = {}
         """Topic and key of records that Kafka refused, and their sizes: larger ones are not tried again."""
-        options = {**OPTIONS, **(own or {}), "transactional.id": f"penstock-{role}-{partition}", "error_cb": self._away}
+        ident = f"{settings.topic_prefix}-{role}-{partition}"
+        options = {**OPTIONS, **(own or {}), "transactional.id": ident, "error_cb": self._away}
         self._producer = clients.producer(settings, role, options, ending_process())
 
     def _away(self, error: KafkaError) -> None:
         if error.code() == KafkaError._ALL_BROKERS_DOWN:  # the others repeat themselves every second
-            log.warning("Kafka is away", partition=self.partition, error=describe(error))
+            log.warning("Kafka is away", partition=self.partition, error=sentence(error))
 
     def open(self) -> None:
         """Takes the partition over, once: a task that had it is fenced from here on."""
@@ -125,31 +127,7 @@ class TransactionalPartition:
 
     def load(self, topic: str) -> dict[str, Stored]:
         """The newest record of each key, as last committed. Call after `open`: nobody else writes then."""
-        options = {"enable.partition.eof": True, "fetch.wait.max.ms": 20, "isolation.level": "read_committed"}
-        consumer = clients.consumer(self._settings, self._role, options, ending_process())
-        found: dict[str, Stored] = {}
-        try:
-            get_to_know(consumer, topic)
-            consumer.assign([TopicPartition(topic, self.partition, OFFSET_BEGINNING)])
-            while not self.given_up.is_set():
-                message = consumer.poll(1.0)
-                if message is None:
-                    continue
-                problem = message.error()
-                if problem is None:
-                    _take(message, found)
-                elif problem.code() == KafkaError._PARTITION_EOF:
-                    return found
-                else:
-                    log.warning(
-                        "a topic cannot be read for now",
-                        topic=topic,
-                        partition=self.partition,
-                        error=describe(problem),
-                    )
-        finally:
-            consumer.close()
-        raise GivenUp(f"stopped while reading {topic}")
+        return load_partition(self._settings, self._role, topic, self.partition, self.given_up)
 
     def commit(self, entries: list[Entry], without: Without) -> None:
         """Writes all entries or none, but for those that Kafka refuses for good.
@@ -191,11 +169,10 @@ class TransactionalPartition:
         confirm: dict[str, Any] = {}
         if trying is not Trying.TOGETHER:
             confirm = {"on_delivery": partial(_note_refusal, entry, refused)}
+        name = clients.topic_name(self._settings, entry.topic)
         while True:
             try:
-                self._producer.produce(
-                    entry.topic, partition=self.partition, key=entry.key, value=entry.value, **confirm
-                )
+                self._producer.produce(name, partition=self.partition, key=entry.key, value=entry.value, **confirm)
                 break
             except BufferError:
                 self._producer.poll(0.1)
@@ -261,10 +238,10 @@ class TransactionalPartition:
     def _check_fenced(self, problem: KafkaError) -> None:
         if problem.fatal() or problem.code() in FENCED:
             self._broken = True
-            raise Fenced(f"partition {self.partition} belongs to another task: {describe(problem)}")
+            raise Fenced(f"partition {self.partition} belongs to another task: {sentence(problem)}")
 
     def _wait(self, problem: KafkaError) -> None:
-        log.warning("a transaction is not committed yet", partition=self.partition, error=describe(problem))
+        log.warning("a transaction is not committed yet", partition=self.partition, error=sentence(problem))
         self._check_given_up()
         self.look_after()
         self.given_up.wait(BACK_OFF_SECONDS)
@@ -273,6 +250,38 @@ class TransactionalPartition:
         if self.given_up.is_set():
             self._broken = True
             raise GivenUp("stopped while Kafka was away; what was done since the last flush may be repeated")
+
+
+def load_partition(
+    settings: Settings, role: str, topic: str, partition: int, given_up: threading.Event
+) -> dict[str, Stored]:
+    """The newest record of each key of a partition, as last committed. Raises GivenUp where that is set before."""
+    options = {"enable.partition.eof": True, "fetch.wait.max.ms": 20, "isolation.level": "read_committed"}
+    consumer = clients.consumer(settings, role, options, ending_process())
+    found: dict[str, Stored] = {}
+    try:
+        name = clients.topic_name(settings, topic)
+        get_to_know(consumer, name)
+        consumer.assign([TopicPartition(name, partition, OFFSET_BEGINNING)])
+        while not given_up.is_set():
+            message = consumer.poll(1.0)
+            if message is None:
+                continue
+            problem = message.error()
+            if problem is None:
+                _take(message, found)
+            elif problem.code() == KafkaError._PARTITION_EOF:
+                return found
+            else:
+                log.warning(
+                    "a topic cannot be read for now",
+                    topic=topic,
+                    partition=partition,
+                    error=describe(problem),
+                )
+    finally:
+        consumer.close()
+    raise GivenUp(f"stopped while reading {topic}")
 
 
 def _take(message: Message, found: dict[str, Stored]) -> None:

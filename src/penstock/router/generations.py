@@ -324,7 +324,7 @@ class Generations:
             "routing goes on",
             offsets=list(start.offsets),
             ends=[kept.end for kept in retained],
-            by="penstock.matched" if newest else "the oldest events: nothing has been routed yet",
+            by=topics.MATCHED if newest else "the oldest events: nothing has been routed yet",
         )
         return start
 

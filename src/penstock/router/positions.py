@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from penstock.contract import topics
 from penstock.contract.routes import Route
 from penstock.log.topic_ends import Retained
 
@@ -35,9 +34,9 @@ class StartOffsets:
     reached: tuple[int, ...] = ()
     """How far routing had got, where the query starts further back; empty where it does not."""
 
-    def as_json(self) -> str:
+    def as_json(self, topic: str) -> str:
         """The value of the Kafka source's option `startingOffsets`."""
-        return json.dumps({topics.EVENTS: {str(partition): offset for partition, offset in enumerate(self.offsets)}})
+        return json.dumps({topic: {str(partition): offset for partition, offset in enumerate(self.offsets)}})
 
 
 def resume(newest_origins: Mapping[int, int], retained: Sequence[Retained]) -> StartOffsets:

@@ -23,6 +23,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from penstock.contract import topics
+from penstock.log.clients import topic_name
+from penstock.log.connection import spark_options
 from penstock.router.generations import CannotStop
 from penstock.router.matching import SESSION
 from penstock.router.positions import StartOffsets
@@ -129,7 +131,7 @@ def launch(spark: SparkSession, settings: Settings, table: RouteTable, generatio
     folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{generation}-", dir=parent)).resolve()
     _prepare(spark)
     try:
-        matched = route(read_events(spark, settings, start), table, generation)
+        matched = route(read_events(spark, settings, start), table, generation, settings.topic_prefix)
         query = _paced(_write_matched(matched, settings, folder), settings.router_mode).start()
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
@@ -155,11 +157,13 @@ def sweep(settings: Settings) -> None:
 
 def read_events(spark: SparkSession, settings: Settings, start: StartOffsets) -> DataFrame:
     """The stream of `penstock.events` from these offsets on."""
+    topic = topic_name(settings, topics.EVENTS)
     return (
         spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", settings.bootstrap)
-        .option("subscribe", topics.EVENTS)
-        .option("startingOffsets", start.as_json())
+        .options(**spark_options(settings))
+        .option("groupIdPrefix", f"{settings.topic_prefix}-router")
+        .option("subscribe", topic)
+        .option("startingOffsets", start.as_json(topic))
         .option("includeHeaders", "true")
         # Events that retention removed before they were routed end the query; the next start reports them as lost.
         .option("failOnDataLoss", "true")
@@ -173,7 +177,7 @@ def read_events(spark: SparkSession, settings: Settings, start: StartOffsets) ->
 def _write_matched(matched: DataFrame, settings: Settings, folder: Path) -> DataStreamWriter:
     return (
         matched.writeStream.format("kafka")
-        .option("kafka.bootstrap.servers", settings.bootstrap)
+        .options(**spark_options(settings))
         .option("checkpointLocation", folder.as_uri())
         .option("kafka.acks", "all")
         # What is routed while a batch is under way becomes the next one: no waiting when there is little, few requests

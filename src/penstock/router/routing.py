@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from penstock.contract import headers, topics
 from penstock.router.matching import matching, no_headers
 from penstock.router.route_index import RouteTable
+from penstock.settings import DEFAULT_TOPIC_PREFIX
 
 MILESTONE = 256
 """Of so many events of a partition one comes out even where no route wants it. So whoever looks can tell a query that
@@ -21,7 +22,9 @@ ROUTES_BYTES = 512 * 1024
 the one it was made from by twice as much."""
 
 
-def route(events: DataFrame, routes: RouteTable, generation: int) -> DataFrame:
+def route(
+    events: DataFrame, routes: RouteTable, generation: int, topic_prefix: str = DEFAULT_TOPIC_PREFIX
+) -> DataFrame:
     """Records of `penstock.events` (as the Kafka source gives them, with headers) to records of `penstock.matched`.
 
     A record that is neither an event for a target nor a marker goes to a topic of its own. An event with more routes
@@ -29,6 +32,9 @@ def route(events: DataFrame, routes: RouteTable, generation: int) -> DataFrame:
     route finds the event once, and the last record alone says that the event has been routed.
     """
     found = matching(events.select("partition", "offset", "key", "value", "headers"), routes)
+    unreadable, matched_topic = (
+        topics.name_in_kafka(topic, topic_prefix) for topic in (topics.UNREADABLE, topics.MATCHED)
+    )
     stray = ~(F.col("marker") | F.col("event"))
     passes = F.col("marker") | stray | (F.col("offset") % MILESTONE == MILESTONE - 1)
     matched = found.select(
@@ -38,7 +44,7 @@ def route(events: DataFrame, routes: RouteTable, generation: int) -> DataFrame:
         "value",
         "headers",
         (passes | F.col("unread") if routes.facts else passes).alias("passes"),
-        F.when(stray, topics.UNREADABLE).otherwise(topics.MATCHED).alias("topic"),
+        F.when(stray, unreadable).otherwise(matched_topic).alias("topic"),
         "uids",
         *(["unread"] if routes.facts else []),
     ).where(F.col("passes") | (F.size("uids") > 0))

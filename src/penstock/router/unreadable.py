@@ -8,6 +8,7 @@ from __future__ import annotations
 import structlog
 
 from penstock.contract import topics
+from penstock.log.clients import topic_name
 from penstock.log.topic_ends import NewRecords, Retained, Seen
 from penstock.log.unreadable import readable_key
 from penstock.observability.metrics import UNREADABLE
@@ -25,7 +26,8 @@ class UnreadableEvents:
 
     def __init__(self, settings: Settings) -> None:
         self.count = 0
-        self._counter = UNREADABLE.bind(topics.EVENTS)
+        self._topic = topic_name(settings, topics.EVENTS)
+        self._counter = UNREADABLE.bind(self._topic)
         self._records = NewRecords(settings, topics.UNREADABLE)
 
     def start(self, ends: list[Retained]) -> None:
@@ -40,7 +42,7 @@ class UnreadableEvents:
             self._counter.inc()
             if logged < LOGGED_AT_ONCE:
                 logged += 1
-                log.error("a record cannot be read and is passed over", **_place(record))
+                log.error("a record cannot be read and is passed over", topic=self._topic, **_place(record))
 
     def close(self) -> None:
         """Leaves Kafka."""
@@ -50,7 +52,6 @@ class UnreadableEvents:
 def _place(record: Seen) -> dict[str, object]:
     found = decode(record.partition, record.offset, 0, record.headers)
     return {
-        "topic": topics.EVENTS,
         "partition": record.partition,
         "offset": None if found is None else found.origin,
         "key": readable_key(record.key),

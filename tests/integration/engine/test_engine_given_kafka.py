@@ -1,37 +1,119 @@
-"""A stack on a Kafka that is there already: nothing is started beside it, and its topics are made."""
+"""A stack on a Kafka that is there already, with TLS, passwords and access rules, and with names of its own.
+
+Nothing is started beside it, its topics are made, and events pass every client: ingress, control, router, dispatcher.
+"""
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
 
-from penstock.engine import ports
+from kafka_cluster import KafkaCluster, make_authority, running_cluster
 from penstock.engine.jars import Jars
-from penstock.settings import Settings
-from running import running_kafka, start_stack, stop_process
+from running import Stack, eventually, start_stack, stop_process
 
-BROKER = "apiVersion: eventing.knative.dev/v1\nkind: Broker\nmetadata: {name: default}\n"
-EVENT = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/test", "ce-type": "test"}
+OBJECTS = """
+apiVersion: eventing.knative.dev/v1
+kind: Broker
+metadata: {name: default}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: sink, labels: {app: sink}}
+spec: {containers: [{name: sink, image: event_display, ports: [{containerPort: 8080}]}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: sink}
+spec: {selector: {app: sink}, ports: [{port: 80, targetPort: 8080}]}
+---
+apiVersion: eventing.knative.dev/v1
+kind: Trigger
+metadata: {name: all}
+spec:
+  broker: default
+  subscriber: {ref: {apiVersion: v1, kind: Service, name: sink}}
+"""
+EVENT = {"ce-specversion": "1.0", "ce-source": "/test", "ce-type": "test"}
+PREFIX = "blue.penstock"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, jar_folders: Jars) -> Iterator[KafkaCluster]:
+    with running_cluster(tmp_path_factory.mktemp("given"), jar_folders) as started:
+        started.allow("penstock", PREFIX)
+        yield started
+
+
+def settings_of(cluster: KafkaCluster, **conf: Any) -> list[str]:
+    table = {**cluster.conf("penstock"), **conf}
+    return ["--kafka", cluster.secure, "--set", f"topic_prefix={PREFIX}", "--set", f"kafka_conf={json.dumps(table)}"]
+
+
+def send(stack: Stack, ident: int) -> None:
+    url = f"{stack.settings.ingress_url}/default/default"
+    request = urllib.request.Request(url, data=b"{}", headers={**EVENT, "ce-id": f"n{ident}"}, method="POST")
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        assert answer.status == 202
 
 
 @pytest.mark.timeout(600)
-def test_events_are_accepted_into_a_given_kafka_by_several_ingress_processes(tmp_path: Path, jar_folders: Jars) -> None:
-    (tmp_path / "given").mkdir()
-    given = ports.resolve(Settings(port=0, data_dir=tmp_path / "given"))
-    with running_kafka(given, jar_folders):
-        stack = start_stack(tmp_path / "data", "--kafka", given.bootstrap, "--set", "ingress_processes=2")
-        try:
-            assert list(stack.record["components"]) == ["apiserver", "ingress-1", "ingress-2", "control", "pipeline"]
-            assert not (tmp_path / "data" / "kafka").exists()
-            stack.apply(BROKER)
-            stack.kubectl("wait", "--for=condition=Ready", "broker/default", "--timeout=150s", timeout=170)
-            for _ in range(20):
-                request = urllib.request.Request(
-                    f"{stack.settings.ingress_url}/default/default", data=b"{}", headers=EVENT, method="POST"
-                )
-                with urllib.request.urlopen(request, timeout=10) as answer:
-                    assert answer.status == 202
-        finally:
-            stop_process(stack.process)
+def test_events_pass_a_kafka_that_asks_for_passwords_and_rights(tmp_path: Path, cluster: KafkaCluster) -> None:
+    stack = start_stack(tmp_path / "data", *settings_of(cluster), "--set", "ingress_processes=2", "--partitions", "2")
+    try:
+        assert list(stack.record["components"]) == ["apiserver", "ingress-1", "ingress-2", "control", "pipeline"]
+        assert not (tmp_path / "data" / "kafka").exists()
+        stack.apply(OBJECTS)
+        stack.kubectl("wait", "--for=condition=Ready", "trigger/all", "--timeout=150s", timeout=170)
+        for ident in range(20):
+            send(stack, ident)
+
+        def all_there() -> bool:
+            shown = stack.kubectl("logs", "sink")
+            return all(f"id: n{ident}\n" in shown for ident in range(20))
+
+        eventually(all_there, 120)
+        assert_hidden(stack, cluster.users["penstock"])
+    finally:
+        stop_process(stack.process)
+
+
+def assert_hidden(stack: Stack, password: str) -> None:
+    """The password stands in no log, no list of processes, and in no file that the stack made."""
+    processes = [
+        stack.process.pid,
+        *(child.pid for child in psutil.Process(stack.process.pid).children(recursive=True)),
+    ]
+    assert not [pid for pid in processes if password in " ".join(psutil.Process(pid).cmdline())]
+    files = [path for path in stack.settings.data_dir.rglob("*") if path.is_file() and not path.is_symlink()]
+    written = [password.encode(), password.replace("\\", "\\\\").replace('"', '\\"').encode()]
+    assert not [path for path in files if any(form in path.read_bytes() for form in written)]
+    assert password not in "\n".join(stack.output)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("wrong", ["password", "ca", "rights", "protocol"])
+def test_what_kafka_refuses_is_told_with_the_setting_to_look_at(
+    tmp_path: Path, cluster: KafkaCluster, wrong: str
+) -> None:
+    make_authority(tmp_path, "other")
+    kafka, conf, setting = {
+        "password": (cluster.secure, cluster.conf("penstock", "wrong"), "sasl.password in kafka_conf"),
+        "ca": (cluster.secure, cluster.conf("penstock", ca=tmp_path / "other.crt"), "ssl.ca.location in kafka_conf"),
+        "rights": (cluster.secure, cluster.conf("guest"), "the rights in docs/kafka.md"),
+        "protocol": (cluster.secure, {}, "security.protocol in kafka_conf"),
+    }[wrong]
+    command = [sys.executable, "-m", "penstock.cli", "dev", "--port", "0", "--data-dir", str(tmp_path / "data")]
+    command += ["--kafka", kafka, "--set", f"kafka_conf={json.dumps(conf)}"]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert ran.returncode == 1
+    assert setting in ran.stderr + ran.stdout
+    assert "Traceback" not in ran.stderr

@@ -13,9 +13,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 
 from penstock.contract import topics as contract
 from penstock.engine import ports
-from penstock.engine import topic_setup as topics
 from penstock.engine.jars import Jars
 from penstock.engine.problem import Problem
+from penstock.engine.topics import setup as topics
 from penstock.log import clients
 from penstock.settings import Settings
 from running import running_kafka

@@ -134,3 +134,38 @@ def test_nothing_is_started_with_wrong_settings(tmp_path: Path, monkeypatch: pyt
     result = CliRunner().invoke(app, ["dev", "--data-dir", str(tmp_path / "data")])
     assert (result.exit_code, (tmp_path / "data").exists()) == (2, False)
     assert result.output == "penstock: PENSTOCK_PROT names no setting; did you mean PENSTOCK_PORT?\n"
+
+
+SECURED = """
+[kafka_conf]
+security.protocol = "sasl_ssl"
+"sasl.mechanisms" = "PLAIN"
+sasl.username = "penstock"
+sasl.password = { file = "/run/secrets/kafka" }
+"""
+
+
+def test_properties_of_kafka_clients_are_a_table_with_or_without_quotes(tmp_path: Path) -> None:
+    (tmp_path / "penstock.toml").write_text(SECURED)
+    assert load().kafka_conf == {
+        "security.protocol": "sasl_ssl",
+        "sasl.mechanisms": "PLAIN",
+        "sasl.username": "penstock",
+        "sasl.password": {"file": "/run/secrets/kafka"},
+    }
+
+
+def test_a_secret_must_not_stand_in_the_list_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    conf = '{"security.protocol": "sasl_ssl", "sasl.mechanisms": "PLAIN", "sasl.username": "u", "sasl.password": "hid"}'
+    [told] = complaints(f"kafka_conf={conf}")
+    assert told.startswith("--set kafka_conf: sasl.password would stand in the list of processes")
+    monkeypatch.setenv("PENSTOCK_KAFKA_CONF", conf)
+    assert load().kafka_conf["sasl.password"] == "hid"
+
+
+def test_what_is_wrong_with_kafka_conf_is_told_without_its_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_KAFKA_CONF", '{"sasl.password": "hid", "acks": 1}')
+    [told] = complaints()
+    assert told == "PENSTOCK_KAFKA_CONF cannot be as it is: acks is penstock's own and cannot be given."
+    monkeypatch.setenv("PENSTOCK_KAFKA_CONF", '{"sasl.password": "hid')
+    assert "hid" not in str(complaints())

@@ -18,7 +18,7 @@ from lightkube.models.meta_v1 import Status
 
 from penstock.contract.routes import VERSION_KEY, Version, decode
 from penstock.contract.unreadable import Unreadable
-from penstock.controllers.api import CONFIG_MAP, Key, Kind, Obj, key_of
+from penstock.controllers.api import CONFIG_MAP, NAMESPACE, Key, Kind, Obj, key_of
 from penstock.log.routes import Stored, StoredReader
 from penstock.log.topic_ends import Retained
 from penstock.resources.admission import CONTROLLER_USER
@@ -53,6 +53,8 @@ class ApiDouble:
         self.status_writes = 0
         self.journal: list[str] = []
         """Every change, for a test that fails."""
+        self.apply(NAMESPACE, {"metadata": {"name": "kube-system"}})
+        self._objects[NAMESPACE, Key("", "kube-system")]["metadata"]["uid"] = "this cluster"
         for configmap in bootstrap_configmaps(settings):
             self.apply(CONFIG_MAP, configmap)
 
@@ -250,6 +252,9 @@ class TopicDouble:
             with contextlib.suppress(Unreadable):
                 reader.apply(key, value)
         return dataclasses.replace(reader.stored(), complete=self.complete and VERSION_KEY in self.records)
+
+    def look(self) -> Stored:
+        return self.read()
 
     def write(self, changes: list[tuple[str, bytes | None]], version: bytes) -> None:
         if self.fail:

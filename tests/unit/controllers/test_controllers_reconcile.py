@@ -12,7 +12,7 @@ from api_double import refuse
 from memory_plane import ControlPlane, Starter
 
 from penstock.contract.reports import Loss, key_of
-from penstock.contract.routes import Route, Target
+from penstock.contract.routes import Route, ServiceName, Target
 from penstock.controllers.api import (
     BROKER,
     CHANNEL,
@@ -508,8 +508,8 @@ def _state(plane: ControlPlane) -> dict[str, Any]:
             found[f"{record.kind} {record.name}"] = (subscriber, reply, record.delivery.retry, dead)
         elif isinstance(record, Target):
             found[f"{record.kind} {record.name}"] = record.paths
-        else:
-            found[record.host] = record.ports  # type: ignore[union-attr]
+        elif isinstance(record, ServiceName):
+            found[record.host] = record.ports
     return found
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.contract.topics import EVENTS, TOPICS
-from penstock.engine import topic_setup as topics
+from penstock.engine.problem import Problem
+from penstock.engine.topics import setup as topics
+from penstock.engine.topics.differences import differences
+from penstock.engine.topics.replication import too_few, wanted
+from penstock.log.admin import Brokers, Found, TopicShape
 from penstock.settings import Settings
 
 _EVENTS = next(topic for topic in TOPICS if topic.name == EVENTS)
@@ -45,8 +50,72 @@ def test_three_replicas_need_two_in_sync() -> None:
     assert "min.insync.replicas" not in topics.config_of(_EVENTS, Settings(), 1)
 
 
-def test_replication_follows_the_cluster_unless_set() -> None:
-    assert topics.replication_of(Settings(), brokers=1) == 1
-    assert topics.replication_of(Settings(kafka="k:9092"), brokers=2) == 2
-    assert topics.replication_of(Settings(kafka="k:9092"), brokers=9) == 3
-    assert topics.replication_of(Settings(kafka="k:9092", replication=5), brokers=9) == 5
+THREE = frozenset({1, 2, 3})
+GIVEN = Settings(kafka="k:9092")
+
+
+@pytest.mark.parametrize(
+    ("settings", "brokers", "replicas"),
+    [
+        (Settings(), Brokers(frozenset({1})), 1),
+        (GIVEN, Brokers(frozenset({1})), 1),
+        (GIVEN, Brokers(frozenset({1, 2})), 2),
+        (GIVEN, Brokers(frozenset(range(9))), 3),
+        (GIVEN, Brokers(frozenset({1, 2}), named=THREE), 3),
+        (GIVEN, Brokers(frozenset({1}), most_replicas=3), 3),
+        (GIVEN, Brokers(frozenset({1, 2}), configured_replicas=3), 3),
+        (GIVEN, Brokers(frozenset({1}), configured_replicas=1), 1),
+        (Settings(kafka="k:9092", replication=5), Brokers(frozenset(range(9))), 5),
+        (Settings(kafka="k:9092", replication=1), Brokers(THREE), 1),
+    ],
+)
+def test_replicas_follow_all_brokers_that_are_known(settings: Settings, brokers: Brokers, replicas: int) -> None:
+    assert wanted(settings, brokers).replicas == replicas
+
+
+def test_no_topic_is_made_while_brokers_are_away() -> None:
+    away = Brokers(frozenset({1, 2}), named=THREE)
+    assert too_few(wanted(GIVEN, Brokers(THREE)), Brokers(THREE)) is None
+    assert too_few(wanted(GIVEN, away), away) == (
+        "Topics are to have 3 replicas, because this Kafka has 3 brokers, but only 2 brokers answer."
+    )
+    alone = Brokers(frozenset({1}), configured_replicas=3)
+    assert "offsets.topic.replication.factor" in (too_few(wanted(GIVEN, alone), alone) or "")
+
+
+def found_as(shapes: list[TopicShape]) -> tuple[dict[str, Found], dict[str, dict[str, str]]]:
+    return (
+        {shape.name: Found(shape.partitions, shape.replication) for shape in shapes},
+        {shape.name: {**shape.config, "unclean.leader.election.enable": "false"} for shape in shapes},
+    )
+
+
+def test_topics_as_they_should_be_show_no_difference() -> None:
+    shapes = topics.shapes(GIVEN, 3)
+    assert differences(shapes, *found_as(shapes)) == []
+
+
+def test_every_difference_says_what_to_do() -> None:
+    shapes = topics.shapes(GIVEN, 3)
+    found, configs = found_as(shapes)
+    del found["penstock.routes"]
+    found["penstock.events"] = Found(2, 1)
+    configs["penstock.events"]["retention.ms"] = "1"
+    configs["penstock.cursors"]["cleanup.policy"] = "delete"
+    told = {(one.topic, one.what): one for one in differences(shapes, found, configs)}
+    assert {what: one.remedy.partition(" with")[0] for what, one in told.items()} == {
+        ("penstock.routes", "topic"): "penstock topics --create",
+        ("penstock.events", "partitions"): "penstock topics --partitions 4",
+        ("penstock.events", "replication"): "move it",
+        ("penstock.events", "retention.ms"): "penstock topics --configure",
+        ("penstock.cursors", "cleanup.policy"): "penstock topics --configure",
+    }
+    assert [one.what for one in told.values() if one.harmful] == ["cleanup.policy"]
+
+
+def test_security_is_for_a_given_kafka() -> None:
+    conf = {"security.protocol": "ssl"}
+    topics.check_security(Settings(kafka="k:9092", kafka_conf=conf))
+    topics.check_security(Settings(kafka_conf={"client.rack": "a"}))
+    with pytest.raises(Problem, match="the embedded Kafka knows only plaintext"):
+        topics.check_security(Settings(kafka_conf=conf))

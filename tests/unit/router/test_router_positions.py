@@ -77,7 +77,7 @@ def test_a_loss_is_reported_to_the_routes_that_were_still_to_get_it() -> None:
 
 
 def test_a_start_is_written_as_spark_reads_it() -> None:
-    assert json.loads(StartOffsets((3, 9)).as_json()) == {"penstock.events": {"0": 3, "1": 9}}
+    assert json.loads(StartOffsets((3, 9)).as_json("penstock.events")) == {"penstock.events": {"0": 3, "1": 9}}
 
 
 @given(

@@ -29,7 +29,7 @@ from penstock.contract.routes import VERSION_KEY, Record, Replay, Route, Service
 from penstock.controllers.tracker import Observer
 from penstock.history.reader.kept import FirstKept
 from penstock.lifecycle import first
-from penstock.log.routes import RoutesTopic, Superseded
+from penstock.log.routes import RoutesTopic, Stored, Superseded
 from penstock.log.threads import Owner
 from penstock.log.topic_ends import Retained
 from penstock.observability.logs import describe
@@ -79,8 +79,12 @@ class Publisher:
         self._names: NameTable | None = None
         self._work = asyncio.Event()
 
-    async def restore(self) -> None:
-        """Takes up what is published already."""
+    async def look(self) -> Stored:
+        """What is published already, by whomever, without taking it up."""
+        return await asyncio.to_thread(self._topic.look)
+
+    async def restore(self) -> Stored:
+        """Takes up what is published already, and returns it."""
         stored = await asyncio.to_thread(self._topic.read)
         self._published, self.version = stored.records, stored.version
         self._newest_number = stored.version
@@ -94,6 +98,7 @@ class Publisher:
         self._incomplete = not stored.complete
         self._changed_at = dict.fromkeys(stored.records, stored.version)
         self._restored = set(stored.records)
+        return stored
 
     def look_after(self) -> None:
         """To be called now and then while nothing is published."""

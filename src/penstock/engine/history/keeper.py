@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 import structlog
 
+from penstock.contract import topics
 from penstock.engine.history.work import Hint
 from penstock.engine.processes import process
 from penstock.engine.processes.child_logs import ComponentLog
@@ -37,7 +38,7 @@ REQUEST_SECONDS = 1.0
 RETRY_SECONDS = (30.0, 120.0, 600.0)
 """After the first, the second and each further failure in a row."""
 NICE = 19
-GUESSED_BYTES = {"penstock.events": 1200.0, "penstock.attempts": 120.0}
+GUESSED_BYTES = {topics.EVENTS: 1200.0, topics.ATTEMPTS: 120.0}
 """Bytes of a record on disk, where nothing else is known."""
 
 log = structlog.get_logger()

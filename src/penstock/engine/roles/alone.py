@@ -160,7 +160,7 @@ async def _release(role: Role, settings: Settings, lifecycle: Lifecycle, release
 
 
 async def _kafka_ready(settings: Settings, lifecycle: Lifecycle) -> None:
-    from penstock.engine import topic_setup
+    from penstock.engine.topics import setup as topic_setup
 
     began, told = time.monotonic(), -TELL_SECONDS
     while (problem := await asyncio.to_thread(unreachable, settings)) is not None:

@@ -18,6 +18,8 @@ import structlog
 from penstock.history.schema.columns import Table, TableName
 from penstock.history.writer.delta import Conflict, DeltaTable
 from penstock.history.writer.ranges import Next, next_ranges, offsets_json
+from penstock.log.clients import topic_name
+from penstock.log.connection import spark_options
 from penstock.log.topic_ends import Retained
 from penstock.settings import Settings
 
@@ -111,12 +113,14 @@ class Batches:
 
 def read_ranges(spark: SparkSession, settings: Settings, topic: str, wanted: Next) -> DataFrame:
     """The records of a topic between offsets, as Spark's Kafka source gives them."""
+    name = topic_name(settings, topic)
     return (
         spark.read.format("kafka")
-        .option("kafka.bootstrap.servers", settings.bootstrap)
-        .option("subscribe", topic)
-        .option("startingOffsets", json.dumps(offsets_json(topic, wanted.ranges, end=False)))
-        .option("endingOffsets", json.dumps(offsets_json(topic, wanted.ranges, end=True)))
+        .options(**spark_options(settings))
+        .option("groupIdPrefix", f"{settings.topic_prefix}-history")
+        .option("subscribe", name)
+        .option("startingOffsets", json.dumps(offsets_json(name, wanted.ranges, end=False)))
+        .option("endingOffsets", json.dumps(offsets_json(name, wanted.ranges, end=True)))
         .option("includeHeaders", "true")
         .option("failOnDataLoss", "false")
         .option("kafka.isolation.level", "read_committed")

@@ -48,6 +48,7 @@ class LogClaim:
         failed: Failed,
     ) -> None:
         self._settings, self._role = settings, role
+        self._topic = clients.topic_name(settings, topics.CLAIMS)
         self._taken, self._lost = taken, lost
         self._claimant = Claimant(role, instance, now())
         self._ending = threading.Event()
@@ -66,8 +67,8 @@ class LogClaim:
         consumer = clients.consumer(self._settings, "claims", READING, ending_process())
         producer = clients.producer(self._settings, "claims", WRITING, ending_process())
         try:
-            get_to_know(consumer, topics.CLAIMS)
-            consumer.assign([TopicPartition(topics.CLAIMS, 0, OFFSET_BEGINNING)])
+            get_to_know(consumer, self._topic)
+            consumer.assign([TopicPartition(self._topic, 0, OFFSET_BEGINNING)])
             self._stand_by(consumer, producer)
             self._say_goodbye(producer)
         finally:
@@ -111,11 +112,11 @@ class LogClaim:
         for write in writes:
             # What is not written does not come back, and that is what counts.
             with contextlib.suppress(BufferError, KafkaException):
-                producer.produce(topics.CLAIMS, key=write.key, value=claims.encode(write.record), partition=0)
+                producer.produce(self._topic, key=write.key, value=claims.encode(write.record), partition=0)
 
     def _say_goodbye(self, producer: Producer) -> None:
         if self._claimant.why_lost(now()) is None:
             self._write(producer, self._claimant.goodbye(now()))
         with contextlib.suppress(BufferError, KafkaException):
-            producer.produce(topics.CLAIMS, key=self._claimant.waiting_key, value=None, partition=0)
+            producer.produce(self._topic, key=self._claimant.waiting_key, value=None, partition=0)
         producer.flush(RELEASE_SECONDS)

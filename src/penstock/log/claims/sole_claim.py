@@ -31,7 +31,13 @@ def take_epoch(settings: Settings, role: str, instance: str) -> int:
         outcome.append(error if error is not None else message.offset())
 
     record = ClaimRecord("take", instance, sole=True)
-    producer.produce(topics.CLAIMS, key=role, value=claims.encode(record), partition=0, on_delivery=written)
+    producer.produce(
+        clients.topic_name(settings, topics.CLAIMS),
+        key=role,
+        value=claims.encode(record),
+        partition=0,
+        on_delivery=written,
+    )
     producer.flush(TRY_SECONDS)
     if not outcome or not isinstance(outcome[0], int):
         raise NoEpoch(f"Kafka took no claim to {role}: {describe(outcome[0]) if outcome else 'no answer'}")
