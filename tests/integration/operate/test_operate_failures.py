@@ -65,7 +65,7 @@ def test_a_subscriber_that_is_down_shows_itself_and_so_does_its_return(stack: St
     eventually(lambda: condition(stack, "down", "status") == "False", 120)
     assert condition(stack, "down", "severity") == "Warning"
     assert condition(stack, "down", "reason") == "ConnectionRefused"
-    assert run(stack, "get", "trigger/down", "--wide").splitlines()[1].split()[-4:-2] == ["ConnectionRefused", "1"]
+    assert run(stack, "get", "trigger/down", "--wide").splitlines()[1].split()[-3:-1] == ["ConnectionRefused", "1"]
     stack.kubectl("-n", NAMESPACE, "wait", "--for=condition=Ready", "trigger/down", "--timeout=60s", timeout=80)
     line = f"trigger/down in {NAMESPACE}: http://127.0.0.1:{port}/ refuses connections"
     eventually(lambda: any(said.startswith(line) for said in stack.output), 120)
