@@ -14,7 +14,7 @@ from lightkube import ApiError, Client, KubeConfig
 from lightkube.core.exceptions import ConfigError
 from lightkube.generic_resource import GenericGlobalResource, GenericNamespacedResource, create_api_info
 
-from penstock.controllers.api import CONFLICT, FORBIDDEN, Kind
+from penstock.controllers.api import CONFLICT, FORBIDDEN, NOT_FOUND, Kind
 from penstock.engine.problem import Problem
 from penstock.install.objects import Manifest, Obj
 
@@ -56,6 +56,9 @@ class Applier:
             return self._apply(manifest, force, dry_run)
         except ApiError as error:
             remedies = {
+                NOT_FOUND: "A dry run stores nothing: create the namespace first, `kubectl create namespace`."
+                if dry_run
+                else "",
                 CONFLICT: "Somebody else has set these fields; --force takes them over.",
                 FORBIDDEN: "Install with the rights of a cluster administrator.",
             }

@@ -25,7 +25,7 @@ from penstock.apiserver.http.guard import Guard
 from penstock.apiserver.http.openapi_documents import OpenApiDocuments
 from penstock.apiserver.http.reading import Reader
 from penstock.apiserver.http.requests import Place
-from penstock.apiserver.http.responses import object_response, refusal
+from penstock.apiserver.http.responses import object_response, refusal, warn
 from penstock.apiserver.http.watching import WatchResponse
 from penstock.apiserver.kinds import discovery
 from penstock.apiserver.kinds.discovery import subresource_verbs
@@ -137,7 +137,10 @@ class Api:
             "delete": self._changer.delete,
             "deletecollection": self._changer.delete_collection,
         }
-        return self._reader.get(request, place) if verb == "get" else await actions[verb](request, place)
+        answer = self._reader.get(request, place) if verb == "get" else await actions[verb](request, place)
+        if place.kind.deprecation and isinstance(answer, Response):
+            warn(answer, [place.kind.deprecation])
+        return answer
 
     async def _review(self, request: Request, place: Place) -> Response:
         body = await requests.read_body(request)

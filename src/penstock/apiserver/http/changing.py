@@ -45,6 +45,8 @@ class Changer:
         """PUT of an object or its status."""
         given = await _object(request)
         target = _target(request, place)
+        if place.subresource != "scale":
+            self._verbs.check_identity(target, given)
         stored = await self._store.write(
             lambda tx: self._verbs.update(tx, target, lambda old: _replaced(old, given, target)),
             dry_run=requests.dry_run(request.query_params),
@@ -58,7 +60,8 @@ class Changer:
         target, dry = _target(request, place), requests.dry_run(query)
         if media == patches.APPLY and place.subresource != "scale":
             if not query.get("fieldManager"):
-                raise errors.bad_request("fieldManager is required for apply patch")
+                complaint = ("fieldManager", "FieldValueRequired", "Required value: is required for apply patch")
+                raise errors.invalid("meta.k8s.io", "PatchOptions", "", [complaint])
             wanted, force = requests.parse_object(body, media), query.get("force") in ("true", "1")
             stored, created = await self._store.write(
                 lambda tx: self._apply(tx, request.state.user, target, wanted, force=force), dry_run=dry
@@ -158,7 +161,14 @@ def _target(request: Request, place: Place) -> WriteTarget:
 
 
 def _replaced(old: Obj, given: Obj, target: WriteTarget) -> Obj:
-    return scaled(old, given) if target.subresource == "scale" else given
+    if target.subresource == "scale":
+        return scaled(old, given)
+    kind = target.kind
+    if kind.custom and not meta(given).get("resourceVersion"):
+        sentence = "Invalid value: 0x0: must be specified for an update"
+        complaint = ("metadata.resourceVersion", "FieldValueInvalid", sentence)
+        raise errors.invalid(kind.group, kind.plural, target.name, [complaint])
+    return given
 
 
 def _patched(old: Obj, patch: Any, media: str, target: WriteTarget) -> Obj:

@@ -19,9 +19,14 @@ def json_response(body: bytes, *, status: int = 200, as_yaml: bool = False, warn
     """One document."""
     content = yaml.safe_dump(decode(body), sort_keys=False).encode() if as_yaml else body
     response = Response(content, status, media_type=_YAML if as_yaml else _JSON)
+    warn(response, warnings)
+    return response
+
+
+def warn(response: Response, warnings: Iterable[str]) -> None:
+    """Adds warnings that clients show to their user."""
     for warning in list(warnings)[:MAX_WARNINGS]:
         response.headers.append("Warning", f'299 - "{_header_text(warning)}"')
-    return response
 
 
 def object_response(value: Obj, *, status: int = 200) -> Response:

@@ -72,6 +72,12 @@ def selector_text(selector: Obj | None) -> str:
     return ",".join(terms)
 
 
-NAME = (Column("Name", "", format="name", description="Name must be unique within a namespace."), at(".metadata.name"))
+_NAME_DESCRIPTION = (
+    "Name must be unique within a namespace. Is required when creating resources, although some resources may allow a "
+    "client to request the generation of an appropriate name automatically. Name is primarily intended for creation "
+    "idempotence and configuration definition. Cannot be updated. More info: "
+    "https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names"
+)
+NAME = (Column("Name", "", format="name", description=_NAME_DESCRIPTION), at(".metadata.name"))
 AGE = (column("Age"), age())
 CREATED = (column("Created At", "date"), at(".metadata.creationTimestamp"))

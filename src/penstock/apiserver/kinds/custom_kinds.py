@@ -133,6 +133,7 @@ def kinds_of(definition: Obj) -> list[ServedKind]:
             columns=tuple(map(_column, version.get("additionalPrinterColumns") or ())) or (_AGE,),
             storage_version=storage,
             custom=True,
+            deprecation=_deprecation(spec["group"], names["kind"], version),
             field_selectors=tuple(
                 selectable["jsonPath"].lstrip(".") for selectable in version.get("selectableFields") or ()
             ),
@@ -141,12 +142,19 @@ def kinds_of(definition: Obj) -> list[ServedKind]:
     ]
 
 
+def _deprecation(group: str, kind: str, version: Obj) -> str:
+    """What whoever uses the version is warned of; empty if it is not deprecated."""
+    if not version.get("deprecated"):
+        return ""
+    return str(version.get("deprecationWarning") or f"{group}/{version['name']} {kind} is deprecated")
+
+
 def _column(column: Obj) -> Column:
     return Column(
         column["name"],
         column["jsonPath"],
         column.get("type", "string"),
         column.get("priority", 0),
-        column.get("description", ""),
+        column.get("description") or f"Custom resource definition column (in JSONPath format): {column['jsonPath']}",
         column.get("format", ""),
     )

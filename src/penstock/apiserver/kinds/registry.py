@@ -59,6 +59,8 @@ class ServedKind:
     """What a name must look like: `subdomain`, `label` or `path`."""
     field_selectors: tuple[str, ...] = ()
     """Paths that field selectors may name besides metadata.name and metadata.namespace."""
+    deprecation: str = ""
+    """What whoever uses this version is warned of."""
     convert: Convert | None = field(default=None, repr=False)
     """The object in another `apiVersion`; None: versions differ in nothing but that name."""
 

@@ -59,10 +59,10 @@ def json(target: Any, operations: Any) -> Any:
                     raise too_large(MAX_COPIED_BYTES)
             result = jsonpatch.JsonPatch([operation]).apply(result, in_place=True)
         return result
-    except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException) as error:
-        raise ApiError(
-            422, "Invalid", f"the server rejected our request due to an error in our request: {error}"
-        ) from None
+    except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException):
+        # Kubernetes says no more than this; its clients print it so.
+        message = "the server rejected our request due to an error in our request"
+        raise ApiError(422, "Invalid", message, details={}) from None
     except (TypeError, KeyError, AttributeError, ValueError, IndexError) as error:
         raise bad_request(f"the JSON patch is malformed: {error}") from None
 

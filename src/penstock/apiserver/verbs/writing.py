@@ -61,7 +61,7 @@ class Verbs:
     def create(self, tx: Transaction, target: WriteTarget, given: Obj, *, operation: str = "Update") -> Obj:
         """Stores a new object."""
         kind, obj = target.kind, copy.deepcopy(given)
-        self._check_identity(target, obj)
+        self.check_identity(target, obj)
         details = meta(obj)
         if not details.get("name") and details.get("generateName"):
             details["name"] = _free_name(tx, kind, target.namespace, str(details["generateName"]))
@@ -74,8 +74,6 @@ class Verbs:
         if kind.namespaced:
             self._check_namespace(tx, target, str(name))
             details["namespace"] = target.namespace
-        if tx.get(kind.resource, target.namespace, str(name)) is not None:
-            raise errors.already_exists(kind.group, kind.plural, str(name))
         for key in (*_SERVER_SET, "resourceVersion", "selfLink"):
             details.pop(key, None)
         details["uid"] = str(uuid.uuid4())
@@ -96,7 +94,7 @@ class Verbs:
         new = change(copy.deepcopy(old))
         if not isinstance(new, dict) or not isinstance(new.get("metadata", {}), dict):
             raise errors.bad_request("the result is not an object with metadata")
-        self._check_identity(target, new)
+        self.check_identity(target, new)
         return self._replace(tx, target, new, old)
 
     def apply(self, tx: Transaction, target: WriteTarget, wanted: Obj, *, force: bool) -> tuple[Obj, bool]:
@@ -107,7 +105,7 @@ class Verbs:
         if details.get("managedFields"):
             raise errors.bad_request("metadata.managedFields must be nil")
         details.setdefault("name", target.name)
-        self._check_identity(target, wanted)
+        self.check_identity(target, wanted)
         complaints = [] if details["name"] == target.name else [("metadata.name", "FieldValueInvalid", "differs")]
         complaints += metadata.check(details, kind)
         if complaints:
@@ -217,9 +215,9 @@ class Verbs:
         walker.fill(obj)
         done = "UPDATE" if old else "CREATE"
         occasion = AdmissionRequest(kind, target.namespace, target.user, done, target.groups, target.warnings)
-        governed = target.subresource in ("", "scale")
+        governed, given = target.subresource in ("", "scale"), obj
         if governed:
-            obj = self._gate.default(obj, old, occasion)
+            obj = self._gate.default(given, old, occasion)
         complaints = walker.check(obj)
         if complaints:
             raise errors.invalid(kind.group, kind.kind, meta(obj)["name"], complaints)
@@ -231,9 +229,16 @@ class Verbs:
                 raise errors.bad_request(str(denied)) from None
         if operation == "Update":
             manager = Manager(target.manager, "Update", kind.api_version, target.subresource)
-            apply.after_update(old, obj, manager, walker, now)
+            # As in Kubernetes: what was filled in for somebody is not theirs, so that others may apply it.
+            apply.after_update(old, given, manager, walker, now)
+            if obj is not given:
+                meta(obj)["managedFields"] = meta(given).get("managedFields")
+                _drop_nulls(meta(obj))
         if old is not None:
             return self._settle(tx, target, obj, old)
+        # Asked last, as in Kubernetes: an object that nobody would take is told so, whether its name is taken or not.
+        if tx.get(kind.resource, target.namespace, meta(obj)["name"]) is not None:
+            raise errors.already_exists(kind.group, kind.plural, meta(obj)["name"])
         return kind.served(tx.put(kind.resource, kind.stored(obj)))
 
     def _settle(self, tx: Transaction, target: WriteTarget, obj: Obj, old: Obj) -> Obj:
@@ -247,7 +252,8 @@ class Verbs:
             return obj
         return kind.served(tx.put(kind.resource, stored))
 
-    def _check_identity(self, target: WriteTarget, obj: Obj) -> None:
+    def check_identity(self, target: WriteTarget, obj: Obj) -> None:
+        """Raises if the object is not one of the place it is sent to."""
         kind, details = target.kind, obj.get("metadata") or {}
         if not isinstance(details, dict):
             raise errors.bad_request("metadata is not an object")
@@ -277,7 +283,7 @@ class Verbs:
     def _report_unknown(self, target: WriteTarget, dropped: list[str]) -> None:
         if not dropped or target.field_validation == "Ignore":
             return
-        told = [f'unknown field "{path}"' for path in dropped[: errors.MAX_COMPLAINTS]]
+        told = [f'unknown field "{path}"' for path in sorted(dropped)[: errors.MAX_COMPLAINTS]]
         if target.field_validation == "Strict":
             kind, version = target.kind.kind, target.kind.version
             raise errors.bad_request(
