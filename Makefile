@@ -56,14 +56,14 @@ unit: $(VENV)/.ready ## unit tests: no Spark, no Kafka, seconds
 # The JVMs of tests live for a minute: code that is compiled quickly serves them better than code that runs fast.
 integration: export JDK_JAVA_OPTIONS := -XX:TieredStopAtLevel=1 $(JDK_JAVA_OPTIONS)
 integration: preflight warm-up ## tests on real things: Kafka, Spark, kubectl; PROCESSES=1 runs them one after the other
-	$(PYTEST) -n $(PROCESSES) tests --ignore=tests/unit --ignore=tests/kubernetes $(OPTIONS)
+	$(PYTEST) -n $(PROCESSES) tests --ignore=tests/unit --ignore=tests/on_kubernetes $(OPTIONS)
 
 .PHONY: kube-apiserver test-kubernetes
 kube-apiserver: $(VENV)/.ready ## build kube-apiserver and etcd for make test-kubernetes (needs Go; minutes, once)
-	@PYTHONPATH=tests/kubernetes $(BIN)/python tests/kubernetes/binaries.py
+	@PYTHONPATH=tests/on_kubernetes $(BIN)/python tests/on_kubernetes/binaries.py
 
 test-kubernetes: kube-apiserver ## the same YAML on the embedded API and on a real kube-apiserver with penstock installed
-	$(PYTEST) tests/kubernetes $(OPTIONS)
+	$(PYTEST) tests/on_kubernetes $(OPTIONS)
 
 warm-up: $(VENV)/.ready ## make what lets the JVMs of all tests start faster, if it is not there yet
 	@PYTHONPATH=tests:. $(BIN)/python tests/warm_up.py

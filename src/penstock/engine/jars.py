@@ -111,6 +111,8 @@ def resolve(
 ) -> Jars:
     """The jars, fetched first if they are missing or damaged. Raises Problem if that fails."""
     root = folder(settings, wanted)
+    if not damage(root):  # asked without the lock, so that the cache may be part of an image, where nothing is written
+        return Jars(root)
     try:
         root.parent.mkdir(parents=True, exist_ok=True)
         with _lock(root.with_suffix(".lock")):

@@ -5,13 +5,15 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from penstock.install import chart
 from penstock.install.manifests import files
 from penstock.install.values import Values
 
 
 def everything() -> dict[str, str]:
     """Each file by its path below the folder."""
-    return {f"manifests/{name}": content for name, content in files(Values()).items()}
+    plain = {f"manifests/{name}": content for name, content in files(Values()).items()}
+    return {**plain, **{f"helm/{name}": content for name, content in chart.files().items()}}
 
 
 def main(folder: Path) -> None:

@@ -16,6 +16,14 @@ PRE_STOP_SECONDS = 5
 STOP_SECONDS = 60
 """Longer than the drain time and the moment before it together."""
 SLOW_START_SECONDS = 300
+POD_SECURITY: Obj = {
+    "runAsNonRoot": True,
+    "runAsUser": USER,
+    "runAsGroup": USER,
+    "fsGroup": USER,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+CONTAINER_SECURITY: Obj = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
 @dataclass(frozen=True)
@@ -28,6 +36,8 @@ class PodKind:
     uses_api: bool = True
     """Whether it gets the credentials of its account."""
     environment: tuple[Obj, ...] = ()
+    files: tuple[tuple[str, str], ...] = ()
+    """ConfigMaps, and where their entries are mounted as files."""
 
     @property
     def health_port(self) -> int:
@@ -62,18 +72,13 @@ def _pod(kind: PodKind, values: Values) -> Obj:
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": STOP_SECONDS,
         "topologySpreadConstraints": [spread],
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": USER,
-            "runAsGroup": USER,
-            "fsGroup": USER,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": POD_SECURITY,
         "containers": [_container(kind, values)],
         "volumes": [
             {"name": "data", "emptyDir": {}},
             {"name": "tmp", "emptyDir": {}},
             {"name": "tls", "secret": {"secretName": values.files_from, "optional": True}},
+            *({"name": name, "configMap": {"name": name}} for name, _ in kind.files),
         ],
     }
 
@@ -97,15 +102,12 @@ def _container(kind: PodKind, values: Values) -> Obj:
         "readinessProbe": _probe("/readyz", periodSeconds=5, timeoutSeconds=5, failureThreshold=2),
         "lifecycle": {"preStop": {"sleep": {"seconds": PRE_STOP_SECONDS}}},
         "resources": resources,
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": {**CONTAINER_SECURITY, "readOnlyRootFilesystem": True},
         "volumeMounts": [
             {"name": "data", "mountPath": "/var/lib/penstock"},
             {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 — of the container
             {"name": "tls", "mountPath": "/etc/penstock/tls", "readOnly": True},
+            *({"name": name, "mountPath": path, "readOnly": True} for name, path in kind.files),
         ],
     }
     return {**container, "env": environment} if environment else container

@@ -12,7 +12,7 @@ from penstock.resources.admission import SYSTEM_NAMESPACE
 ADDRESS = f"http://broker-ingress.{SYSTEM_NAMESPACE}.svc.{CLUSTER_DOMAIN}"
 """Where producers in the cluster reach the ingress."""
 
-EXECUTOR_SETTINGS = {"spark_master": "k8s://https://kubernetes.default.svc"}
+EXECUTOR_SETTINGS = {"spark_master": "k8s://https://kubernetes.default.svc", "spark_executors": 2}
 """Settings with which the pipeline's driver asks Kubernetes for its executors."""
 
 Resources = dict[str, dict[str, str]]
@@ -27,6 +27,7 @@ def _settings() -> dict[str, Any]:
         "drain_seconds": 25,
         "host": "0.0.0.0",  # noqa: S104 — in a Pod: who may connect is for the NetworkPolicies to say
         "kubeconfig": "in-cluster",
+        "lease_namespace": SYSTEM_NAMESPACE,
         "data_dir": "/var/lib/penstock",
     }
 

@@ -1,4 +1,6 @@
-"""kube-apiserver and etcd, built from the Go module proxy as pinned in conformance/kubernetes: `make kube-apiserver`.
+"""kube-apiserver, etcd and Helm, built from the Go module proxy, the first two as pinned in conformance/kubernetes.
+
+`make kube-apiserver` builds what is missing.
 
 The first build takes minutes: 8 minutes of processor time with Go 1.26. What was built is kept in the cache folder.
 """
@@ -14,6 +16,7 @@ from pathlib import Path
 
 MODULE = Path(__file__).parents[2] / "conformance" / "kubernetes"
 PROGRAMS = {"etcd": "go.etcd.io/etcd/server/v3", "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver"}
+HELM = "helm.sh/helm/v3/cmd/helm@v3.20.2"
 TELL_EVERY = 50
 """Packages between two lines of progress."""
 
@@ -32,20 +35,30 @@ def folder() -> Path:
     return cache / "penstock" / "kubernetes" / version()
 
 
+def helm() -> Path:
+    """Helm, which renders and checks the chart."""
+    return folder() / "helm"
+
+
 def missing() -> list[str]:
     """The programs that have not been built yet."""
-    return [name for name in PROGRAMS if not (folder() / name).is_file()]
+    return [name for name in (*PROGRAMS, "helm") if not (folder() / name).is_file()]
 
 
 def build() -> int:
     """Builds what is missing and tells how far it is; the exit code."""
     if not missing():
-        print(f"kube-apiserver and etcd {version()} are in {folder()}")
+        print(f"kube-apiserver {version()}, etcd and helm are in {folder()}")
         return 0
     if shutil.which("go") is None:
         print("go is not on the PATH. Install Go 1.24 or newer (Debian/Ubuntu: apt install golang-go).")
         return 1
     folder().mkdir(parents=True, exist_ok=True)
+    if "helm" in missing():
+        print("building helm", flush=True)
+        install = ["go", "install", HELM]
+        if code := subprocess.run(install, env={**os.environ, "GOBIN": str(folder())}, check=False).returncode:
+            return code
     for name in missing():
         listed = subprocess.run(
             ["go", "list", "-deps", PROGRAMS[name]], cwd=MODULE, capture_output=True, text=True, check=False
