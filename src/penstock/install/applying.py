@@ -42,13 +42,16 @@ class Applier:
         if not manifest.once:
             self._client.apply(resource(manifest.obj), force=force, dry_run=dry_run)
             return "applied"
+        metadata = manifest.obj["metadata"]
         try:
-            self._client.create(resource(manifest.obj), dry_run=dry_run)
+            # Looked for first: a write would wait for the webhook, which may not be there yet.
+            self._client.get(resource, metadata["name"], namespace=metadata["namespace"])
         except ApiError as error:
-            if error.status.code != CONFLICT:
+            if error.status.code != NOT_FOUND:
                 raise
-            return "kept"
-        return "applied"
+            self._client.create(resource(manifest.obj), dry_run=dry_run)
+            return "applied"
+        return "kept"
 
     def _told(self, manifest: Manifest, force: bool, dry_run: bool) -> str:
         name = f"{manifest.obj['kind']} {manifest.obj['metadata']['name']}"
