@@ -44,12 +44,13 @@ def _mark(path: str) -> str:
 def _marked() -> Values:
     """The choices as marks; of those that decide what is there, everything."""
     roles = {role: Role(_mark(f"{role}.replicas"), _mark(f"{role}.resources")) for role in _ROLES}
-    plain = {
+    choices: dict[str, Any] = {
         one.name: _mark(_named(one.name))
         for one in fields(Values)
         if one.name not in (*_ROLES, "spark_executors", "service_monitor", "network_policies")
     }
-    return Values(**{**plain, **roles, "settings": "<<settings>>"})
+    choices |= {**roles, "settings": "<<settings>>"}
+    return Values(**choices)
 
 
 def values_file() -> str:
