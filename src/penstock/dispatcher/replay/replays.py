@@ -22,6 +22,8 @@ from penstock.dispatcher.replay.pace import Pace, share
 from penstock.dispatcher.replay.selection import Selection, as_replayed
 from penstock.log.reports import Reporter
 
+LOOKED_AT_ONCE = 64
+"""Events that are looked at in one go, which is well below a millisecond: live events have their turn in between."""
 ROOM = 128
 """Deliveries that a Replay may have under way in a partition: enough to keep a subscriber busy, and no crowd."""
 LOOK_SECONDS = 0.02
@@ -90,8 +92,13 @@ class Replays:
         while (route := self._find(uid)) is not None:
             moved = False
             for partition in self._deliveries.partitions:
-                moved = await self._serve(route, partition) or moved
-            await asyncio.sleep(0 if moved else LOOK_SECONDS)
+                began = time.perf_counter()
+                if await self._serve(route, partition):
+                    moved = True
+                    # Rests for as long as it worked, so that it never takes more than half of what there is.
+                    await asyncio.sleep(min(LOOK_SECONDS, time.perf_counter() - began))
+            if not moved:
+                await asyncio.sleep(LOOK_SECONDS)
         self._forget(uid)
 
     def _find(self, uid: str) -> Route | None:
@@ -123,7 +130,7 @@ class Replays:
             counts.missing += missing
             cursor.pass_over(feed.waiting[0].origin if feed.waiting else feed.read_to)
         moved = bool(missing)
-        while feed.waiting:
+        for _ in range(min(len(feed.waiting), LOOKED_AT_ONCE)):
             record = feed.waiting[0]
             if selection.wants(record):
                 if not replay.dry_run and not (self._has_room(cursor) and pace.may(self._loop.time())):
