@@ -8,11 +8,18 @@ import time
 from collections import Counter
 
 import msgspec
+import pyarrow as pa
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from deltalake import CommitProperties, Transaction, write_deltalake
 from dispatcher_stage import OK, Request, Stage, Subscribe, until
 
 from penstock.contract import topics
 from penstock.contract.routes import Delivery, Endpoint, Replay, Route
+from penstock.history.schema import arrow
+from penstock.history.schema.columns import DAY, EVENTS, VERSION, VERSION_ID
+from penstock.history.schema.rows import event_row
+from penstock.log.ranges import RangeReader
 
 _NUMBERS = itertools.count(1)
 SLOW_SECONDS = 60
@@ -154,3 +161,38 @@ async def test_what_was_given_up_is_delivered_once_more(stage: Stage, subscribe:
     assert sorted(subscriber.ids) == sorted(ids)
     assert progress(stage, redrive)["counted"] == len(ids)
     assert progress(stage, other)["counted"] == 0
+
+
+def keep_in_table(stage: Stage, start: tuple[int, ...], end: tuple[int, ...]) -> None:
+    """Has the history's table hold what Kafka forgets then."""
+    reader = RangeReader(stage.settings)
+    chunks = list(reader.read(topics.EVENTS, dict(enumerate(start)), dict(enumerate(end))))
+    reader.close()
+    rows = [row for records in chunks for record in records if (row := event_row(record)) is not None]
+    properties = CommitProperties(app_transactions=[Transaction(VERSION_ID, VERSION)])
+    place = f"{stage.settings.history_root}/{EVENTS.name}"
+    table = pa.Table.from_batches([arrow.batch_of(EVENTS, rows)])
+    write_deltalake(place, table, mode="append", partition_by=[DAY], commit_properties=properties)
+    admin = AdminClient({"bootstrap.servers": stage.settings.bootstrap})
+    places = [TopicPartition(topics.EVENTS, number, offset) for number, offset in enumerate(end)]
+    for deleted in admin.delete_records(places).values():
+        deleted.result(30)
+
+
+async def test_what_kafka_has_forgotten_comes_from_the_table(stage: Stage, subscribe: Subscribe) -> None:
+    subscriber, log = await subscribe(), Log(stage)
+    start = log.ends()
+    old = log.accept(30)
+    keep_in_table(stage, start, log.ends())
+    recent = log.accept(10)
+    route = replay_of(subscriber.endpoint, start, log.ends())
+    stage.publish(route)
+    async with stage.task(history=True):
+        await until(lambda: progress(stage, route)["finished"] == stage.settings.partitions, "the end", SLOW_SECONDS)
+    assert sorted(subscriber.ids) == sorted([*old, *recent])
+    assert progress(stage, route)["missing"] == 0
+    again = replay_of(subscriber.endpoint, start, log.ends())
+    stage.publish(again)
+    async with stage.task(history=False):
+        await until(lambda: progress(stage, again)["finished"] == stage.settings.partitions, "the end", SLOW_SECONDS)
+    assert (progress(stage, again)["counted"], progress(stage, again)["missing"]) == (len(recent), len(old))
