@@ -7,9 +7,11 @@ whose tasks are silent. Tasks are told to stop by a record in Kafka, so it does 
 from __future__ import annotations
 
 import functools
+import os
 import threading
 import time
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
 import structlog
@@ -20,12 +22,14 @@ from penstock.contract import reports, topics
 from penstock.contract.reports import Ack, Heard
 from penstock.dispatcher.silence import SilenceGuard, Verdict
 from penstock.dispatcher.worker import serve
+from penstock.log import task_reports
 from penstock.log.admin import NotDone, TopicAdmin
 from penstock.log.connection import portable
 from penstock.log.reports import StopSign
 from penstock.log.table import TableFollower
 from penstock.log.threads import OwnedThread
 from penstock.observability.logs import describe
+from penstock.observability.remote_numbers import RemoteNumbers
 from penstock.retry import pause_after
 from penstock.settings import Settings
 
@@ -44,6 +48,11 @@ WATCH_SECONDS = 2.0
 ASK_SECONDS = 5.0
 
 
+def exporting(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that say where spans go: a task on another machine sends its own there."""
+    return {name: value for name, value in environment.items() if name.startswith("OTEL_")}
+
+
 class DispatcherService:
     """Delivers matched events until it is stopped."""
 
@@ -57,6 +66,7 @@ class DispatcherService:
         self._problem = ""
         self._acks: dict[str, Heard] = {}
         self._fresh = threading.Event()
+        self._numbers = RemoteNumbers()
         self._silence = SilenceGuard(settings.dispatchers)
         self._follower = TableFollower(settings, topics.REPORTS, self._note, self._fresh.set, self._fail)
         self._thread = OwnedThread("dispatcher", self._run, self._fail)
@@ -113,6 +123,8 @@ class DispatcherService:
         self._failure = self._failure or error
 
     def _note(self, key: str, value: bytes | None) -> None:
+        if key.startswith(f"{task_reports.KIND}/"):
+            self._hear(key, value)
         if not key.startswith("ack/dispatcher/"):
             return
         ack = None if value is None else reports.decode(key, value)
@@ -120,6 +132,20 @@ class DispatcherService:
             self._acks[key] = Heard(ack, time.monotonic())
         else:
             self._acks.pop(key, None)  # ended, or a predecessor's last word
+
+    def _hear(self, key: str, value: bytes | None) -> None:
+        """What a task on another machine tells: numbers that are shown here, and warnings that are logged here too."""
+        if value is None:
+            self._numbers.ended(key.partition("/")[2])
+            return
+        report = task_reports.decode(value)
+        if report.run != self._run_id:
+            return  # a predecessor's
+        self._numbers.take(report.instance, report.changes)
+        for gone in report.gone:
+            self._numbers.forget(gone)
+        for line in report.lines:
+            log.warning("a dispatcher task warns", task=report.instance, host=report.host, said=line)
 
     def _alive(self) -> list[Ack]:
         """Tasks of this run that were heard of lately, by the clock of this machine."""
@@ -169,7 +195,8 @@ class DispatcherService:
         return True
 
     def _run(self) -> None:
-        body = functools.partial(serve, self._run_id, portable(self._settings).model_dump(mode="json"))
+        values = portable(self._settings).model_copy(update={"spark_conf": {}}).model_dump(mode="json")
+        body = functools.partial(serve, self._run_id, values, exporting(os.environ))
         deaths, tasks = 0, self._settings.dispatchers
         try:
             while not self._stopping.is_set():

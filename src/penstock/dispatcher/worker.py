@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import logging
+import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -20,9 +22,11 @@ from penstock.lifecycle import first, settle_garbage
 from penstock.log.admin import NotDone, TopicAdmin
 from penstock.log.reports import stop_key
 from penstock.log.table import TableFollower
+from penstock.log.task_reports import TaskReporter
 from penstock.log.threads import Owner
-from penstock.observability.instruments import record_metrics
+from penstock.observability.instruments import record_metrics, send_metrics
 from penstock.observability.logs import configure_logging
+from penstock.observability.outbox import KeptLines, Outbox
 from penstock.retry import pause_after
 from penstock.settings import Settings
 
@@ -34,20 +38,39 @@ PAUSE_SECONDS = (0.1, 2.0)
 """Before the topic is looked for again, the last one from then on."""
 
 
-def serve(run: str, values: dict[str, Any], indices: Iterable[int]) -> None:
+def serve(run: str, values: dict[str, Any], environment: dict[str, str], indices: Iterable[int]) -> None:
     """The body of a Spark partition: its one element is the number of the task."""
     settings = Settings(**values)
     level = "debug" if settings.verbose else "info"
-    configure_logging("dispatcher", level, settings.data_dir / "logs" / "dispatcher.log")
     record_metrics(settings.metrics)
+    if settings.on_cluster:
+        os.environ.update(environment)
+        outbox = _far_away(level)
+    else:
+        outbox = None
+        configure_logging("dispatcher", level, settings.data_dir / "logs" / "dispatcher.log")
     settle_garbage()
     for index in indices:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_run(run, settings, index))
+            runner.run(_run(run, settings, index, outbox))
 
 
-async def _run(run: str, settings: Settings, index: int) -> None:
+def _far_away(level: str) -> Outbox:
+    """Nothing of the pipeline's disk is here: the log goes to the executor's own, numbers and warnings to Kafka."""
+    outbox = send_metrics()
+    configure_logging("dispatcher", level)
+    root = logging.getLogger()
+    kept = KeptLines(outbox)
+    kept.setFormatter(root.handlers[0].formatter)
+    root.addHandler(kept)
+    return outbox
+
+
+async def _run(run: str, settings: Settings, index: int, outbox: Outbox | None) -> None:
     stop, owner = asyncio.Event(), Owner()
+    reporter = None
+    if outbox is not None:
+        reporter = TaskReporter(settings, run, f"dispatcher-{index}", outbox, owner.fail)
     sign = stop_key(run)
 
     def apply(key: str, value: bytes | None) -> None:
@@ -60,6 +83,8 @@ async def _run(run: str, settings: Settings, index: int) -> None:
         await first(_deliver(settings, index, stop), owner.failed())
     finally:
         await asyncio.to_thread(follower.stop)
+        if reporter is not None:
+            await asyncio.to_thread(reporter.close)
 
 
 async def _deliver(settings: Settings, index: int, stop: asyncio.Event) -> None:

@@ -16,6 +16,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from penstock.observability.outbox import Pending
+
 FLUSH_SECONDS = 0.25
 
 
@@ -91,12 +93,24 @@ class Distribution:
         """Hands on what has come since the last time."""
         self._dirty = False
         counts, total = list(self._counts), self._sum
-        # prometheus_client takes observations one by one only; its buckets take many at once.
-        for bucket, count, written in zip(self._metric._buckets, counts, self._written, strict=True):
-            if count != written:
-                bucket.inc(count - written)
-        self._metric._sum.inc(total - self._written_sum)
+        add_observations(
+            self._metric,
+            [count - written for count, written in zip(counts, self._written, strict=True)],
+            total - self._written_sum,
+        )
         self._written, self._written_sum = counts, total
+
+
+def add_observations(metric: Any, counts: list[int], total: float) -> None:
+    """Adds so many observations to each bucket of a histogram, and their sum."""
+    if isinstance(metric, Pending):
+        metric.observe_many(counts, total)
+        return
+    # prometheus_client takes observations one by one only; its buckets take many at once.
+    for bucket, count in zip(metric._buckets, counts, strict=True):
+        if count:
+            bucket.inc(count)
+    metric._sum.inc(total)
 
 
 class MetricBuffer:

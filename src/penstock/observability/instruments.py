@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from penstock.observability.buffered_metrics import BufferedCounter, Distribution, MetricBuffer
+from penstock.observability.outbox import Outbox
 from penstock.observability.tombstones import Notes, ObjectKey
 
 REGISTRY = CollectorRegistry()
@@ -68,7 +69,10 @@ class Instrument:
             return NOTHING
         if self.labels[:3] == OBJECT:
             _process.use((values[0], values[1], values[2]), self.metric, values)
-        metric = self.metric.labels(*values) if self.labels else self.metric
+        if _process.outbox is not None:
+            metric: Any = _process.outbox.metric(self.name, values)
+        else:
+            metric = self.metric.labels(*values) if self.labels else self.metric
         _process.buffer.start()
         if self.kind == "histogram":
             return Distribution(metric, BUCKETS, _process.buffer)
@@ -80,6 +84,8 @@ class _Process:
 
     def __init__(self) -> None:
         self.recording = True
+        self.outbox: Outbox | None = None
+        """Where numbers go that are shown elsewhere."""
         self.notes = Notes()
         self.buffer = MetricBuffer()
         self.instruments: list[Instrument] = []
@@ -108,6 +114,8 @@ class _Process:
                 with metric._lock:
                     metric._metrics.pop(labels, None)
             self.notes.forget(key)
+            if self.outbox is not None:
+                self.outbox.forget(key)
             del self._forgotten[key]
 
 
@@ -117,6 +125,19 @@ _process = _Process()
 def record_metrics(wanted: bool) -> None:
     """Turns recording on or off for this process; to be called before anything is bound."""
     _process.recording = wanted
+
+
+def send_metrics() -> Outbox:
+    """Keeps what is counted from now on for somebody who sends it; to be called before anything is bound."""
+    _process.outbox = _process.outbox or Outbox()
+    return _process.outbox
+
+
+def use_labels(instrument: Instrument, labels: tuple[str, ...]) -> Any:
+    """The metric of prometheus_client with its labels, for numbers that were counted elsewhere."""
+    if instrument.labels[:3] == OBJECT:
+        _process.use((labels[0], labels[1], labels[2]), instrument.metric, labels)
+    return instrument.metric.labels(*labels) if labels else instrument.metric
 
 
 def write_metrics() -> None:
