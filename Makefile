@@ -11,7 +11,7 @@ MEASURED := --cov --cov-append --cov-report=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help first-start dev test preflight check unit integration warm-up coverage conformance format docs wheel tck bench bench-knative profile chaos test-cluster upstream upstream-binaries upstream-short manifests protobuf lock clean
+.PHONY: help first-start dev test preflight check unit integration warm-up coverage conformance format docs wheel tck bench bench-knative profile chaos test-cluster test-spark upstream upstream-binaries upstream-short manifests protobuf lock clean
 
 help: ## print the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -108,6 +108,9 @@ chaos: $(VENV)/.ready ## hit a stack under load and prove that nothing is lost (
 
 test-cluster: $(VENV)/.ready ## three brokers, every role twice, hit under load: nothing lost, and how long each fault is felt (ONLY=pipeline,broker)
 	$(BIN)/python -m cluster $(if $(ONLY),--only $(ONLY)) $(if $(RATE),--rate $(RATE))
+
+test-spark: $(VENV)/.ready ## a standalone Spark of two Workers under a stack, hit under load (ONLY=executor,frozen-executor,worker; needs unshare)
+	$(BIN)/python -m cluster.on_spark $(if $(ONLY),--only $(ONLY)) $(if $(RATE),--rate $(RATE))
 
 conformance: $(VENV)/.ready ## the specifications' tests on a fresh stack, and the report on them
 	rm -rf build/conformance

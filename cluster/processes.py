@@ -62,6 +62,15 @@ class Program:
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signum)
 
+    def whole(self) -> list[psutil.Process]:
+        """It and everything that it has started."""
+        if self._process is None:
+            return []
+        with contextlib.suppress(psutil.NoSuchProcess):
+            first = psutil.Process(self._process.pid)
+            return [first, *first.children(recursive=True)]
+        return []
+
     def freeze(self) -> list[psutil.Process]:
         """Stops it and everything that it has started, as a machine that hangs would; what was stopped."""
         assert self._process is not None

@@ -22,11 +22,11 @@ from penstock.contract import reports, topics
 from penstock.contract.reports import Ack, Heard
 from penstock.dispatcher.silence import SilenceGuard, Verdict
 from penstock.dispatcher.worker import serve
-from penstock.log import task_reports
 from penstock.log.admin import NotDone, TopicAdmin
 from penstock.log.connection import portable
 from penstock.log.reports import StopSign
 from penstock.log.table import TableFollower
+from penstock.log.tasks import task_reports
 from penstock.log.threads import OwnedThread
 from penstock.observability.logs import describe
 from penstock.observability.remote_numbers import RemoteNumbers

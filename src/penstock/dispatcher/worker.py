@@ -22,7 +22,7 @@ from penstock.lifecycle import first, settle_garbage
 from penstock.log.admin import NotDone, TopicAdmin
 from penstock.log.reports import stop_key
 from penstock.log.table import TableFollower
-from penstock.log.task_reports import TaskReporter
+from penstock.log.tasks.task_reports import TaskReporter
 from penstock.log.threads import Owner
 from penstock.observability.instruments import record_metrics, send_metrics
 from penstock.observability.logs import configure_logging
