@@ -31,6 +31,7 @@ GROUPS = {
     "tests/integration/engine/test_engine_survival.py": "survival",
     "tests/integration/history/*": "history",
     "tests/integration/filters/*": "filters",
+    "tests/integration/backtest/*": "filters",
     "tests/integration/ingress/*": "ingress",
 }
 """By file; the first pattern counts. The longest come first: no process should be left alone with one at the end. Not

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli import conformance, dev, doctor, install, kubeconfig, status, version
-from penstock.cli.history import events, sql, trace
+from penstock.cli.history import backtest, events, sql, trace
 from penstock.cli.kafka import topics
 from penstock.cli.operate import commands as operate
 from penstock.cli.replay import commands as replaying
@@ -34,6 +34,7 @@ def penstock(
     """Brokers, Triggers, Channels and Subscriptions that route CloudEvents: durable, without Kubernetes."""
 
 
+app.command("backtest")(backtest.backtest)
 app.command("dev")(dev.dev)
 app.command("doctor")(doctor.doctor)
 app.command("install")(install.install)

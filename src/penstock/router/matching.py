@@ -40,27 +40,30 @@ def matching(events: DataFrame, routes: RouteTable) -> DataFrame:
     """Records of `penstock.events`, as the Kafka source gives them, with what is found out about each:
 
     `target`, whether it is a `marker`, whether it is an `event`, `uids` of the routes that want it, and, where filters
-    ask for data, whether it is `unread`: an event whose data is asked for and is no JSON.
+    ask for data, whether it is `unread`: an event whose data is asked for and is no JSON. Where there is a column
+    `stored`, a map of headers, it is taken in place of `headers`.
     """
     read = _read(events, routes)
-    candidates = []
+    found_in = []
     for number, attribute in enumerate(sorted(routes.filed)):
-        relation = _relation(events.sparkSession, routes.filed[attribute], f"filed{number}", _route_type(routes))
+        name = f"filed{number}"
+        same = (F.col("target") == F.col(f"{name}_target")) & (F.col(f"key{number}") == F.col(f"{name}_key"))
         read = read.join(
-            F.broadcast(relation),
-            (F.col("target") == F.col(f"filed{number}_target"))
-            & (F.col(f"key{number}") == F.col(f"filed{number}_key")),
-            "left",
+            F.broadcast(_relation(events.sparkSession, routes.filed[attribute], name, routes)), same, "left"
         )
-        candidates.append(F.col(f"filed{number}_routes"))
+        found_in.append(name)
     if routes.unfiled:
-        relation = _relation(events.sparkSession, routes.unfiled, "unfiled", _route_type(routes))
+        relation = _relation(events.sparkSession, routes.unfiled, "unfiled", routes)
         read = read.join(F.broadcast(relation), F.col("target") == F.col("unfiled_target"), "left")
-        candidates.append(F.col("unfiled_routes"))
+        found_in.append("unfiled")
     unread = [(F.col("event") & F.col("unread")).alias("unread")] if routes.facts else []
-    return read.select(
-        *events.columns, "target", "marker", "event", _matches(candidates, routes).alias("uids"), *unread
-    )
+    return read.select(*events.columns, "target", "marker", "event", _uids(found_in, routes).alias("uids"), *unread)
+
+
+def stored_headers() -> Column:
+    """The headers of a record as a map."""
+    present = F.coalesce("headers", no_headers())
+    return F.map_from_arrays(present["key"], present["value"])
 
 
 def no_headers() -> Column:
@@ -86,11 +89,9 @@ def _read(events: DataFrame, routes: RouteTable) -> DataFrame:
     The map is made of whole columns: turning headers into attributes one by one, in a lambda that Spark does not
     compile, would cost more than all the rest.
     """
-    present = F.coalesce("headers", no_headers())
-    stored = F.map_from_arrays(present["key"], present["value"])
-    read = events.select("*", stored.alias("stored"))
+    read = events if "stored" in events.columns else events.select("*", stored_headers().alias("stored"))
     if routes.facts:
-        read = _with_facts(read, events.columns, routes)
+        read = _with_facts(read, routes)
     attributes, target, marker = _Stored(), _text(F.lit(headers.TARGET)), _text(F.lit(headers.MARKER))
     return read.select(
         "*",
@@ -101,29 +102,40 @@ def _read(events: DataFrame, routes: RouteTable) -> DataFrame:
     )
 
 
-def _with_facts(read: DataFrame, kept: Sequence[str], routes: RouteTable) -> DataFrame:
+def _with_facts(read: DataFrame, routes: RouteTable) -> DataFrame:
     """What data says beside what is stored in headers, and whether it should say something and cannot be read."""
     asked = F.coalesce(_text(F.lit(headers.TARGET)).isin(*routes.targets_on_data), F.lit(False))
     content_type = _text(F.lit(header_of("datacontenttype")))
     looked_at = data_columns.with_facts(read, routes.facts, wanted=asked, content_type=content_type)
-    present, facts = F.coalesce("headers", no_headers()), F.col(data_columns.FACTS)
-    names = F.array(*map(F.lit, routes.facts))
-    stored = F.map_from_arrays(F.concat(present["key"], names), F.concat(present["value"], facts))
+    facts = F.col(data_columns.FACTS)
+    found = F.map_concat("stored", F.map_from_arrays(F.array(*map(F.lit, routes.facts)), facts))
     return looked_at.select(
-        *kept,
-        F.when(facts.isNull(), F.col("stored")).otherwise(stored).alias("stored"),
+        *(name for name in read.columns if name != "stored"),
+        F.when(facts.isNull(), F.col("stored")).otherwise(found).alias("stored"),
         (asked & facts.isNull()).alias("unread"),
     )
 
 
-def _matches(candidates: Sequence[Column], routes: RouteTable) -> Column:
-    """uids of the candidates that match."""
-    if not candidates:
-        return F.array().cast("array<string>")
-    every = candidates[0] if len(candidates) == 1 else F.flatten(F.array_compact(F.array(*candidates)))
-    every = F.coalesce(every, F.array().cast(f"array<{_route_type(routes)}>"))
-    matching = F.filter(every, lambda found: _holds(found, routes))
-    return F.transform(matching, lambda found: found["uid"])
+def _uids(found_in: Sequence[str], routes: RouteTable) -> Column:
+    """uids of the routes that match: of those that an event need only find, and of those that have to be checked then.
+
+    Checking is not compiled by Spark and costs several times as much as finding; so where nothing has to be checked,
+    nothing is.
+    """
+    parts = []
+    if routes.has_sure:
+        parts.append(_joined([f"{name}_sure" for name in found_in], "string"))
+    if routes.has_unsure:
+        every = _joined([f"{name}_routes" for name in found_in], _route_type(routes))
+        matching = F.filter(every, lambda found: _holds(found, routes))
+        parts.append(F.transform(matching, lambda found: found["uid"]))
+    return F.concat(*parts) if len(parts) > 1 else parts[0] if parts else F.array().cast("array<string>")
+
+
+def _joined(columns: Sequence[str], element: str) -> Column:
+    """All that is in some columns of arrays, null where nothing was found."""
+    every = F.col(columns[0]) if len(columns) == 1 else F.flatten(F.array_compact(F.array(*columns)))
+    return F.coalesce(every, F.array().cast(f"array<{element}>"))
 
 
 def _holds(found: Column, routes: RouteTable) -> Column:
@@ -174,12 +186,16 @@ def _route_type(routes: RouteTable) -> str:
     return f"struct<uid:string,start:array<bigint>,clauses:array<array<{atom}>>,predicate:int>"
 
 
-def _relation(spark: SparkSession, buckets: Sequence[Bucket], name: str, route_type: str) -> DataFrame:
+def _relation(spark: SparkSession, buckets: Sequence[Bucket], name: str, routes: RouteTable) -> DataFrame:
     """The buckets as a relation. They go to the JVM as text: one call for hundreds, and no Python worker reads them."""
     jvm: Any = spark._jvm
     texts = jvm.java.util.ArrayList()
     for begin in range(0, len(buckets), CHUNK):
         texts.add(json.dumps([bucket.as_data() for bucket in buckets[begin : begin + CHUNK]]))
     strings = spark._jsparkSession.createDataset(texts, jvm.org.apache.spark.sql.Encoders.STRING())
-    rows = F.inline(F.from_json("value", f"array<struct<target:string,key:string,routes:array<{route_type}>>>"))
-    return DataFrame(strings.toDF(), spark).select(rows).toDF(f"{name}_target", f"{name}_key", f"{name}_routes")
+    columns = {"target": "string", "key": "string"}
+    columns |= {"sure": "array<string>"} if routes.has_sure else {}
+    columns |= {"routes": f"array<{_route_type(routes)}>"} if routes.has_unsure else {}
+    declared = ",".join(f"{column}:{kind}" for column, kind in columns.items())
+    rows = F.inline(F.from_json("value", f"array<struct<{declared}>>"))
+    return DataFrame(strings.toDF(), spark).select(rows).toDF(*(f"{name}_{column}" for column in columns))

@@ -12,7 +12,7 @@ What a filter asks of data is one more attribute here (see `penstock.filters.dat
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -46,6 +46,11 @@ class Candidate:
     predicate: int | None = None
     """Number of the expression that decides, where clauses cannot."""
 
+    @property
+    def is_sure(self) -> bool:
+        """Whether an event that finds it matches, without anything to be checked."""
+        return not self.clauses and self.predicate is None and not any(self.start)
+
     def as_data(self) -> dict[str, Any]:
         """The candidate as the query's relation has it."""
         return {
@@ -66,7 +71,12 @@ class Bucket:
 
     def as_data(self) -> dict[str, Any]:
         """The bucket as a row of the query's relation."""
-        return {"target": self.target, "key": self.key, "routes": [found.as_data() for found in self.candidates]}
+        return {
+            "target": self.target,
+            "key": self.key,
+            "sure": [found.uid for found in self.candidates if found.is_sure],
+            "routes": [found.as_data() for found in self.candidates if not found.is_sure],
+        }
 
 
 @dataclass(frozen=True)
@@ -89,6 +99,21 @@ class RouteTable:
     def compares_numbers(self) -> bool:
         """Whether some filter may compare numbers."""
         return any(fact.startswith(NUMBER) for fact in self.facts)
+
+    @property
+    def _candidates(self) -> Iterator[Candidate]:
+        buckets = (*self.unfiled, *(each for buckets in self.filed.values() for each in buckets))
+        return (found for bucket in buckets for found in bucket.candidates)
+
+    @property
+    def has_sure(self) -> bool:
+        """Whether some routes match by being found alone."""
+        return any(found.is_sure for found in self._candidates)
+
+    @property
+    def has_unsure(self) -> bool:
+        """Whether some routes have to be checked once they are found."""
+        return any(not found.is_sure for found in self._candidates)
 
     def most_matches(self) -> tuple[int, int]:
         """How many routes an event can match at most, and how many bytes the longest of their uids takes."""

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.events.event import CloudEvent
+from penstock.filters.asked import attributes_asked
 from penstock.filters.data.facts import facts
 from penstock.filters.data.names import facts_asked, key_of, path_of, variant_path
 from penstock.filters.evaluate import matches, matches_event
@@ -309,3 +310,14 @@ def test_filters_that_ask_for_data_are_found_wherever_they_are() -> None:
         "filters[2].all[0].not.data",
         "filters[2].all[1].any[1].data",
     ]
+
+
+def test_it_is_known_which_attributes_decide() -> None:
+    filters: list[dict[str, Any]] = [
+        {"any": [{"exact": {"type": "a"}}, {"not": {"prefix": {"source": "/"}}}]},
+        {"cesql": "EXISTS subject AND LENGTH(zone) > INT(level) AND id IN ('a', owner)"},
+        {"data": {"order": {"exists": False}}},
+    ]
+    predicate = parse({}, filters)
+    assert attributes_asked(predicate) == {"type", "source", "subject", "zone", "level", "id", "owner"}
+    assert facts_asked(predicate) == {"kind:order", "kind:"}

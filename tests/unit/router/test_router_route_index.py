@@ -160,6 +160,17 @@ def test_a_route_that_asks_for_data_is_filed_under_what_it_asks_for() -> None:
     assert (table.facts, table.targets_on_data, table.compares_numbers) == (("string:order.id",), ("t",), False)
 
 
+def test_what_needs_no_check_is_told_apart() -> None:
+    later = Route("later", "Trigger", "d", "later", "t", attributes={"type": "x"}, start=(0, 5))
+    at_once = Route("at-once", "Trigger", "d", "at-once", "t", attributes={"type": "x"}, start=(0, 0))
+    table = index_routes([at_once, later, route("checked", type="x", subject="s")])
+    (bucket,) = table.filed["type"]
+    assert (table.has_sure, table.has_unsure) == (True, True)
+    assert bucket.as_data()["sure"] == ["at-once"]
+    assert [each["uid"] for each in bucket.as_data()["routes"]] == ["later"]
+    assert (index_routes([at_once]).has_unsure, index_routes([later]).has_sure) == (False, False)
+
+
 def test_a_comparison_of_numbers_travels_with_its_number() -> None:
     table = index_routes([route("r", [{"data": {"total": {"gte": 100}}}])])
     assert table.compares_numbers

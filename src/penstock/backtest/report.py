@@ -1,0 +1,154 @@
+"""What a backtest found out, put together from tallies. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from penstock.backtest.tally import Tally
+from penstock.backtest.trials import Trial
+from penstock.backtest.window import Window
+from penstock.timestamps import rfc3339
+
+Place = tuple[int, int]
+"""Partition and offset of an event in `penstock.events`."""
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Events, by what became of them."""
+
+    events: int = 0
+    """All of the Broker's."""
+    added: int = 0
+    """That only the Trigger as it is tried would get."""
+    removed: int = 0
+    """That only the Trigger as it is now gets."""
+    both: int = 0
+
+    @property
+    def matched(self) -> int:
+        """What the Trigger would have got."""
+        return self.both + self.added
+
+    @property
+    def present(self) -> int:
+        """What the Trigger as it is now got."""
+        return self.both + self.removed
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(
+            self.events + other.events,
+            self.added + other.added,
+            self.removed + other.removed,
+            self.both + other.both,
+        )
+
+    def as_data(self) -> dict[str, int]:
+        """For programs."""
+        names = ("events", "matched", "present", "added", "removed")
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One event, to be looked at."""
+
+    id: str
+    type: str
+    source: str
+    subject: str | None
+    arrival: datetime
+    partition: int
+    offset: int
+
+    def as_data(self) -> dict[str, Any]:
+        """For programs."""
+        return {**asdict(self), "arrival": rfc3339(self.arrival)}
+
+
+@dataclass(frozen=True)
+class Result:
+    """What is known of one Trigger."""
+
+    trial: Trial
+    hours: Mapping[datetime, Counts]
+    """In order of time."""
+    added: tuple[Place, ...] = ()
+    removed: tuple[Place, ...] = ()
+    """Places of a few events, the newest first."""
+    samples: Mapping[Place, Sample] = field(default_factory=dict)
+
+    @property
+    def total(self) -> Counts:
+        """Over the whole time."""
+        return sum(self.hours.values(), Counts())
+
+    def as_data(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "namespace": self.trial.namespace,
+            "name": self.trial.name,
+            "broker": self.trial.broker,
+            "exists": self.trial.present is not None,
+            **self.total.as_data(),
+            "hours": [{"hour": rfc3339(hour), **counts.as_data()} for hour, counts in self.hours.items()],
+            "samples": {
+                "added": [self.samples[place].as_data() for place in self.added if place in self.samples],
+                "removed": [self.samples[place].as_data() for place in self.removed if place in self.samples],
+            },
+        }
+
+
+@dataclass(frozen=True)
+class Report:
+    """What is known of all of them."""
+
+    results: tuple[Result, ...]
+    window: Window
+    events: int
+    """Looked at."""
+    seconds: float
+    """What it took, without the start of Spark."""
+
+    def as_data(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "since": rfc3339(self.window.since),
+            "until": rfc3339(self.window.until),
+            "events": self.events,
+            "seconds": round(self.seconds, 3),
+            "triggers": [result.as_data() for result in self.results],
+        }
+
+
+def results_of(trials: Sequence[Trial], tallies: Iterable[Tally], samples: int) -> tuple[Result, ...]:
+    """One result per trial, with the places of so many events that were added, and that were removed."""
+    by_fate: dict[str, list[Tally]] = {}
+    by_target: dict[str, list[Tally]] = {}
+    for tally in sorted(tallies, key=lambda tally: (tally.hour, tally.partition)):
+        kept, key = (by_fate, tally.fate) if tally.fate else (by_target, tally.target)
+        kept.setdefault(key, []).append(tally)
+    return tuple(_result(n, trial, by_fate, by_target.get(trial.target, []), samples) for n, trial in enumerate(trials))
+
+
+def _result(
+    number: int, trial: Trial, by_fate: Mapping[str, list[Tally]], all_events: Iterable[Tally], samples: int
+) -> Result:
+    added, both, removed = (by_fate.get(f"{fate}", []) for fate in (f"c{number}", f"c{number}=", f"p{number}"))
+    hours: dict[datetime, Counts] = {}
+    for tallies, name in ((all_events, "events"), (added, "added"), (both, "both"), (removed, "removed")):
+        for tally in tallies:
+            before = hours.get(tally.hour, Counts())
+            hours[tally.hour] = replace(before, **{name: getattr(before, name) + tally.count})
+    return Result(trial, dict(sorted(hours.items())), _newest(added, samples), _newest(removed, samples))
+
+
+def _newest(tallies: Sequence[Tally], most: int) -> tuple[Place, ...]:
+    places: dict[Place, None] = {}
+    for tally in reversed(tallies):
+        places[tally.partition, tally.newest] = None
+        places[tally.partition, tally.oldest] = None
+    return tuple(places)[:most]

@@ -1,0 +1,147 @@
+"""`penstock backtest`: what a Trigger would have received, beside what it does receive."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from penstock.cli.installation import DataDirOption, JsonOption, KubeconfigOption, NamespaceOption
+
+if TYPE_CHECKING:
+    from penstock.backtest.report import Report, Result
+    from penstock.settings import Settings
+
+NOT_AS_EXPECTED = 1
+BAR = 30
+MOST_ROWS = 48
+"""Rows of a chart; a longer time is shown by day."""
+
+
+def backtest(
+    *,
+    file: Annotated[
+        Path, typer.Option("--filename", "-f", help="Manifest with one or more Triggers; - is standard input.")
+    ],
+    since: Annotated[str, typer.Option(help="From when on: 24h, 30m, 7d ago, or an RFC 3339 time.")] = "24h",
+    until: Annotated[str | None, typer.Option(help="Up to when, in the same form. (default: now)")] = None,
+    namespace: NamespaceOption = None,
+    expect: Annotated[
+        list[str] | None, typer.Option(metavar="COUNT=N", help="Exit with 1 unless it holds: added=0, removed<=10.")
+    ] = None,
+    samples: Annotated[int, typer.Option(min=0, max=25, help="Events to show of those added and removed.")] = 5,
+    as_json: JsonOption = False,
+    data_dir: DataDirOption = None,
+    kubeconfig: KubeconfigOption = None,
+) -> None:
+    """Try a Trigger on past events: how many it would have got, which it would gain and lose."""
+    import json
+    from datetime import UTC, datetime
+
+    from penstock.backtest import expectations
+    from penstock.backtest.window import Window
+    from penstock.cli import installation
+    from penstock.cli.terminal import problems
+
+    with problems():
+        expected = expectations.read(expect or ())
+        window = Window.read(since, until, datetime.now(UTC))
+        documents = _documents(file)
+        settings = installation.find(data_dir, kubeconfig).kafka_settings("penstock backtest")
+        report = _run(documents, window, namespace or "default", samples, settings, quiet=as_json)
+        if as_json:
+            typer.echo(json.dumps(report.as_data(), indent=2))
+        else:
+            _print(report)
+        disappointed = expectations.disappointments(report.results, expected)
+        for line in disappointed:
+            typer.echo(line, err=True)
+    if disappointed:
+        raise typer.Exit(NOT_AS_EXPECTED)
+
+
+def _documents(file: Path) -> list[Any]:
+    import sys
+
+    import yaml
+
+    from penstock.engine.problem import Problem
+
+    try:
+        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+        return list(yaml.safe_load_all(text))
+    except OSError as error:
+        raise Problem(f"{file} cannot be read: {error.strerror}.", exit_code=2) from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise Problem(f"{file} is no YAML: {' '.join(str(error).split())}", exit_code=2) from None
+
+
+def _run(documents: list[Any], window: Any, namespace: str, samples: int, settings: Settings, *, quiet: bool) -> Report:
+    from rich.console import Console
+
+    from penstock.backtest.open_events import open_events, routes_in_force
+    from penstock.backtest.run import backtest as run
+    from penstock.backtest.trials import trials_of
+    from penstock.engine import jars, java
+    from penstock.engine.batch_session import batch_session
+
+    trials = trials_of(documents, routes_in_force(settings), settings, namespace)
+    found = jars.resolve(settings, java.find())
+    working = Console(stderr=True, quiet=quiet).status("looking at past events")
+    with working, batch_session(settings, found) as spark:
+        return run(open_events(spark, settings), trials, window, samples)
+
+
+def _print(report: Report) -> None:
+    from penstock.cli.terminal import console
+    from penstock.timestamps import rfc3339
+
+    say = console().print
+    for result in report.results:
+        _print_result(result)
+        say()
+    rate = f", {report.events / report.seconds:,.0f} a second" if report.seconds and report.events else ""
+    say(
+        f"{report.events:,} events from {rfc3339(report.window.since)} to {rfc3339(report.window.until)} "
+        f"in {report.seconds:.1f} s{rate}"
+    )
+
+
+def _print_result(result: Result) -> None:
+    from rich.markup import escape
+
+    from penstock.cli.terminal import console
+
+    trial, total = result.trial, result.total
+    say = console().print
+    say(f"[bold]Trigger {escape(trial.namespace)}/{escape(trial.name)}[/bold] of Broker {escape(trial.broker)}")
+    beside = f"; as it is now it got {total.present:,}" if trial.present else "; there is none of that name yet"
+    say(f"would have got {total.matched:,} of {total.events:,} events{beside}: ", end="")
+    say(f"[green]{total.added:,} added[/green], [red]{total.removed:,} removed[/red]")
+    if result.hours:
+        say(_chart(result))
+    for word, places, colour in (("added", result.added, "green"), ("removed", result.removed, "red")):
+        for place in places:
+            if (sample := result.samples.get(place)) is not None:
+                subject = f" subject {sample.subject}" if sample.subject else ""
+                text = f"{sample.arrival:%Y-%m-%d %H:%M:%S} {sample.type} {sample.id} from {sample.source}{subject}"
+                say(f"  [{colour}]{word}[/{colour}] {escape(text)}")
+
+
+def _chart(result: Result) -> Any:
+    from rich.table import Table
+
+    from penstock.cli.history.bars import bar, rows_of
+
+    table = Table(box=None, pad_edge=False)
+    for heading, side in (("", "left"), ("", "left"), ("would get", "right"), ("gets now", "right")):
+        table.add_column(heading, no_wrap=True, justify=side)  # type: ignore[arg-type]  # both are known words
+    table.add_column("added", no_wrap=True, justify="right", style="green")
+    table.add_column("removed", no_wrap=True, justify="right", style="red")
+    rows = rows_of(result.hours, MOST_ROWS)
+    most = max((max(counts.matched, counts.present) for _, counts in rows), default=0)
+    for label, counts in rows:
+        numbers = (counts.matched, counts.present, counts.added, counts.removed)
+        table.add_row(label, bar(counts.matched, most, BAR), *(f"{number:,}" if number else "" for number in numbers))
+    return table

@@ -1,0 +1,67 @@
+"""A Spark session for a question: a process of its own, at low priority, which leaves nothing behind.
+
+It shares nothing with the pipeline but the machine. The JVM ends with this process.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.engine import java, spark_gateway
+from penstock.engine.jars import Jars
+from penstock.engine.spark import classpath, java_options
+from penstock.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NICENESS = 10
+"""Who delivers events goes first."""
+
+
+@contextmanager
+def batch_session(settings: Settings, jars: Jars) -> Iterator[SparkSession]:
+    """A local session on all cores of the machine; this process is nice from here on."""
+    os.nice(max(0, NICENESS - os.nice(0)))
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ.setdefault("MALLOC_ARENA_MAX", "2")
+    with tempfile.TemporaryDirectory(prefix="penstock-batch-") as folder:
+        scratch = settings.model_copy(update={"data_dir": Path(folder)})
+        (scratch.data_dir / "logs").mkdir()
+        session = _open(scratch, jars)
+        try:
+            yield session
+        finally:
+            session.stop()
+
+
+def _open(settings: Settings, jars: Jars) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    cores = os.cpu_count() or 1
+    config = {
+        **{name: str(value) for name, value in settings.spark_conf.items()},
+        "spark.app.name": "penstock-batch",
+        "spark.master": f"local[{cores}]",
+        "spark.local.dir": str(settings.data_dir / "scratch"),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(cores),
+        "spark.sql.warehouse.dir": str(settings.data_dir / "warehouse"),
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    gateway = spark_gateway.start(java.find().home / "bin" / "java", java_options(settings), classpath(jars))
+    with gateway.announced():
+        builder = SparkSession.builder
+        for key, value in config.items():
+            builder = builder.config(key, value)
+        return builder.getOrCreate()
