@@ -29,6 +29,7 @@ EXECUTOR = "CoarseGrainedExecutorBackend"
 CORES = 5
 """Task slots of each Worker: either alone has enough for two generations of one partition."""
 REACH_SECONDS = 60.0
+SCALA = "2.13"
 CHECKOUT = Path(__file__).resolve().parent.parent
 
 
@@ -86,7 +87,14 @@ class StandaloneSpark:
     def _program(self, home: Path, main: str, arguments: list[str]) -> list[str]:
         # The interpreter that the environment was made of: an executor finds it by its name, as on its own machine.
         path = f"{Path(os.path.realpath(sys.executable)).parent}:{os.environ.get('PATH', '')}"
-        variables = [f"SPARK_HOME={home}", f"JAVA_HOME={self._java.home}", f"PATH={path}", "SPARK_LOCAL_IP=127.0.0.1"]
+        # Spark's own scripts set the version of Scala, without which a Worker does not find the jars for its executors.
+        variables = [
+            f"SPARK_SCALA_VERSION={SCALA}",
+            f"SPARK_HOME={home}",
+            f"JAVA_HOME={self._java.home}",
+            f"PATH={path}",
+            "SPARK_LOCAL_IP=127.0.0.1",
+        ]
         options = ["-Xmx256m", "-XX:+UseSerialGC", *MODULE_OPTIONS, "-cp", f"{home}/jars/*"]
         return [_found("env"), *variables, str(self._java.program), *options, main, *arguments]
 

@@ -52,7 +52,8 @@ def not_taken(master: str, text: str) -> Problem:
     return Problem(
         f"The Spark master {master} did not take the application. {_shortened(first)}".strip(),
         f"It must be Spark {version('pyspark')}, as pyspark here is, and reach this machine under spark_driver_host; "
-        "where it asks for a secret, spark_conf has to hold it (spark.authenticate.secret).",
+        "where it asks for a secret, spark_conf has to hold it (spark.authenticate.secret). If it took the application "
+        "and could start no executor, the logs of its Workers say why.",
     )
 
 
