@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks import loadgen, objects, special
+from benchmarks import history, loadgen, objects, special
 from benchmarks.loadgen import middle
 from benchmarks.report import write
 from benchmarks.scenarios import SCENARIOS, Scenario
@@ -70,6 +70,8 @@ def measure_penstock(results: dict[str, Any], only: set[str] | None, listen: str
             # minutes.
             SCENARIOS[0].name: partial(penstock_scenario, stack, api, SCENARIOS[0], listen),
         }
+        if only == {"history"}:
+            steps = {}
         if only == {"soak"}:
             steps = {"soak": lambda: special.soak(stack, api, listen)}
         for name, step in steps.items():
@@ -81,6 +83,10 @@ def measure_penstock(results: dict[str, Any], only: set[str] | None, listen: str
         raise
     finally:
         results["stop"] = {"seconds": stack.stop()}
+    if only is None or "history" in only:
+        # After the stack has ended, so that nothing runs beside it.
+        results["history"] = history.alone()
+        say(f"history: {json.dumps(results['history'])}")
 
 
 def penstock_scenario(stack: Penstock, api: objects.Api, scenario: Scenario, listen: str) -> dict[str, Any]:

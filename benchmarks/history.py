@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -65,12 +64,14 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=10_000_000)
     parser.add_argument("--folder", type=Path, default=None, help="keep the table here, and use the one that is there")
     arguments = parser.parse_args()
-    folder = arguments.folder or Path(tempfile.mkdtemp(prefix="penstock-history-"))
-    try:
-        print(json.dumps(measure(folder, arguments.events), indent=2))
-    finally:
-        if arguments.folder is None:
-            shutil.rmtree(folder, ignore_errors=True)
+    found = measure(arguments.folder, arguments.events) if arguments.folder else alone(arguments.events)
+    print(json.dumps(found, indent=2))
+
+
+def alone(events: int = 10_000_000) -> dict[str, Any]:
+    """All of it in a folder of its own."""
+    with tempfile.TemporaryDirectory(prefix="penstock-history-") as folder:
+        return measure(Path(folder), events)
 
 
 def measure(folder: Path, events: int) -> dict[str, Any]:
@@ -99,7 +100,7 @@ def measure(folder: Path, events: int) -> dict[str, Any]:
 def fill(root: Path, table: Table, statement: str, count: int) -> None:
     """Writes so many rows, over some days, in files as the writer leaves them."""
     connection = duckdb.connect()
-    connection.execute("set TimeZone='UTC'")
+    connection.execute("set TimeZone='UTC'; set enable_progress_bar=false")
     step = DAYS * 86_400_000_000 // count
     for first in range(0, count, CHUNK):
         last = min(first + CHUNK, count)
