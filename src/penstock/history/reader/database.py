@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from duckdb import DuckDBPyConnection
 
-MEMORY_LIMIT = "2GB"
+MEMORY_MIB = 2048
+GUEST_MEMORY_MIB = 512
+"""Where it shares a process with deliveries."""
 
 _SQL_TYPES = {
     "int": "INTEGER",
@@ -30,18 +32,18 @@ _SQL_TYPES = {
 class Database:
     """The views `events` and `attempts`, of one moment."""
 
-    def __init__(self, threads: int | None = None) -> None:
-        """With so many threads; None: one per processor."""
+    def __init__(self, *, guest: bool = False) -> None:
+        """`guest`: in a process whose own work must not wait for it."""
         try:
             import duckdb
         except ImportError:
             raise HistoryProblem("The history cannot be read here.", HOW_TO_INSTALL) from None
         self._connection: DuckDBPyConnection = duckdb.connect(":memory:")
-        self._connection.execute(f"set memory_limit='{MEMORY_LIMIT}'; set TimeZone='UTC'")
+        self._connection.execute(f"set memory_limit='{GUEST_MEMORY_MIB if guest else MEMORY_MIB}MiB'; set TimeZone='UTC'")
         # How far a statement is, a command shows in its own way.
         self._connection.execute("set enable_progress_bar=true; set enable_progress_bar_print=false")
-        if threads is not None:
-            self._connection.execute(f"set threads={threads:d}")
+        if guest:
+            self._connection.execute("set threads=1")
         self._paths: list[str] = []
 
     def close(self) -> None:

@@ -114,7 +114,7 @@ class KeptEvents:
             return None
         from penstock.history.schema.arrow import schema_of
 
-        database = Database(threads=1)  # others in this process are in a hurry
+        database = Database(guest=True)
         database.add(table, files, schema_of(table).empty_table())
         database.lock()
         return database
