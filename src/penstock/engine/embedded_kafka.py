@@ -15,7 +15,7 @@ from pathlib import Path
 from penstock.engine.class_archives import ClassArchive, archive_of
 from penstock.engine.jars import Jars, archive_folder
 from penstock.engine.java import Java
-from penstock.engine.ports import free_ports
+from penstock.engine.ports import free_port_beside
 from penstock.engine.problem import Problem
 from penstock.log.admin import NotDone, TopicAdmin
 from penstock.settings import Settings
@@ -75,7 +75,7 @@ def prepare(settings: Settings, jars: Jars, java: Java) -> list[str]:
     home = folder(settings)
     home.mkdir(parents=True, exist_ok=True)
     config = home / "server.properties"
-    [controller_port] = free_ports(1)
+    controller_port = free_port_beside(settings)
     lines = [f"{key}={value}" for key, value in properties(settings, controller_port).items()]
     config.write_text("\n".join(lines) + "\n")
     shared = archive(settings, jars, java).options()

@@ -73,6 +73,12 @@ def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
             holder.close()
 
 
+def free_port_beside(settings: Settings) -> int:
+    """A port that is free and that no part of this stack is about to listen on."""
+    own = {int(getattr(settings, port.field)) for port in needed(settings)}
+    return next(number for number in free_ports(len(own) + 1) if number not in own)
+
+
 def check_free(host: str, number: int, port: Port) -> None:
     """Raises Problem if `number` cannot be listened on."""
     remedy = f"Choose another with {port.flag} NUMBER, or --port 0 for free ones."

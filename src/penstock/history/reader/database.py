@@ -39,7 +39,9 @@ class Database:
         except ImportError:
             raise HistoryProblem("The history cannot be read here.", HOW_TO_INSTALL) from None
         self._connection: DuckDBPyConnection = duckdb.connect(":memory:")
-        self._connection.execute(f"set memory_limit='{GUEST_MEMORY_MIB if guest else MEMORY_MIB}MiB'; set TimeZone='UTC'")
+        self._connection.execute(
+            f"set memory_limit='{GUEST_MEMORY_MIB if guest else MEMORY_MIB}MiB'; set TimeZone='UTC'"
+        )
         # How far a statement is, a command shows in its own way.
         self._connection.execute("set enable_progress_bar=true; set enable_progress_bar_print=false")
         if guest:
