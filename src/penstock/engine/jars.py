@@ -111,9 +111,9 @@ def resolve(
 ) -> Jars:
     """The jars, fetched first if they are missing or damaged. Raises Problem if that fails."""
     root = folder(settings, wanted)
-    if not damage(root):  # asked without the lock, so that the cache may be part of an image, where nothing is written
-        return Jars(root)
     try:
+        if not damage(root):  # asked without the lock: the cache may be part of an image, where nothing is written
+            return Jars(root)
         root.parent.mkdir(parents=True, exist_ok=True)
         with _lock(root.with_suffix(".lock")):
             if damage(root):

@@ -169,7 +169,7 @@ def test_patches_that_do_not_apply(server: Server, namespace: str) -> None:
     refused(server, 404, "NotFound", "PATCH", f"{path}/none", {}, media="application/merge-patch+json")
     apply = "application/apply-patch+yaml"
     wanted = {"apiVersion": "eventing.knative.dev/v1", "kind": "Broker", "metadata": {"name": "b"}}
-    refused(server, 400, "BadRequest", "PATCH", f"{path}/b", wanted, media=apply)
+    refused(server, 422, "Invalid", "PATCH", f"{path}/b", wanted, media=apply)
 
 
 def test_bad_queries(server: Server) -> None:

@@ -84,7 +84,8 @@ def _data_files() -> list[Path]:
 
 def test_every_import_is_a_declared_dependency() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    declared = {_normal(re.split(r"[\[<>=!~ ]", line)[0]) for line in project["dependencies"]}
+    lines = [*project["dependencies"], *(line for extra in project["optional-dependencies"].values() for line in extra)]
+    declared = {_normal(re.split(r"[\[<>=!~ ]", line)[0]) for line in lines}
     declared |= {"uvloop", "httptools", "py4j"}  # of uvicorn[standard] and pyspark
     homes = packages_distributions()
     missing = {

@@ -35,15 +35,15 @@ def first_generation_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     """The task of one partition sleeps when it comes to an event of the type `sleep`, in the first query only."""
     plain, generations = routing.route, list[int]()
 
-    def sleepy(events: DataFrame, table: Any, generation: int) -> DataFrame:
+    def sleepy(events: DataFrame, table: Any, generation: int, prefix: str) -> DataFrame:
         generations.append(generation)
         if len(generations) > 1:
-            return plain(events, table, generation)
+            return plain(events, table, generation, prefix)
         asleep = F.col("partition").eqNullSafe(HUNG) & F.exists(
             "headers", lambda h: h["value"] == F.encode(F.lit("sleep"), "UTF-8")
         )
         nap = F.expr("java_method('java.lang.Thread', 'sleep', 600000L + offset * 0L)")
-        return plain(events.where(F.when(asleep, nap.isNull()).otherwise(F.lit(True))), table, generation)
+        return plain(events.where(F.when(asleep, nap.isNull()).otherwise(F.lit(True))), table, generation, prefix)
 
     monkeypatch.setattr(query, "route", sleepy)
 

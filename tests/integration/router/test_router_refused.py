@@ -13,7 +13,7 @@ from penstock.contract.routes import Route
 from penstock.filters.columns import column
 from penstock.filters.predicate import Cesql, Predicate
 from penstock.filters.terms import MAX_TERMS
-from penstock.router import routing
+from penstock.router import matching
 from running import eventually
 
 ENORMOUS = " OR ".join(f"LENGTH(type) > {number}" for number in range(MAX_TERMS // 4 + 1))
@@ -34,7 +34,7 @@ def test_routes_that_cannot_be_served_hold_up_nobody(
             return F.col("no such column")
         return column(predicate, attributes)
 
-    monkeypatch.setattr(routing, "column", unplannable)
+    monkeypatch.setattr(matching, "column", unplannable)
     first = trigger("served", stage.ends(), type="refusal")
     stage.publish(first)
     router = start_router(stage.settings)
