@@ -53,7 +53,7 @@ def attempt_rows(records: DataFrame) -> DataFrame:
     read = records.select("partition", F.col("offset").alias("record"), told.alias("told")).select(
         "partition", "record", "told.*"
     )
-    start = F.timestamp_micros(F.round(F.col("at") * 1_000_000).cast("bigint"))
+    start = F.timestamp_micros(F.rint(F.col("at") * 1_000_000).cast("bigint"))
     rows = read.where("route is not null and at is not null and origin is not null").select(
         start.cast("date").alias("day"),
         "partition",
@@ -62,7 +62,7 @@ def attempt_rows(records: DataFrame) -> DataFrame:
         start.alias("start"),
         F.col("latency").alias("duration"),
         *("status", "result", "reason"),
-        F.timestamp_micros(F.round(F.col("due") * 1_000_000).cast("bigint")).alias("due"),
+        F.timestamp_micros(F.rint(F.col("due") * 1_000_000).cast("bigint")).alias("due"),
     )
     return rows.select(*ATTEMPTS.names)
 
