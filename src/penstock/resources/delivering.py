@@ -18,6 +18,7 @@ from penstock.timestamps import rfc3339
 DELIVERING = "Delivering"
 
 _CAUSES = (
+    ("is refused as a destination", "DestinationRefused", "is a destination that the settings refuse"),
     ("refused|Errno 111|Errno 61|Connect call failed", "ConnectionRefused", "refuses connections"),
     ("has no ready address", "NoReadyAddress", "has nothing ready behind it"),
     (r"Name or service not known|nodename nor servname|Errno -\d", "NameNotFound", "has a name that leads nowhere"),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.destinations import Destinations
 from penstock.resources.conditions import conclude, find, true
 from penstock.resources.delivering import DeliveryState, cause, delivering_finding, delivery_fields
+from penstock.settings import Settings
 
 FAILING = DeliveryState(
     lag=3,
@@ -31,6 +33,15 @@ def test_a_subscriber_that_is_down_warns_and_leaves_ready_alone() -> None:
     assert finding.message.startswith("http://127.0.0.1:9000/ refuses connections since 2023-11-14T22:13:21Z")
     conditions = conclude([], [true("BrokerReady"), finding], "now")
     assert (find(conditions, "Ready") or {})["status"] == "True"
+
+
+def test_a_destination_that_the_settings_refuse_is_not_taken_for_one_that_is_down() -> None:
+    refusal = Destinations(Settings()).refusal("", "169.254.169.254")
+    state = DeliveryState(**{**FAILING.__dict__, "reason": f"no connection to 169.254.169.254:80: {refusal}"})
+    [finding] = delivering_finding(state, paused=False)
+    assert finding.reason == "DestinationRefused"
+    assert "is a destination that the settings refuse" in finding.message
+    assert "link-local" in finding.message
 
 
 def test_the_message_does_not_move_with_the_numbers() -> None:
