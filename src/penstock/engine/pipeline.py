@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 
+from penstock.end_at_once import end_at_once
 from penstock.engine import jars, spark
-from penstock.engine.processes.end_at_once import end_at_once
 from penstock.engine.topics import setup as topics
 from penstock.lifecycle import Lifecycle, first
 from penstock.observability.logs import describe

@@ -9,14 +9,11 @@ ended. A failure of the service ends the process, and the supervisor starts it a
 from __future__ import annotations
 
 import contextlib
-import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import psutil
 import structlog
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
@@ -24,6 +21,7 @@ from pyspark.sql import SparkSession
 from penstock.contract import topics
 from penstock.contract.routes import Route
 from penstock.contract.snapshot import Snapshot
+from penstock.end_at_once import end_at_once
 from penstock.filters.predicate import Predicate
 from penstock.filters.terms import count_terms
 from penstock.log.fences import FenceWriter, Superseded
@@ -80,8 +78,6 @@ NOTE_SECONDS = 600.0
 CLOSE_SECONDS = 60.0
 """How long the query and all clients may take to end together."""
 
-EXIT_CODE = 70
-
 LOOK_SECONDS = 0.5
 """Pause between looks at the query while nothing happens."""
 
@@ -106,7 +102,7 @@ class RouterService:
         epoch: int = 0,
     ) -> None:
         self._spark, self._settings = spark, settings
-        self._end_process = end_process or kill_spark_and_exit
+        self._end_process = end_process or end_at_once
         self._stop, self._ready, self._changed = threading.Event(), threading.Event(), threading.Event()
         self._failure: BaseException | None = None
         self._ending = threading.Event()
@@ -384,13 +380,3 @@ class RouterService:
 def plan_seconds(predicates: Sequence[Predicate]) -> float:
     """How long Spark may take to plan a query with these expressions."""
     return PLAN_SECONDS + PLAN_SECONDS_PER_TERM * sum(map(count_terms, predicates))
-
-
-def kill_spark_and_exit() -> None:
-    """Ends this process and those it started: a JVM that is frozen cannot notice that it should end."""
-    for started in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            started.kill()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(EXIT_CODE)

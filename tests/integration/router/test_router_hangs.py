@@ -14,10 +14,11 @@ import pytest
 from pyspark.sql import functions as F
 from router_stage import Stage, steady_load, trigger
 
+from penstock.end_at_once import EXIT_CODE
 from penstock.router import hang_watchdog, query, routing, stall_guard
 from penstock.router.generations import CannotStop
 from penstock.router.query import Query
-from penstock.router.service import EXIT_CODE, RouterHangs, RouterService
+from penstock.router.service import RouterHangs, RouterService
 from penstock.settings import Settings
 from running import eventually
 
@@ -123,10 +124,10 @@ def test_a_router_that_hangs_is_noticed_from_outside(
 
 ENDING = """
 import subprocess, sys
-from penstock.router.service import kill_spark_and_exit
+from penstock.end_at_once import end_at_once
 jvm = subprocess.Popen([sys.executable, "-c", "import signal, time; signal.pause()"])
 print(jvm.pid, flush=True)
-kill_spark_and_exit()
+end_at_once()
 """
 
 

@@ -18,8 +18,8 @@ from typing import Any, Protocol
 
 import structlog
 
+from penstock.end_at_once import end_at_once
 from penstock.engine.problem import Problem
-from penstock.engine.processes.end_at_once import end_at_once
 from penstock.engine.roles.instances import instance_name
 from penstock.lifecycle import Lifecycle
 from penstock.settings import Settings
