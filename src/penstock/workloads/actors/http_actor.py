@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -11,24 +10,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from penstock.workloads.run import Exit
+from penstock.workloads.run import Exit, Stoppable
 from penstock.workloads.server import Server
 
 PORT = 8080
 
 
-class HttpActor(ABC):
+class HttpActor(Stoppable, ABC):
     """A program that answers requests."""
 
     def __init__(self, take_listener: Callable[[], socket.socket | None]) -> None:
+        super().__init__()
         self._take_listener = take_listener
-        self._stop = asyncio.Event()
-        self._grace = 0.0
-
-    def stop(self, grace: float) -> None:
-        """See `Run`."""
-        self._grace = grace
-        self._stop.set()
 
     async def run(self, ready: Callable[[], None]) -> Exit:
         """See `Run`."""

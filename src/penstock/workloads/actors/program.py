@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from penstock.workloads.actors.options import BrokenEnvironment, Options
 from penstock.workloads.actors.receiver import Receiver
 from penstock.workloads.actors.reporting import Reports
 from penstock.workloads.actors.sender import Locate, Sender
-from penstock.workloads.run import Exit
+from penstock.workloads.run import Exit, Stoppable
 from penstock.workloads.server import Server
 
 PORT = 8080
@@ -32,18 +31,12 @@ class ActorEnvironment:
     """A socket that listens at the Pod's port; None when somebody else does."""
 
 
-class EventsHub:
+class EventsHub(Stoppable):
     """The program behind `recordevents` and `eventshub`."""
 
     def __init__(self, options: Options, surroundings: ActorEnvironment) -> None:
+        super().__init__()
         self._options, self._around = options, surroundings
-        self._stop = asyncio.Event()
-        self._grace = 0.0
-
-    def stop(self, grace: float) -> None:
-        """Asks it to end within `grace` seconds; 0 ends it at once."""
-        self._grace = grace
-        self._stop.set()
 
     async def run(self, ready: Callable[[], None]) -> Exit:
         """Runs to its end. `ready` is called once it serves."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.workloads.processes.command import exit_code
-from penstock.workloads.run import Exit
+from penstock.workloads.run import Exit, Stoppable
 
 LAUNCHER = Path(__file__).with_name("launch.py")
 START_ERROR = 128
@@ -59,19 +59,13 @@ def executable(name: str, env: Mapping[str, str], folder: Path) -> str:
     return found
 
 
-class LocalProcess:
+class LocalProcess(Stoppable):
     """A container's process."""
 
     def __init__(self, launch: Launch) -> None:
+        super().__init__()
         self._launch = launch
         self._program = executable(launch.command[0], launch.env, launch.folder)
-        self._stop = asyncio.Event()
-        self._grace = 0.0
-
-    def stop(self, grace: float) -> None:
-        """Asks it to end within `grace` seconds; 0 ends it at once."""
-        self._grace = grace
-        self._stop.set()
 
     async def run(self, ready: Callable[[], None]) -> Exit:
         """Runs to its end. `ready` is called once it is started."""
