@@ -24,14 +24,12 @@ import uvloop
 from benchmarks import objects
 from chaos import checker, routes
 from chaos.books import Books
-from chaos.checker import Era, Expected
-from chaos.events import CHANNEL_ANSWER
 from chaos.load import Load
 from chaos.receiver import Receiver
 from chaos.recovery import Recovery, clock
 from cluster.faults import Blow
 from cluster.processes import Program
-from cluster.run import RECOVERY_SECONDS, ROUTES, STEADY_SECONDS, Outcome, Result, line
+from cluster.run import RECOVERY_SECONDS, ROUTES, STEADY_SECONDS, Outcome, Result, expectations, line
 from cluster.spark_faults import SparkFaults
 from cluster.standalone_spark import StandaloneSpark
 from penstock.engine import java
@@ -55,9 +53,7 @@ class OnSpark:
         self._recovery = Recovery(self._books.sent, routes.HEALTHY)
         self._receiver = Receiver(self._books, random.Random(1), self._recovery.delivered)
         self._load = Load(self._books.sent, rate, self._ingress_url, self._recovery.accepted)
-        self._expected = [Expected(route.name, [Era(route.types)], route.ordered) for route in ROUTES]
-        answers = [route.reply_to for route in ROUTES if route.reply_to is not None]
-        self._expected += [Expected(name, [Era(frozenset({CHANNEL_ANSWER}))]) for name in answers]
+        self._expected = expectations()
 
     async def run(self) -> Result:
         """From start to verdict."""

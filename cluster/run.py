@@ -75,6 +75,15 @@ class Result:
         return found
 
 
+def expectations() -> list[Expected]:
+    """What each subscriber is to get: the routes', and those that their answers go to."""
+    answers = [route.reply_to for route in ROUTES if route.reply_to is not None]
+    return [
+        *(Expected(route.name, [Era(route.types)], route.ordered) for route in ROUTES),
+        *(Expected(name, [Era(frozenset({CHANNEL_ANSWER}))]) for name in answers),
+    ]
+
+
 class Run:
     """Everything that runs beside the cluster, in one event loop."""
 
@@ -90,9 +99,7 @@ class Run:
         self._recovery = Recovery(self._books.sent, routes.HEALTHY)
         self._receiver = Receiver(self._books, random.Random(1), self._recovery.delivered)
         self._load = Load(self._books.sent, rate, lambda: self.installation.ingress_url, self._recovery.accepted)
-        self._expected = [Expected(route.name, [Era(route.types)], route.ordered) for route in ROUTES]
-        answers = [route.reply_to for route in ROUTES if route.reply_to is not None]
-        self._expected += [Expected(name, [Era(frozenset({CHANNEL_ANSWER}))]) for name in answers]
+        self._expected = expectations()
 
     async def run(self) -> Result:
         """From start to verdict."""
