@@ -7,12 +7,13 @@ that comes late has a lower number than its successor's and is none.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from penstock.contract import generations, headers, topics
+from penstock.contract import generations, headers, reports, topics
 from penstock.contract.generations import LivePoint
+from penstock.contract.reports import Served
 from penstock.log import clients
 from penstock.log.topic_ends import KAFKA_SECONDS, KafkaAway
 from penstock.log.transactions import Entry, Fenced, TransactionalPartition
@@ -57,6 +58,15 @@ class FenceWriter:
         Superseded."""
         noted = Entry(topics.REPORTS, generations.key_of(point.number), generations.encode(point))
         self._commit([noted, *(Entry(topics.REPORTS, key, None) for key in forget)])
+
+    def note_served(self, changes: Mapping[str, Served | None]) -> None:
+        """Which routes are served, or were left out from where on; None for one that has ended. Raises Superseded."""
+        self._commit(
+            [
+                Entry(topics.REPORTS, reports.served_key(uid), None if served is None else reports.encode(served))
+                for uid, served in changes.items()
+            ]
+        )
 
     def put_up(self, point: LivePoint) -> None:
         """From here on no generation before this one counts, in any partition. Raises KafkaAway."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Message
@@ -19,7 +19,6 @@ from penstock.contract.reports import Ack, Component, Loss, ReplayProgress, Seen
 from penstock.log import clients
 from penstock.log.table import TableFollower
 from penstock.log.threads import Failed, OwnedThread
-from penstock.log.topic_ends import KafkaAway
 from penstock.log.watchdog import ending_process
 from penstock.observability.logs import describe
 from penstock.settings import Settings
@@ -75,11 +74,6 @@ class Reporter:
         """Events of a type pass a target that wants to know."""
         self._send(reports.key_of(seen), reports.encode(seen))
 
-    def served(self, changes: Mapping[str, Served | None]) -> None:
-        """Routes that the router serves from now on, by uid; None for one that has ended."""
-        for uid, served in changes.items():
-            self._send(reports.served_key(uid), None if served is None else reports.encode(served))
-
     def replayed(self, progress: ReplayProgress) -> None:
         """A Replay has got that far."""
         self._send(reports.key_of(progress), reports.encode(progress))
@@ -125,27 +119,6 @@ class Reporter:
         if not self._complained:
             self._complained = True
             log.warning("a report could not be written", key=key, error=describe(error))
-
-
-def write_served(settings: Settings, entries: Iterable[Served]) -> None:
-    """Writes them before it returns. Raises KafkaAway where that cannot be made sure of."""
-    producer = clients.producer(settings, "served", {"linger.ms": 0}, watchdog=None)
-    failures: list[KafkaError] = []
-
-    def delivered(error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            failures.append(error)
-
-    for served in entries:
-        key = reports.served_key(served.route)
-        producer.produce(
-            clients.topic_name(settings, topics.REPORTS), key=key, value=reports.encode(served), on_delivery=delivered
-        )
-        producer.poll(0)
-    left = producer.flush(FLUSH_SECONDS)
-    if left or failures:
-        why = describe(failures[0]) if failures else f"{left} are not acknowledged after {FLUSH_SECONDS} s"
-        raise KafkaAway(f"it cannot be noted which routes are left out: {why}")
 
 
 class ServedReader:

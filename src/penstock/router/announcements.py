@@ -35,7 +35,6 @@ class Announcements:
                 reason=generation.refused[uid],
             )
         self._refused = frozenset(generation.refused)
-        self._reporter.served(generation.newly_served)
         self._reporter.ack(generation.version, shortened(generation.refused))
         metrics.ROUTER_REFUSED.bind().set(len(self._refused))
         metrics.SNAPSHOT_VERSION.bind("router").set(generation.version)

@@ -27,6 +27,7 @@ from typing import Protocol
 
 from penstock.contract import generations
 from penstock.contract.generations import LivePoint
+from penstock.contract.reports import Served
 from penstock.log.fences import Superseded
 from penstock.router.matched_record import MatchedRecord
 
@@ -39,6 +40,9 @@ class Writer(Protocol):
 
     def note(self, point: LivePoint, forget: Iterable[str]) -> None:
         """Routing goes on from this point."""
+
+    def note_served(self, changes: Mapping[str, Served | None]) -> None:
+        """Which routes are served, and which were left out."""
 
     def put_up(self, point: LivePoint) -> None:
         """Puts up a generation's fence in every partition. Raises KafkaAway where it cannot be sure."""
@@ -89,6 +93,12 @@ class Fencing:
         self._own = point
         self._beat()
         self._writer.put_up(point)
+
+    def note_served(self, changes: Mapping[str, Served | None]) -> None:
+        """Which routes are served, and which were left out from where on, for the router after this one."""
+        if changes:
+            self._beat()
+            self._writer.note_served(changes)
 
     def check(self, found: Iterable[MatchedRecord]) -> None:
         """Raises Superseded where a later router writes."""

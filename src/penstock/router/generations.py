@@ -38,7 +38,6 @@ import structlog
 
 from penstock.contract import topics
 from penstock.contract.generations import LivePoint
-from penstock.contract.reports import Served
 from penstock.contract.routes import Route
 from penstock.contract.snapshot import Snapshot
 from penstock.log.topic_ends import Retained, TopicEnds
@@ -105,8 +104,6 @@ class Generation:
     routes: Mapping[str, Route]
     query: RunningQuery
     refused: Mapping[str, str] = field(default_factory=dict)
-    newly_served: Mapping[str, Served | None] = field(default_factory=dict)
-    """What is to be noted of the routes it serves."""
 
 
 def routed(routes: Mapping[str, Route]) -> dict[str, Route]:
@@ -139,7 +136,6 @@ class Generations:
         lost: Callable[[Route, LostRange], None],
         served: ServedRoutes,
         fencing: Fencing,
-        leave_out: Callable[[list[Served]], None],
         stopping: Callable[[], bool],
         room: Callable[[int, bool], None] = lambda partitions, beside: None,
         beat: Callable[[], None] = lambda: None,
@@ -148,7 +144,7 @@ class Generations:
         self._launch, self._tail, self._sender, self.watch = launch, tail, sender, watch
         self._unplannable = unplannable
         self._announce, self._lost, self._stopping = live, lost, stopping
-        self._served, self._fencing, self._leave_out = served, fencing, leave_out
+        self._served, self._fencing = served, fencing
         self._room, self._beat, self.clock = room, beat, clock or LivedTime()
         """Raises where a query for so many partitions, beside another or alone, would find no room."""
         self._newest_number = 0
@@ -165,7 +161,7 @@ class Generations:
         """Makes the snapshot's routes the ones in force; returns when they are."""
         before = self.live
         if before is not None and before.query.alive() and same_routing(before.routes, snapshot.routes):
-            before.version, before.routes, before.newly_served = snapshot.version, snapshot.routes, {}
+            before.version, before.routes = snapshot.version, snapshot.routes
             self._announce(before)
             return
         began = time.monotonic()
@@ -205,7 +201,7 @@ class Generations:
             if self.watch.pending is None:
                 self._tail.rest()
         self.live = following
-        following.newly_served = self._served.live(snapshot, routes)
+        self._fencing.note_served(self._served.live(snapshot, routes))
         self._reported.clear()
         log.info(
             "a generation of routes is live",
@@ -348,9 +344,8 @@ class Generations:
     def _note_left_out(self, snapshot: Snapshot, routes: Mapping[str, Route], start: StartOffsets) -> None:
         """What a query does without is noted before it starts: it may be the last thing that this process does."""
         owed = self._served.left_out(snapshot, routes, start.reached or start.offsets)
-        if owed:
-            self._leave_out(owed)
-            self._served.take({served.route: served for served in owed})
+        self._fencing.note_served(owed)
+        self._served.take(owed)
 
     def _report_losses(self, losses: list[tuple[Route, LostRange]]) -> None:
         """Reports losses before the query starts, so that a crash hides none; once, however often it is tried."""

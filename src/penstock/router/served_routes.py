@@ -34,13 +34,13 @@ class ServedRoutes:
         """Routes that need older events than what is routed next, each with the start from which it needs them."""
         return [found for route in routes if (found := self._reaching_back(route)) is not None]
 
-    def left_out(self, snapshot: Snapshot, routes: Mapping[str, Route], begins: tuple[int, ...]) -> list[Served]:
+    def left_out(self, snapshot: Snapshot, routes: Mapping[str, Route], begins: tuple[int, ...]) -> dict[str, Served]:
         """What has to be noted before a query that serves `routes` only begins there."""
-        return [
-            Served(uid, noted.start, begins)
+        return {
+            uid: Served(uid, noted.start, begins)
             for uid, noted in self.noted.items()
             if uid not in routes and noted.owed is None and not snapshot.has_ended(uid)
-        ]
+        }
 
     def live(self, snapshot: Snapshot, routes: Mapping[str, Route]) -> dict[str, Served | None]:
         """What changes when a generation that serves `routes` is live; taken in already."""

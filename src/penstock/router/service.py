@@ -26,7 +26,7 @@ from penstock.filters.predicate import Predicate
 from penstock.filters.terms import count_terms
 from penstock.log.fences import FenceWriter, Superseded
 from penstock.log.markers import MarkerWriter
-from penstock.log.reports import Reporter, ServedReader, write_served
+from penstock.log.reports import Reporter, ServedReader
 from penstock.log.table import SnapshotFollower
 from penstock.log.topic_ends import KafkaAway, TopicEnds
 from penstock.log.transactions import GivenUp
@@ -252,7 +252,6 @@ class RouterService:
             lost=announcements.lost,
             served=served,
             fencing=fencing,
-            leave_out=lambda owed: write_served(self._settings, owed),
             stopping=self._stop.is_set,
             room=self._check_room,
             beat=self._watchdog.beat,

@@ -7,7 +7,7 @@ tasks do; what it passes on is the newest record of its partition from then on.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from penstock.contract import generations as contract
@@ -108,7 +108,6 @@ class Scene:
             lost=lambda route, gap: self.lost.append((route.uid, gap)),
             served=ServedRoutes(dict(self.notes)),
             fencing=Fencing(Noted(dict(self.points), self.epoch - 1), self),
-            leave_out=self._leave_out,
             stopping=lambda: False,
             clock=lambda: self.now,
         )
@@ -154,17 +153,16 @@ class Scene:
         assert contract.newest(self.points.values()) == point, "no fence without a point"
         self.happened.append(f"{point.number} is fenced")
 
-    def _leave_out(self, owed: list[Served]) -> None:
+    def note_served(self, changes: Mapping[str, Served | None]) -> None:
         if self.note_fails is not None:
             raise self.note_fails
-        self.notes |= {served.route: served for served in owed}
-
-    def _live(self, generation: Generation) -> None:
-        for uid, served in generation.newly_served.items():
+        for uid, served in changes.items():
             if served is None:
                 self.notes.pop(uid)
             else:
                 self.notes[uid] = served
+
+    def _live(self, generation: Generation) -> None:
         self.announced.append(generation)
         self.happened.append(f"{generation.number} is live")
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from generations_double import QueryDouble
 
-from penstock.contract.reports import Served
 from penstock.contract.routes import Route
 from penstock.router.announcements import REASONS_BYTES, Announcements, shortened
 from penstock.router.generations import Generation
@@ -20,13 +19,9 @@ class ReporterDouble:
     def __init__(self) -> None:
         self.acks: list[tuple[int, Mapping[str, str]]] = []
         self.losses: list[tuple[str, int, int, int]] = []
-        self.notes: dict[str, Served | None] = {}
 
     def ack(self, version: int, refused: Mapping[str, str]) -> None:
         self.acks.append((version, refused))
-
-    def served(self, changes: Mapping[str, Served | None]) -> None:
-        self.notes |= changes
 
     def loss(self, route: str, partition: int, first: int, last: int) -> None:
         self.losses.append((route, partition, first, last))
@@ -44,14 +39,6 @@ def test_a_live_generation_is_acknowledged_with_the_routes_it_does_without() -> 
     announcements.live(generation(3, 8, {}))
     assert reporter.acks == [(7, {"b": "too large"}), (8, {})]
     assert status == {"generation": 3, "version": 8, "routes": 3, "refused": 0}
-
-
-def test_the_routes_it_serves_are_noted_for_the_router_after_it() -> None:
-    reporter = ReporterDouble()
-    live = generation(3, 7, {})
-    live.newly_served = {"a": Served("a", (5,)), "gone": None}
-    Announcements(reporter, {"generation": 0}).live(live)  # type: ignore[arg-type]
-    assert reporter.notes == {"a": Served("a", (5,)), "gone": None}
 
 
 def test_a_refused_route_is_logged_once_however_often_it_is_refused(capsys: Any) -> None:

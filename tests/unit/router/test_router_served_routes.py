@@ -30,7 +30,7 @@ def test_a_route_that_nothing_names_any_more_is_left_out_not_ended() -> None:
     served = ServedRoutes({"gone": Served("gone", (5,)), "here": Served("here", (5,))})
     routes = {"here": route("here", 5)}
     snapshot = Snapshot(3, routes=routes, missing=1)
-    assert served.left_out(snapshot, routes, (70,)) == [Served("gone", (5,), owed=(70,))]
+    assert served.left_out(snapshot, routes, (70,)) == {"gone": Served("gone", (5,), owed=(70,))}
     assert served.live(snapshot, routes) == {}
 
 

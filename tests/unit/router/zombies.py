@@ -8,7 +8,7 @@ call to Kafka. What is read from `penstock.matched` is what the real cursors of 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -220,7 +220,6 @@ class Driver:
             lost=lambda route, gap: None,
             served=ServedRoutes(dict(world.notes)),
             fencing=Fencing(Noted(dict(world.points), world.epoch), self),
-            leave_out=lambda owed: None,
             stopping=lambda: False,
             clock=lambda: 0.0,
         )
@@ -254,9 +253,6 @@ class Driver:
         return query
 
     def _live(self, generation: Generation) -> None:
-        for uid, served in generation.newly_served.items():
-            if served is not None:
-                self._world.notes[uid] = served
         self._world.acknowledge(generation)
 
     # --- Kafka ---
@@ -275,6 +271,14 @@ class Driver:
         self._world.points[contract.key_of(point.number)] = point
         for key in forget:
             self._world.points.pop(key, None)
+        self._risk()
+
+    def note_served(self, changes: Mapping[str, Served | None]) -> None:
+        self._risk()
+        self._owning()
+        for uid, served in changes.items():
+            if served is not None:
+                self._world.notes[uid] = served
         self._risk()
 
     def put_up(self, point: LivePoint) -> None:
