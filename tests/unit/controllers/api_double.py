@@ -11,6 +11,7 @@ import contextlib
 import copy
 import dataclasses
 import itertools
+import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 
 from lightkube import ApiError
@@ -245,13 +246,17 @@ class TopicDouble:
         """Writes to come of which so many records are stored (None: all, the version too) although they fail."""
         self.snapshots: list[tuple[int, dict[str, bytes]]] = []
         """What a reader has seen: the number of each version and the records it completed."""
+        self._changing = threading.Lock()
+        """The controllers write from a thread of their own while a test looks."""
 
     def read(self) -> Stored:
         reader = StoredReader()
-        for key, value in self.records.items():
+        with self._changing:
+            records, complete = dict(self.records), self.complete and VERSION_KEY in self.records
+        for key, value in records.items():
             with contextlib.suppress(Unreadable):
                 reader.apply(key, value)
-        return dataclasses.replace(reader.stored(), complete=self.complete and VERSION_KEY in self.records)
+        return dataclasses.replace(reader.stored(), complete=complete)
 
     def look(self) -> Stored:
         return self.read()
@@ -270,11 +275,12 @@ class TopicDouble:
             raise OSError("the acknowledgement was lost")
 
     def _store(self, key: str, value: bytes | None) -> None:
-        self.complete = key == VERSION_KEY
-        self.records.pop(key, None)  # the newest record of a key is where it was written last
-        if value is None:
-            return
-        self.records[key] = value
+        with self._changing:
+            self.complete = key == VERSION_KEY
+            self.records.pop(key, None)  # the newest record of a key is where it was written last
+            if value is None:
+                return
+            self.records[key] = value
         if isinstance(version := decode(key, value), Version):
             self.snapshots.append((version.version, {k: v for k, v in self.records.items() if k != VERSION_KEY}))
 
@@ -285,7 +291,8 @@ class TopicDouble:
 
     def spoil(self, key: str) -> None:
         """Somebody writes what cannot be read, and it is noticed."""
-        self.records[key] = b"\xff{"
+        with self._changing:
+            self.records[key] = b"\xff{"
         self._found(key)
 
     def look_after(self) -> None:
