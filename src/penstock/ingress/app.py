@@ -11,12 +11,12 @@ import time
 from functools import partial
 
 from penstock.contract.event_record import record_of, travelling
+from penstock.contract.seen_types import SeenTypes, Tell
 from penstock.events import http
 from penstock.events.broker_attributes import enter_broker
 from penstock.events.event import CloudEvent, MalformedEvent
 from penstock.ingress import responses
 from penstock.ingress.disk import DiskWatch
-from penstock.ingress.event_types import SeenTypes, Tell
 from penstock.ingress.kafka_watch import KafkaWatch
 from penstock.ingress.request import Request
 from penstock.ingress.responses import Response

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from penstock.contract.reports import SeenType
+from penstock.contract.seen_types import AGAIN_SECONDS, LONGEST, MOST, SeenTypes
 from penstock.events.event import CloudEvent
-from penstock.ingress.event_types import AGAIN_SECONDS, LONGEST, MOST, SeenTypes
 
 
 class Told:
