@@ -21,6 +21,7 @@ import structlog
 
 from penstock.contract import topics
 from penstock.contract.routes import Replay
+from penstock.contract.seen_types import SeenTypes
 from penstock.contract.snapshot import Snapshot
 from penstock.destinations import Destinations
 from penstock.dispatcher.cursors.cursor_store import CursorStore, GivenUp
@@ -32,6 +33,7 @@ from penstock.dispatcher.matched.record import DECODER, EVENT_DECODER, Matched
 from penstock.dispatcher.replay.given_up import attempts_given_up, origins_given_up
 from penstock.dispatcher.replay.reach import FurtherBack
 from penstock.dispatcher.replay.replays import Replays
+from penstock.events.event import CloudEvent
 from penstock.history.reader.kept import KeptEvents
 from penstock.lifecycle import first
 from penstock.log.admin import NotDone, TopicAdmin
@@ -85,12 +87,13 @@ class _Task:
         self._stores = {partition: CursorStore(settings, partition) for partition in partitions}
         self._tracer = trace.configure("penstock-dispatcher")
         self._clients = SubscriberClient(settings.max_event_bytes, Destinations(settings), self._owner)
-        self._store = ReplyWriter(settings, failed)
+        self._store = ReplyWriter(settings, failed, self._describe)
         sender = AttemptSender(
             self._clients, self._store, self._tracer, settings.delivery_timeout_seconds, settings.max_event_bytes
         )
         self._reread = RandomReader(settings, topics.MATCHED, DECODER, self._owner)
         self._reporter = Reporter(settings, "dispatcher", instance, failed)
+        self._types = SeenTypes(self._reporter.seen_type)
         self._events = RandomReader(settings, topics.EVENTS, EVENT_DECODER, self._owner)
         self._kept = FurtherBack(self._events, KeptEvents(settings) if settings.history else None)
         self._dispatcher = Dispatcher(
@@ -115,6 +118,12 @@ class _Task:
             self._first.set_result(None)
         elif self._started and self._follower.snapshot is not self._dispatcher.snapshot:
             self._dispatcher.apply(self._follower.snapshot)
+
+    def _describe(self, uid: str, reply: CloudEvent) -> None:
+        """A reply has come to a Broker, which may want to know which types come."""
+        target = self._follower.snapshot.targets.get(uid)
+        if target is not None and target.tells_types:
+            self._types.note(uid, [reply])
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Starts and works. A stop counts at any time, also while Kafka is waited for."""

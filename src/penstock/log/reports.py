@@ -40,6 +40,7 @@ class Reporter:
         self._waiting = ""
         self._complained = False
         self._stop = threading.Event()
+        self._closed = False
         self._lock = threading.Lock()
         self._thread = OwnedThread(f"reports of {component}", self._beat, failed)
         self._thread.start()
@@ -87,7 +88,9 @@ class Reporter:
         self._stop.set()
         self._thread.join(FLUSH_SECONDS)
         self._send(reports.key_of(Ack(self._component, self.instance, 0, 0)), None)
+        self._closed = True
         self._producer.flush(FLUSH_SECONDS)
+        self._producer.close()
 
     def _beat(self) -> None:
         while not self._stop.wait(reports.HEARTBEAT_SECONDS):
@@ -102,6 +105,8 @@ class Reporter:
 
     def _send(self, key: str, value: bytes | None) -> None:
         """A report that Kafka does not take is no reason to end: acknowledgements are repeated, losses are logged."""
+        if self._closed:
+            return  # nobody counts this instance any more
         try:
             self._producer.produce(self._topic, key=key, value=value, on_delivery=self._delivered)
         except (BufferError, KafkaException) as error:

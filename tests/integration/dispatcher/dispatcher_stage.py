@@ -19,7 +19,7 @@ from confluent_kafka import Producer
 
 from penstock.contract import routes as records
 from penstock.contract import topics
-from penstock.contract.routes import Endpoint, Record, Route, ServiceName, Version
+from penstock.contract.routes import Endpoint, Record, Route, ServiceName, Target, Version
 from penstock.dispatcher.task import run_task
 from penstock.settings import Settings
 from running import headers_of, read_to_end
@@ -122,13 +122,13 @@ class Stage:
         name = f"s{next(self._names)}-{time.time_ns()}"
         return Route(name, "Subscription", "team", name, "channel-uid", subscriber=subscriber, **fields)
 
-    def publish(self, *routes: Route, names: tuple[ServiceName, ...] = ()) -> int:
+    def publish(self, *routes: Route, names: tuple[ServiceName, ...] = (), targets: tuple[Target, ...] = ()) -> int:
         """These routes and no others."""
-        version = Version(next(self._versions), routes=len(routes), names=len(names))
-        keys = {*map(records.key_of, routes), *map(records.key_of, names)}
+        version = Version(next(self._versions), targets=len(targets), routes=len(routes), names=len(names))
+        published: list[Record] = [*targets, *routes, *names, version]
+        keys = {records.key_of(record) for record in published[:-1]}
         for gone in self._published - keys:
             self._producer.produce(topics.ROUTES, key=gone, value=None)
-        published: list[Record] = [*routes, *names, version]
         for record in published:
             self._producer.produce(topics.ROUTES, key=records.key_of(record), value=records.encode(record))
         self._published = keys

@@ -12,8 +12,8 @@ import msgspec
 from dispatcher_stage import OK, TRACE, Stage, Subscribe, until
 
 from penstock.contract import topics
-from penstock.contract.reports import Ack, decode
-from penstock.contract.routes import Delivery, Endpoint, ServiceName
+from penstock.contract.reports import Ack, SeenType, decode
+from penstock.contract.routes import Delivery, Endpoint, ServiceName, Target
 
 EVENT_ANSWER = {"ce-specversion": "1.0", "ce-id": "r1", "ce-source": "/reply", "ce-type": "reply"}
 
@@ -121,6 +121,21 @@ async def test_a_triggers_reply_goes_back_into_its_broker(stage: Stage, subscrib
     assert headers["ce_knativearrivaltime"].endswith(b"Z")
     assert headers["penstock_http_knative-x"] == b"7"
     assert headers["penstock_traceparent"][:36] == TRACE[:36].encode()
+
+
+async def test_a_broker_that_wants_to_know_hears_of_the_types_of_replies(stage: Stage, subscribe: Subscribe) -> None:
+    subscriber = await subscribe(lambda _: (200, EVENT_ANSWER, b"{}"))
+    route = stage.trigger(subscriber.endpoint)
+    stage.publish(route, targets=(Target("broker-uid", "Broker", "team", "default", tells_types=True),))
+    async with stage.task():
+        stage.match(route)
+        await until(lambda: seen_types(stage), "the type of the reply")
+    assert {(seen.target, seen.type, seen.source) for seen in seen_types(stage)} == {("broker-uid", "reply", "/reply")}
+
+
+def seen_types(stage: Stage) -> list[SeenType]:
+    found = [decode(key, value) for key, value in stage.table(topics.REPORTS).items()]
+    return [seen for seen in found if isinstance(seen, SeenType)]
 
 
 async def test_a_subscriptions_reply_is_retried_alone_and_its_failure_buries_the_original(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from functools import partial
 
 from penstock.contract import headers
@@ -18,6 +19,9 @@ from penstock.settings import Settings
 STORE_SECONDS = 30.0
 CLOSE_SECONDS = 1.0
 
+Stored = Callable[[str, CloudEvent], None]
+"""Hears of the target and the reply that is now in it."""
+
 
 class NotStored(RuntimeError):
     """The reply is not, or not surely, in the Broker."""
@@ -26,7 +30,8 @@ class NotStored(RuntimeError):
 class ReplyWriter:
     """Stores replies; each is durable when `store` returns."""
 
-    def __init__(self, settings: Settings, failed: Failed) -> None:
+    def __init__(self, settings: Settings, failed: Failed, stored: Stored = lambda target, reply: None) -> None:
+        self._stored = stored
         self._default_ttl, self._max_event_bytes = settings.broker_ttl, settings.max_event_bytes
         self._loop = asyncio.get_running_loop()
         self._writer = EventWriter(settings, "replies", failed, timeout_seconds=STORE_SECONDS)
@@ -46,6 +51,7 @@ class ReplyWriter:
         except (NoRoom, NotWritten, RecordTooLarge) as error:
             raise _not_stored(error) from error
         await done
+        self._stored(target, event)
 
     async def close(self) -> None:
         """Waits a moment for what is under way."""
