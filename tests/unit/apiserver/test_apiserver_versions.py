@@ -102,3 +102,16 @@ def test_a_deletion_that_waits_keeps_the_stored_version() -> None:
     assert (gone, left["spec"]["type"]) == (False, "t")
     assert stored(tx)["apiVersion"] == "eventing.knative.dev/v1beta3"
     assert stored(tx)["spec"]["attributes"]
+
+
+def test_a_version_that_differs_by_its_name_only_is_served_and_is_stored_as_the_newest() -> None:
+    tx = transaction()
+    older = REGISTRY.find("sources.knative.dev", "v1beta2", "pingsources")
+    assert older is not None
+    spec = {"schedule": "* * * * *", "sink": {"uri": "http://sink"}}
+    ping = {"metadata": {"name": "p"}, "spec": spec}
+    made = VERBS.create(tx, WriteTarget(older, "ns", "", "user", "tests"), ping)
+    assert (made["apiVersion"], made["spec"]["schedule"]) == ("sources.knative.dev/v1beta2", "* * * * *")
+    found = tx.get("pingsources.sources.knative.dev", "ns", "p")
+    assert found is not None
+    assert found["apiVersion"] == "sources.knative.dev/v1"
