@@ -43,12 +43,13 @@ test: preflight ## every check: format, lint, types, layers, unit and integratio
 preflight: $(VENV)/.ready ## say what this machine lacks for the tests, and how to get it
 	@$(BIN)/python tests/preflight.py $(PROCESSES)
 
-check: $(VENV)/.ready ## format, lint, types and layers
+check: $(VENV)/.ready ## format, lint, types, layers and the documentation's site
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python tests/check_types.py
 	$(BIN)/lint-imports
+	$(BIN)/python tests/check_site.py
 
 unit: $(VENV)/.ready ## unit tests: no Spark, no Kafka, seconds
 	$(PYTEST) -n 2 -q tests/unit $(OPTIONS)
@@ -75,8 +76,9 @@ format: $(VENV)/.ready ## put the code into its format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-docs: $(VENV)/.ready ## write the pages that are made from the code
+docs: $(VENV)/.ready ## write the pages that are made from the code, and build the documentation's site into build/site
 	$(BIN)/python -m penstock.cli.reference > docs/settings.md
+	@$(BIN)/python tests/check_site.py
 
 manifests: $(VENV)/.ready ## write the manifests and the Helm chart under deploy/
 	$(BIN)/python -m penstock.install deploy

@@ -12,7 +12,7 @@ import sharing
 
 ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "src" / "penstock"
-PAGES = [*sorted((ROOT / "docs").glob("*.md")), *sorted(ROOT.glob("*.md"))]
+PAGES = [*sorted((ROOT / "docs").rglob("*.md")), *sorted(ROOT.glob("*.md"))]
 MOST_MODULES = 20
 """A room that holds more can no longer be seen through."""
 
