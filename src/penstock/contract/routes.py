@@ -49,6 +49,29 @@ class Delivery(msgspec.Struct, frozen=True, omit_defaults=True):
     dead_letter: Endpoint | None = None
 
 
+AuthorizationMode = Literal["allow-all", "deny-all", "allow-same-namespace"]
+
+
+class Policy(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An EventPolicy that applies to a target: from whom it takes which events."""
+
+    name: str
+    subjects: tuple[str, ...] = ()
+    """Who; one that ends with `*` stands for all that begin so. Empty: nobody, until it is known who is meant."""
+    filters: list[dict[str, Any]] = []
+    """Which of their events, in the dialects of Triggers; empty: all."""
+
+
+class Access(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Who may send to a target."""
+
+    audience: str = ""
+    """What a token must be for; empty: tokens do not count here."""
+    policies: tuple[Policy, ...] = ()
+    default_mode: AuthorizationMode = "allow-same-namespace"
+    """Who may where no policy applies."""
+
+
 class Target(msgspec.Struct, frozen=True, omit_defaults=True):
     """A Broker or Channel that accepts events."""
 
@@ -63,6 +86,8 @@ class Target(msgspec.Struct, frozen=True, omit_defaults=True):
     """Host names (without port) under which `/` reaches it."""
     tells_types: bool = False
     """Whether the ingress reports which types of events come."""
+    access: Access | None = None
+    """Who may send to it; None: everybody who reaches the ingress."""
 
 
 class Replay(msgspec.Struct, frozen=True, omit_defaults=True):

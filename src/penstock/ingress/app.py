@@ -20,6 +20,7 @@ from penstock.ingress.disk import DiskWatch
 from penstock.ingress.kafka_watch import KafkaWatch
 from penstock.ingress.request import Request
 from penstock.ingress.responses import Response
+from penstock.ingress.senders.door import Door
 from penstock.ingress.targets import Addressee, TargetTable
 from penstock.log.events import EventWriter, NoRoom, NotStored, RecordTooLarge
 from penstock.observability import trace
@@ -42,7 +43,9 @@ class Ingress:
         tracer: trace.Tracer,
         *,
         tell_type: Tell = lambda _: None,
+        door: Door | None = None,
     ) -> None:
+        self._door = door or Door()
         self._log, self._disk, self._kafka, self._tracer = log, disk, kafka, tracer
         self._ttl = settings.broker_ttl
         self._untargeted = Rejections("", "", "")
@@ -80,6 +83,8 @@ class Ingress:
             raise RuntimeError("a request without a target was not refused")
         try:
             events = http.all_from_http(request.headers, body)
+            if request.sender is not None and (refusal := self._door.refusal_of(request, events)) is not None:
+                return self.refuse(request, refusal)
             if addressee.is_broker:
                 events = [enter_broker(event, self._ttl, request.started) for event in events]
         except http.UnsupportedFormat as error:
@@ -103,6 +108,11 @@ class Ingress:
         """What can be refused without the body."""
         if request.refusal is not None:
             return request.refusal
+        addressee = request.addressee
+        if addressee is not None and addressee.rules is not None:
+            refusal = self._door.refusal(request, addressee, addressee.rules)
+            if refusal is not None:
+                return refusal
         if request.declared_length > self.max_body_bytes:
             return self.too_large
         if self._disk.full:

@@ -9,6 +9,7 @@ from penstock.events.event import MalformedEvent
 from penstock.events.http import fold_headers
 from penstock.ingress import responses
 from penstock.ingress.responses import Response
+from penstock.ingress.senders.sender import Sender
 from penstock.ingress.targets import Addressee, path_of
 
 
@@ -26,6 +27,7 @@ class Request:
         "method",
         "parent",
         "refusal",
+        "sender",
         "span",
         "started",
         "url",
@@ -45,6 +47,8 @@ class Request:
         except MalformedEvent as error:
             self.refusal = responses.malformed(str(error))
         self.addressee: Addressee | None = None
+        self.sender: Sender | None = None
+        """Who it comes from, where the target asks for that."""
         self.parent: str | None = None
         """The `traceparent` that it came with."""
         self.span = ""

@@ -69,6 +69,22 @@ def unsupported(reason: str) -> Response:
     return answer(415, reason)
 
 
+def unauthorized(reason: str, *, invalid: bool = True) -> Response:
+    """Nobody knows who sends. `invalid`: there were credentials, and they do not hold."""
+    challenge = b'Bearer realm="penstock", error="invalid_token"' if invalid else b'Bearer realm="penstock"'
+    return answer(401, reason, (b"www-authenticate", challenge))
+
+
+def forbidden(reason: str) -> Response:
+    """It is known who sends, and they may not."""
+    return answer(403, reason)
+
+
+def not_yet_known(reason: str) -> Response:
+    """Who sends cannot be said right now."""
+    return answer(503, reason, _RETRY_AFTER)
+
+
 def too_large(limit: int) -> Response:
     """More than one event may have."""
     return answer(413, f"the event is larger than {limit} bytes")

@@ -8,6 +8,7 @@ from urllib.parse import unquote
 import httptools
 
 from penstock.contract.routes import Target
+from penstock.ingress.senders.rules import TargetRules
 from penstock.observability.metrics import TargetMetrics
 from penstock.observability.span_attributes import destination
 
@@ -18,7 +19,7 @@ _CLUSTER_SUFFIXES = (".cluster.local", ".svc.cluster.local")
 class Addressee:
     """A target with what the ingress keeps beside it."""
 
-    __slots__ = ("is_broker", "metrics", "place", "target", "tells_types", "uid")
+    __slots__ = ("is_broker", "metrics", "place", "rules", "target", "tells_types", "uid")
 
     def __init__(self, target: Target, metrics: TargetMetrics) -> None:
         self.target = target
@@ -27,6 +28,8 @@ class Addressee:
         self.is_broker = target.kind == "Broker"
         self.tells_types = target.tells_types
         self.place = destination(target.kind, target.namespace, target.name)
+        self.rules = None if target.access is None else TargetRules(target, target.access)
+        """Who may send to it; None: everybody."""
 
 
 class TargetTable:

@@ -15,6 +15,7 @@ from penstock.ingress.app import Ingress
 from penstock.ingress.connection import Connection, Refusal
 from penstock.ingress.disk import DiskWatch
 from penstock.ingress.kafka_watch import KafkaWatch
+from penstock.ingress.senders.door import Door
 from penstock.ingress.targets import TargetTable
 from penstock.observability.trace import Tracer
 from penstock.settings import Settings
@@ -123,11 +124,18 @@ def head(headers: dict[str, str] | None = None, method: str = "POST", path: str 
 class Client:
     """One application, its server's state, and what it has stored."""
 
-    def __init__(self, tracer: Tracer | None = None, **settings: Any) -> None:
+    def __init__(self, tracer: Tracer | None = None, door: Door | None = None, **settings: Any) -> None:
         self.log = RememberingLog()
         self.disk = DiskWatch(Path("/"), 0)
         self.kafka = KafkaWatch(self.log)
-        self.app = Ingress(Settings(**settings), self.log, self.disk, self.kafka, tracer or Tracer())  # type: ignore[arg-type]
+        self.app = Ingress(
+            Settings(**settings),
+            self.log,  # type: ignore[arg-type]
+            self.disk,
+            self.kafka,
+            tracer or Tracer(),
+            door=door,
+        )
         self.app.targets = TargetTable(TARGETS)
         self.now, self.date = 1000.0, b"date: Mon, 16 Nov 2026 00:00:00 GMT\r\n"
         self.connections: set[Connection] = set()
