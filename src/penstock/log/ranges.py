@@ -30,6 +30,10 @@ READING = {
 }
 
 
+class RecordsGone(KafkaAway):
+    """Retention has removed what was to be read next."""
+
+
 class LogRecord(NamedTuple):
     """A record as it lies in a topic."""
 
@@ -45,9 +49,11 @@ class LogRecord(NamedTuple):
 class RangeReader:
     """Reads ranges of topics. Used by one thread only."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, passing_over_gone: bool = True) -> None:
+        """Records that retention removes while it reads are passed over, or else are a RecordsGone."""
         self._settings = settings
-        self._consumer: Consumer = clients.consumer(settings, "ranges", READING, watchdog=None)
+        own = READING if passing_over_gone else {**READING, "auto.offset.reset": "error"}
+        self._consumer: Consumer = clients.consumer(settings, "ranges", own, watchdog=None)
 
     def close(self) -> None:
         """Leaves Kafka."""
@@ -95,6 +101,8 @@ def _taken(message: Message, ahead: dict[int, int]) -> LogRecord | None:
     partition, offset, error = message.partition() or 0, message.offset() or 0, message.error()
     end = ahead.get(partition)
     if error is not None:
+        if error.code() == KafkaError._AUTO_OFFSET_RESET:
+            raise RecordsGone(describe(error))
         if error.code() != KafkaError._PARTITION_EOF:
             raise KafkaAway(describe(error))
         ahead.pop(partition, None)

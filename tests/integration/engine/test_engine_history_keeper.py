@@ -101,6 +101,15 @@ async def test_a_failure_is_told_once_and_tried_again(tmp_path: Path) -> None:
     assert "Delivery goes on" in remark
 
 
+async def test_what_is_not_in_the_tables_is_told(tmp_path: Path) -> None:
+    said = '[{"event": "status", "begun_anew": "events"}, {"event": "status", "table": "events", "lost": 3}]'
+    keeper = Trial(tmp_path, f"[os.write(fd, json.dumps(one).encode() + b'\\n') for one in {said}]", ["write"])
+    await until(keeper, "keeper.told.states[-3:] == ['resting', 'writing', 'resting']")
+    gone, lost = keeper.told.remarks
+    assert gone.startswith("written before and gone: events")
+    assert lost.startswith("Kafka removed 3 records")
+
+
 async def test_it_hurries_before_retention_takes_something(tmp_path: Path) -> None:
     slow = "__import__('time').sleep(600 if nice == '19' else 0)"
     keeper = Trial(tmp_path, slow, ["write", "rest", "hurry"])

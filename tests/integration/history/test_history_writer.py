@@ -7,21 +7,21 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from datetime import UTC, date, datetime, timedelta
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from topics_of_test import send_attempts, send_events
 
-from penstock.engine.history.work import Hint, Writer
+from penstock.engine.history.work import Hint, Writer, by_arrow, by_spark
 from penstock.history.reader.history import History
 from penstock.history.reader.questions import EventFilter
 from penstock.history.schema import frames
-from penstock.history.schema.columns import EVENTS
+from penstock.history.schema.columns import EVENTS, VERSION_ID
 from penstock.history.schema.problem import HistoryProblem
 from penstock.history.writer import batches, upkeep
-from penstock.history.writer.delta import DeltaTable
 from penstock.log.ranges import RangeReader
 from penstock.settings import Settings
 from running import eventually
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 
 class Killed(RuntimeError):
     """Stands for a process that ends between writing and committing: nothing is tidied up after it."""
+
+
+def nothing() -> None:
+    """What happens before most commits."""
 
 
 @pytest.fixture
@@ -46,49 +50,40 @@ def counted(settings: Settings, kind: str) -> Counter[str]:
     return Counter(row["id"] for row in found)
 
 
-def test_each_event_once_over_writers_that_die_before_their_commit(delta: SparkSession, settings: Settings) -> None:
+def write(settings: Settings, spark: SparkSession | None = None, before_commit: Callable[[], None] = nothing) -> int:
+    """Writes all that there is, by Spark or by this process; how many records."""
+    store_of = by_arrow(settings) if spark is None else by_spark(settings, spark)
+    return Writer(settings, store_of, before_commit=before_commit).write()
+
+
+def dies() -> None:
+    raise Killed
+
+
+def test_each_event_once_over_writers_that_die_before_their_commit(settings: Settings) -> None:
     ids: list[str] = []
-
-    def dies() -> None:
-        raise Killed
-
     for round_ in range(3):
         ids += send_events(settings, 40, "killed")
         assert counted(settings, "killed") == Counter(ids)
         with pytest.raises(Killed):
-            Writer(delta, settings, before_commit=dies).write()
+            write(settings, before_commit=dies)
         assert counted(settings, "killed") == Counter(ids)
         if round_ % 2:
-            assert Writer(delta, settings).write() > 0
+            assert write(settings) > 0
             assert counted(settings, "killed") == Counter(ids)
-    assert Writer(delta, settings).write() > 0
-    assert Writer(delta, settings).write() == 0
+    assert write(settings) > 0
+    assert write(settings) == 0
     assert counted(settings, "killed") == Counter(ids)
     with History(settings) as history:
         events, attempts = history.state()
     assert (events.behind, attempts.behind) == (0, 0)
 
 
-def test_of_two_writers_with_the_same_records_one_commits(delta: SparkSession, settings: Settings) -> None:
-    ids = send_events(settings, 20, "twice")
-    first = Writer(delta, settings)
-
-    def other_is_faster() -> None:
-        if not overtaken:
-            overtaken.append(Writer(delta, settings).write())
-
-    overtaken: list[int] = []
-    late = Writer(delta, settings, before_commit=other_is_faster)
-    late.write()
-    first.write()
-    assert overtaken
-    assert counted(settings, "twice") == Counter(ids)
-
-
-def test_large_backlogs_are_written_in_several_commits(delta: SparkSession, settings: Settings) -> None:
+def test_large_backlogs_are_written_in_several_commits(settings: Settings) -> None:
     ids = send_events(settings, 100, "backlog")
-    table = batches.Batches(delta, settings, EVENTS, most=30)
-    table.ensure()
+    stored = by_arrow(settings)(EVENTS)
+    stored.ensure()
+    table = batches.Batches(stored, EVENTS, most=30)
     reader = RangeReader(settings)
     retained = reader.retained(EVENTS.topic)
     reader.close()
@@ -102,23 +97,59 @@ def test_large_backlogs_are_written_in_several_commits(delta: SparkSession, sett
     assert counted(settings, "backlog") == Counter(ids)
 
 
-def test_only_committed_attempts_are_written_and_both_languages_agree(delta: SparkSession, settings: Settings) -> None:
-    ids = send_events(settings, 12, "agreed")
-    send_attempts(settings, ids, broken=True)
-    with History(settings) as history:
-        from_kafka = history.sql("select * from attempts order by partition, record").to_pylist()
-        events_from_kafka = history.sql('select * from events order by partition, "offset"').to_pylist()
-    Writer(delta, settings).write()
+def test_only_committed_attempts_are_written_as_they_were_read_from_kafka(settings: Settings) -> None:
+    send_attempts(settings, send_events(settings, 12, "agreed"), broken=True)
+    before = everything(settings)
+    write(settings)
+    assert everything(settings) == before
     with History(settings) as history:
         assert history.state()[1].behind == 0
-        assert history.sql("select * from attempts order by partition, record").to_pylist() == from_kafka
-        assert history.sql('select * from events order by partition, "offset"').to_pylist() == events_from_kafka
-    assert not [row for row in from_kafka if row["id"].startswith("aborted")]
+    assert not [row for row in before[1] if row["id"].startswith("aborted")]
+
+
+def everything(settings: Settings) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """All rows of both tables, up to this moment."""
+    with History(settings) as history:
+        events = history.sql('select * from events order by partition, "offset"').to_pylist()
+        return events, history.sql("select * from attempts order by partition, record").to_pylist()
+
+
+def test_spark_and_this_process_take_turns_with_one_table(delta: SparkSession, settings: Settings) -> None:
+    """Spark's way keeps what the other keeps: each record once, the same rows, one of two writers, old days removed."""
+    ids = send_events(settings, 20, "turns")
+    assert write(settings) > 0
+    ids += send_events(settings, 20, "turns")
+    send_attempts(settings, ids, broken=True)
+    before = everything(settings)
+    with pytest.raises(Killed):
+        write(settings, delta, dies)
+    assert everything(settings) == before
+    assert write(settings, delta) > 0
+    assert everything(settings) == before
+    ids += send_events(settings, 20, "turns")
+    overtaken: list[int] = []
+    write(settings, delta, before_commit=lambda: overtaken.append(write(settings)))
+    assert overtaken[0] > 0
+    assert counted(settings, "turns") == Counter(ids)
+    with History(settings) as history:
+        positions = history.state()[0].positions
+        assert history.state()[0].behind == 0
+    stored = by_spark(settings, delta)(EVENTS)
+    stored.compact(datetime.now(UTC).date())
+    assert counted(settings, "turns") == Counter(ids)
+    stored.remove_before((datetime.now(UTC) + timedelta(days=1)).date())
+    with History(settings) as history:
+        assert history.sql("select count(*) as n from events").to_pylist() == [{"n": 0}]
+        assert history.state()[0].positions == positions
+    stored.begin([VERSION_ID]).finish({VERSION_ID: 99})
+    for way in (by_spark(settings, delta), by_arrow(settings)):
+        with pytest.raises(HistoryProblem, match="newer penstock"):
+            Writer(settings, way)
 
 
 def test_rows_become_the_records_that_they_were_made_of(delta: SparkSession, settings: Settings) -> None:
     send_events(settings, 8, "again")
-    Writer(delta, settings).write()
+    write(settings)
     place = f"{settings.history_root}/events"
     made = frames.records_of(delta.read.format("delta").load(place).where("type = 'again'"))
     reader = RangeReader(settings)
@@ -140,34 +171,20 @@ def test_rows_become_the_records_that_they_were_made_of(delta: SparkSession, set
         assert (bytes(row.value), row.key) == (one.value, one.key)
 
 
-def test_old_days_are_removed_and_small_files_put_together(delta: SparkSession, settings: Settings) -> None:
-    for _ in range(upkeep.MANY_SMALL // 2 + 1):
+def test_small_files_are_put_together(settings: Settings) -> None:
+    for _ in range(upkeep.MANY_SMALL):
         send_events(settings, 4, "small")
-        writer = Writer(delta, settings)
-        writer.write()
+        write(settings)
     with History(settings) as history:
         before = history.state()[0]
         rows = history.sql("select count(*) as n from events").to_pylist()
-    writer.look_after()
+    Writer(settings, by_arrow(settings)).look_after()
     with History(settings) as history:
         after = history.state()[0]
         assert history.sql("select count(*) as n from events").to_pylist() == rows
     assert before.files >= upkeep.MANY_SMALL
     assert after.files < before.files
     assert after.positions == before.positions
-    upkeep.carry_out(delta, {"events": f"{settings.history_root}/events"}, upkeep.Upkeep(_tomorrow(), ()))
-    with History(settings) as history:
-        assert history.sql("select count(*) as n from events").to_pylist() == [{"n": 0}]
-        assert history.state()[0].positions == before.positions
-
-
-def test_a_table_of_a_newer_version_is_left_alone(delta: SparkSession, settings: Settings) -> None:
-    Writer(delta, settings)
-    commit = DeltaTable(delta, f"{settings.history_root}/events", EVENTS).begin(["penstock.schema"])
-    commit.write(delta.read.format("delta").load(f"{settings.history_root}/events").limit(0))
-    commit.finish({"penstock.schema": 99})
-    with pytest.raises(HistoryProblem, match="newer penstock"):
-        Writer(delta, settings)
 
 
 def test_a_process_that_is_killed_at_any_moment_leaves_nothing_out_and_nothing_twice(settings: Settings) -> None:
@@ -207,7 +224,3 @@ def test_a_folder_that_cannot_be_written_is_told_in_a_line(settings: Settings, t
         lines = told.read().splitlines()
     assert done.returncode == 1
     assert "blocked" in lines[-1], lines
-
-
-def _tomorrow() -> date:
-    return (datetime.now(UTC) + timedelta(days=1)).date()

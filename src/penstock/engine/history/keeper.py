@@ -161,6 +161,7 @@ class HistoryKeeper:
             if message.pop("event", None) == "fail":
                 reason.append(str(message.get("reason")))
             elif message:
+                self._remark_on(watch, message)
                 watch.details.update(message)
                 self._record.write()
 
@@ -184,6 +185,14 @@ class HistoryKeeper:
         finally:
             watch.child = None
             self._show(watch, "resting")
+
+    def _remark_on(self, watch: Watch, message: dict[str, Any]) -> None:
+        """Says what a person would miss: what is not in the tables, though it was there or should be."""
+        if gone := message.get("begun_anew"):
+            self._record.remark(watch, f"written before and gone: {gone}. New tables begin with what Kafka still has")
+        if lost := message.get("lost"):
+            table = message.get("table")
+            self._record.remark(watch, f"Kafka removed {lost} records before they were written to the table {table}")
 
     async def _has_to_hurry(self, stopping: asyncio.Event) -> None:
         while await asyncio.to_thread(self._look, False) != "hurry":

@@ -16,8 +16,7 @@ from pathlib import Path
 import structlog
 
 from penstock.engine.datadir import load_settings
-from penstock.engine.history import session
-from penstock.engine.history.work import Writer, told
+from penstock.engine.history.work import Writer, fitting, told
 from penstock.engine.processes import parent_death
 from penstock.history.writer.batches import Written
 from penstock.lifecycle import Lifecycle
@@ -48,7 +47,9 @@ def main() -> None:
         lifecycle.status(table=written.table, records=written.records, rest=written.rest, lost=written.lost)
 
     try:
-        writer = Writer(session.open_session(settings), settings, heard)
+        writer = Writer(settings, fitting(settings), heard)
+        if writer.begun_anew:
+            lifecycle.status(begun_anew=", ".join(writer.begun_anew))
         writer.write()
         writer.look_after()
         code = 0

@@ -31,12 +31,12 @@ def open_session(
 def config_of(settings: Settings) -> dict[str, str]:
     """What differs from the pipeline's session."""
     from penstock.history.schema import frames
-    from penstock.history.writer import delta
+    from penstock.history.writer import spark_table
 
     local = {} if settings.on_cluster else {"spark.master": f"local[{LOCAL_TASKS}]"}
     return {
         **frames.SESSION,
-        **delta.SESSION,
+        **spark_table.SESSION,
         **local,
         "spark.app.name": "penstock history",
         "spark.sql.shuffle.partitions": str(LOCAL_TASKS),

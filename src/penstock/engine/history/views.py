@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.history.reader.tables import location
-from penstock.history.schema import frames
 from penstock.history.schema.columns import TABLES, Table
 from penstock.history.schema.problem import HistoryProblem
-from penstock.history.writer.batches import read_ranges
-from penstock.history.writer.delta import DeltaTable
 from penstock.history.writer.ranges import next_ranges
+from penstock.history.writer.spark_table import SparkTable, rows_between
 from penstock.log.ranges import RangeReader
 from penstock.log.topic_ends import KafkaAway, Retained
 from penstock.settings import Settings
@@ -30,19 +27,20 @@ def make(spark: SparkSession, settings: Settings) -> None:
 def rows_of(spark: SparkSession, settings: Settings, table: Table) -> DataFrame:
     """The rows of the table, and those of Kafka beyond it: what a backtest reads, too."""
     retained = _retained(settings, table)
-    place = location(settings.history_root, table)
+    stored = SparkTable(spark, settings, table)
     positions: dict[int, int | None] = {}
     written = None
-    if spark._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, place).tableExists():  # type: ignore[union-attr]
+    if stored.exists():
         ids = {partition: table.position(partition) for partition in range(max(len(retained), settings.partitions))}
-        begun = DeltaTable(spark, place, table).begin(ids.values())
+        begun = stored.begin(ids.values())
         positions = {partition: begun.positions[one] for partition, one in ids.items()}
-        written = spark.read.format("delta").option("versionAsOf", begun.version).load(place).select(*table.names)
+        written = (
+            spark.read.format("delta").option("versionAsOf", begun.version).load(stored.place).select(*table.names)
+        )
     beyond = next_ranges(retained, positions, ALL)
     if not beyond.ranges:
         return written if written is not None else spark.createDataFrame([], table.ddl())
-    records = read_ranges(spark, settings, table.topic, beyond)
-    rest = frames.event_rows(records) if table.name == "events" else frames.attempt_rows(records)
+    rest = rows_between(spark, settings, table, beyond.ranges)
     return rest if written is None else written.unionByName(rest)
 
 

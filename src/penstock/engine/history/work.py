@@ -1,4 +1,4 @@
-"""What the writer does with its session: write until the tables have what was there, then look after them."""
+"""What the writer does: write until the tables have what was there, then look after them."""
 
 from __future__ import annotations
 
@@ -8,17 +8,21 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import structlog
 
 from penstock.history.reader.tables import read_files
-from penstock.history.schema.columns import TABLES, TableName
+from penstock.history.schema.columns import TABLES, Table, TableName
 from penstock.history.schema.problem import HistoryProblem
 from penstock.history.writer import upkeep
+from penstock.history.writer.arrow_table import ArrowTable
 from penstock.history.writer.batches import Batches, Written
-from penstock.log.ranges import RangeReader
+from penstock.history.writer.spark_table import SparkTable
+from penstock.history.writer.stored_table import StoredTable
+from penstock.log.ranges import RangeReader, RecordsGone
 from penstock.settings import Settings
 
 if TYPE_CHECKING:
@@ -59,46 +63,80 @@ class Hint:
         draft.replace(path)
 
 
+StoreOf = Callable[[Table], StoredTable]
+
+
+def by_arrow(settings: Settings) -> StoreOf:
+    """Tables that this process writes itself."""
+    return partial(ArrowTable, settings)
+
+
+def by_spark(settings: Settings, spark: SparkSession) -> StoreOf:
+    """Tables that Spark writes."""
+    return partial(SparkTable, spark, settings)
+
+
+def fitting(settings: Settings) -> StoreOf:
+    """A folder of this machine is written without Spark, which would take ten times as long to start as to write."""
+    if "://" in settings.history_root:
+        from penstock.engine.history.session import open_session
+
+        return by_spark(settings, open_session(settings))
+    return by_arrow(settings)
+
+
 class Writer:
-    """Writes both tables with one session."""
+    """Writes both tables."""
 
     def __init__(
         self,
-        spark: SparkSession,
         settings: Settings,
+        store_of: StoreOf,
         told: Callable[[Written], None] = lambda written: None,
         before_commit: Callable[[], None] = lambda: None,
     ) -> None:
-        self._spark, self._settings, self._told = spark, settings, told
-        self._batches = [Batches(spark, settings, table, before_commit=before_commit) for table in TABLES]
+        self._settings, self._told, self._before_commit = settings, told, before_commit
+        self._stored: dict[TableName, StoredTable] = {table.name: store_of(table) for table in TABLES}
         self._hint = Hint.read(settings.data_dir)
-        for batches in self._batches:
-            batches.ensure()
+        self.begun_anew: list[str] = []
+        """Tables that had been written before, and were not there any more."""
+        for name, stored in self._stored.items():
+            made = stored.ensure()
+            if made and self._hint.positions.get(name):
+                self.begun_anew.append(name)
+                log.warning("the table is gone: a new one begins with what Kafka still has", table=name)
 
     def write(self) -> int:
         """Writes what Kafka holds now and the tables lack; how many records that was. Raises KafkaAway."""
-        records = 0
         reader = RangeReader(self._settings)
         try:
-            for table, batches in zip(TABLES, self._batches, strict=True):
-                retained = reader.retained(table.topic)
-                while (written := batches.write(retained)) is not None:
-                    records += written.records
-                    self._hint.positions[table.name] = written.positions
-                    self._hint.write(self._settings.data_dir)
-                    log.info("written to the history", **written.__dict__)
-                    self._told(written)
-                    if not written.rest:
-                        break
+            records = sum(self._write(table, reader) for table in TABLES)
         finally:
             reader.close()
         self._hint.written = time.time()
         self._hint.write(self._settings.data_dir)
         return records
 
+    def _write(self, table: Table, reader: RangeReader) -> int:
+        batches = Batches(self._stored[table.name], table, before_commit=self._before_commit)
+        records, retained, rest = 0, reader.retained(table.topic), True
+        while rest:
+            try:
+                written = batches.write(retained)
+            except RecordsGone:
+                retained = reader.retained(table.topic)  # the next batch says what is lost, and begins after it
+                continue
+            if written is None:
+                break
+            records, rest = records + written.records, written.rest > 0
+            self._hint.positions[table.name] = written.positions
+            self._hint.write(self._settings.data_dir)
+            log.info("written to the history", **written.__dict__)
+            self._told(written)
+        return records
+
     def look_after(self) -> None:
         """Removes old days, puts small files together, and now and then removes files that belong to nothing."""
-        places: dict[TableName, str] = {table.name: f"{self._settings.history_root}/{table.name}" for table in TABLES}
         files = [
             upkeep.DataFile(table.name, day, size)
             for table in TABLES
@@ -107,9 +145,10 @@ class Writer:
         wanted = upkeep.plan(files, _today(), self._settings.history_days, self._settings.history_mib)
         if wanted.remove_before is not None or wanted.compact:
             log.info("looking after the history", removed_before=wanted.remove_before, compacted=len(wanted.compact))
-            upkeep.carry_out(self._spark, places, wanted)
+            upkeep.carry_out(self._stored, wanted)
         if time.time() - self._hint.vacuumed > VACUUM_EVERY_HOURS * 3600:
-            upkeep.vacuum(self._spark, places)
+            for stored in self._stored.values():
+                stored.vacuum(upkeep.VACUUM_HOURS)
             self._hint.vacuumed = time.time()
             self._hint.write(self._settings.data_dir)
 

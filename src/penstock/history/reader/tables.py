@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.history.schema.columns import DAY, VERSION, VERSION_ID, Table
-from penstock.history.schema.problem import HistoryProblem
+from penstock.history.schema.problem import HistoryProblem, foreign, newer
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -40,12 +40,12 @@ def location(root: str, table: Table) -> str:
 def read_table(root: str, table: Table, partitions: int) -> TableFiles | None:
     """The newest version of the table; None where none has been written. Raises HistoryProblem."""
     place = location(root, table)
-    found = _open(place)
+    found = open_table(place)
     if found is None:
         return None
     import pyarrow as pa
 
-    _check(found, place, table)
+    check(found, place, table)
     actions = pa.table(found.get_add_actions(flatten=True)).to_pydict()
     local = "://" not in place
     return TableFiles(
@@ -60,7 +60,7 @@ def read_table(root: str, table: Table, partitions: int) -> TableFiles | None:
 
 def read_files(root: str, table: Table) -> list[tuple[date, int]]:
     """Day and size of each file of the table. Raises HistoryProblem."""
-    found = _open(location(root, table))
+    found = open_table(location(root, table))
     if found is None:
         return []
     import pyarrow as pa
@@ -70,7 +70,8 @@ def read_files(root: str, table: Table) -> list[tuple[date, int]]:
     return list(zip(days, actions["size_bytes"], strict=True))
 
 
-def _open(place: str) -> DeltaTable | None:
+def open_table(place: str) -> DeltaTable | None:
+    """The table at a place; None where there is none. Raises HistoryProblem."""
     try:
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError, TableNotFoundError
@@ -86,18 +87,14 @@ def _open(place: str) -> DeltaTable | None:
         raise HistoryProblem(f"The table {place} cannot be read: {_first_line(error)}.") from error
 
 
-def _check(found: DeltaTable, place: str, table: Table) -> None:
+def check(found: DeltaTable, place: str, table: Table) -> None:
+    """Raises HistoryProblem where the table is none that this version understands."""
     written = found.transaction_version(VERSION_ID)
     # A writer that was killed right after it made the table has not noted the version yet.
     if written is None and [field.name for field in found.schema().fields] != list(table.names):
-        raise HistoryProblem(
-            f"{place} is a Delta table, but none of penstock's.", "Choose another place with history_uri."
-        )
+        raise foreign(place)
     if written is not None and written > VERSION:
-        raise HistoryProblem(
-            f"The table {place} was written by a newer penstock (schema {written}; this one knows {VERSION}).",
-            "Ask with that version, or choose another place with history_uri.",
-        )
+        raise newer(place, written, VERSION)
     features = FORBIDDEN_FEATURES & set(found.protocol().reader_features or ())
     if features:
         raise HistoryProblem(

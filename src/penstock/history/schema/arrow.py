@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from penstock.history.schema.columns import HEADERS, Table
+from penstock.history.schema.columns import HEADERS, Column, Table
+
+if TYPE_CHECKING:
+    from deltalake.schema import DataType as DeltaType
 
 _TYPES: dict[str, pa.DataType] = {
     "string": pa.string(),
@@ -22,9 +26,17 @@ _TYPES: dict[str, pa.DataType] = {
 }
 
 
+@cache
 def schema_of(table: Table) -> pa.Schema:
     """The table's columns."""
     return pa.schema([(column.name, _TYPES[column.type]) for column in table.columns])
+
+
+def delta_type(column: Column) -> DeltaType:
+    """The column's type as Delta's log names it, for a column that is added to a table."""
+    from deltalake import Schema
+
+    return Schema.from_arrow(pa.schema([(column.name, _TYPES[column.type])])).fields[0].type
 
 
 def batch_of(table: Table, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:

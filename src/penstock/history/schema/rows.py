@@ -5,7 +5,6 @@ A row is a tuple in the order of the table's columns. None: the record is not on
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import UTC, date, datetime
 from functools import lru_cache
 from typing import Any
@@ -14,39 +13,50 @@ from penstock.contract import attempts, headers
 from penstock.contract.unreadable import Unreadable
 from penstock.events import kafka_binding as kafka
 from penstock.events.event import REQUIRED
-from penstock.history.schema.columns import ATTRIBUTES
+from penstock.history.schema.columns import ATTRIBUTES, EVENTS
 from penstock.log.ranges import LogRecord
 
 Row = tuple[Any, ...]
-RawHeaders = Iterable[tuple[str, bytes | None]]
 
 STORED_AS = {name: kafka.PREFIX + name for name in ATTRIBUTES}
 OWN_COLUMN = frozenset({*STORED_AS.values(), kafka.CONTENT_TYPE, headers.TARGET, headers.TRACE})
 """Headers whose values have columns of their own."""
 
 
+_PLACE_OF = {header: EVENTS.names.index(name) for name, header in STORED_AS.items()}
+_PLACE_OF |= {
+    kafka.CONTENT_TYPE: EVENTS.names.index("datacontenttype"),
+    headers.TARGET: EVENTS.names.index("target"),
+    headers.TRACE: EVENTS.names.index("traceparent"),
+}
+_REQUIRED = tuple(EVENTS.names.index(name) for name in (*REQUIRED, "target"))
+_DAY, _PARTITION, _OFFSET, _ARRIVAL, _EXTENSIONS, _DATA, _KEY, _OTHERS = (
+    EVENTS.names.index(name)
+    for name in ("day", "partition", "offset", "arrival", "extensions", "data", "key", "headers")
+)
+
+
 def event_row(record: LogRecord) -> Row | None:
-    """The row of a record of `penstock.events`."""
-    stored = dict(record.headers)
-    target = stored.get(headers.TARGET)
-    attributes = {name: _text(stored.get(header)) for name, header in STORED_AS.items()}
-    if target is None or any(attributes[name] is None for name in REQUIRED):
-        return None
+    """The row of a record of `penstock.events`. It is made for every event there is: in one pass over its headers."""
+    row: list[Any] = [None] * len(EVENTS.columns)
+    extensions: dict[str, str] = {}
+    others: list[dict[str, Any]] = []
+    for name, raw in record.headers:
+        place = _PLACE_OF.get(name)
+        if place is not None:
+            row[place] = _text(raw)
+        elif name.startswith(kafka.PREFIX):
+            extensions[name[len(kafka.PREFIX) :]] = _text(raw) or ""
+        else:
+            others.append({"key": name, "value": raw})
+    for place in _REQUIRED:
+        if row[place] is None:
+            return None
     arrival = _moment(record.at_ms * 1000)
-    return (
-        _day(arrival.toordinal()),
-        record.partition,
-        record.offset,
-        arrival,
-        _text(target),
-        *attributes.values(),
-        _text(stored.get(kafka.CONTENT_TYPE)),
-        {name[len(kafka.PREFIX) :]: _text(raw or b"") for name, raw in _extensions(stored)},
-        record.value,
-        _text(stored.get(headers.TRACE)),
-        record.key,
-        [{"key": name, "value": raw} for name, raw in record.headers if _is_other(name)],
-    )
+    row[_DAY], row[_ARRIVAL] = _day(arrival.toordinal()), arrival
+    row[_PARTITION], row[_OFFSET], row[_KEY], row[_DATA] = record.partition, record.offset, record.key, record.value
+    row[_EXTENSIONS], row[_OTHERS] = extensions, others
+    return tuple(row)
 
 
 def attempt_row(record: LogRecord) -> Row | None:
@@ -78,14 +88,6 @@ def attempt_row(record: LogRecord) -> Row | None:
         attempt.reason,
         None if attempt.due is None else _moment(round(attempt.due * 1_000_000)),
     )
-
-
-def _extensions(stored: dict[str, bytes | None]) -> RawHeaders:
-    return ((name, raw) for name, raw in stored.items() if name.startswith(kafka.PREFIX) and name not in OWN_COLUMN)
-
-
-def _is_other(name: str) -> bool:
-    return not name.startswith(kafka.PREFIX) and name not in OWN_COLUMN
 
 
 def _text(raw: bytes | None) -> str | None:

@@ -1,7 +1,8 @@
 """When the writer is started, as a value.
 
-To start Spark costs more than to write a hundred thousand events, so it is done seldom: when much has gathered, before
-retention would take something, and once a day where there is little. Kafka has the rest, and questions read it there.
+To start it costs as much as to write some ten thousand events, and each run leaves files behind, so it is done seldom:
+when much has gathered, before retention would take something, and once a day where there is little. Kafka has the rest,
+and questions read it there, which is why it must not become too much.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from penstock.log.topic_ends import Retained
 from penstock.settings import Settings
 
 MIB = 2**20
-GATHER_RECORDS = 250_000
+GATHER_RECORDS = 100_000
 GATHER_BYTES = 256 * MIB
 RISKY = 0.35
 """Part of what Kafka retains that may be unwritten before the writer starts whatever has gathered."""

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
-from typing import TYPE_CHECKING
 
-from penstock.history.schema.columns import DAY, TableName
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from penstock.history.schema.columns import TableName
+from penstock.history.writer.stored_table import StoredTable
 
 MIB = 2**20
 SMALL_BYTES = 16 * MIB
@@ -59,16 +56,10 @@ def plan(files: Iterable[DataFile], today: date, days: int, mib: int) -> Upkeep:
     return Upkeep(first if removes else None, tuple(sorted(key for key, count in small.items() if count >= MANY_SMALL)))
 
 
-def carry_out(spark: SparkSession, places: Mapping[TableName, str], upkeep: Upkeep) -> None:
+def carry_out(stored: Mapping[TableName, StoredTable], upkeep: Upkeep) -> None:
     """Removes and compacts; the files themselves go with the next `vacuum`."""
     if upkeep.remove_before is not None:
-        for place in places.values():
-            spark.sql(f"delete from delta.`{place}` where {DAY} < date'{upkeep.remove_before}'")  # noqa: S608
-    for table, day in upkeep.compact:
-        spark.sql(f"optimize delta.`{places[table]}` where {DAY} = date'{day}'")
-
-
-def vacuum(spark: SparkSession, places: Mapping[TableName, str]) -> None:
-    """Removes files that no version of the table names, also those of writers that were killed."""
-    for place in places.values():
-        spark.sql(f"vacuum delta.`{place}` retain {VACUUM_HOURS} hours")
+        for table in stored.values():
+            table.remove_before(upkeep.remove_before)
+    for name, day in upkeep.compact:
+        stored[name].compact(day)

@@ -1,0 +1,164 @@
+"""The tables as this process writes them itself, for a folder of this machine: without a JVM, in a tenth of its time.
+
+Records are read in large steps, made into columns by the same rows that questions make of them, and appended to one
+Parquet file for each day. The files are on the disk before the commit that names them; those of a writer that was
+killed belong to no version of the table, and `vacuum` removes them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import date
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.history.reader.moment import Reader
+from penstock.history.reader.rest import ROW_OF
+from penstock.history.reader.tables import check, location, open_table
+from penstock.history.schema.columns import DAY, VERSION, VERSION_ID, Table
+from penstock.history.schema.rows import Row
+from penstock.history.writer.day_file import DayFile
+from penstock.history.writer.ranges import Range
+from penstock.history.writer.stored_table import PROPERTIES, Conflict
+from penstock.log.ranges import LogRecord, RangeReader
+from penstock.settings import Settings
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+COMPACTED_BYTES = 64 * 2**20
+"""How large files become when small ones are put together; larger ones would be written again each time."""
+GROUP_ROWS = 100_000
+
+Connect = Callable[[Settings], Reader]
+
+
+def _connect(settings: Settings) -> Reader:
+    return RangeReader(settings, passing_over_gone=False)
+
+
+class ArrowTable:
+    """One table in a folder. `connect` opens what reads the topic, and has to refuse offsets that are gone."""
+
+    def __init__(self, settings: Settings, table: Table, connect: Connect = _connect) -> None:
+        self._settings, self._table, self._connect = settings, table, connect
+        self._place = location(settings.history_root, table)
+
+    def ensure(self) -> bool:
+        """See StoredTable."""
+        from deltalake import CommitProperties, DeltaTable, Field, Transaction
+
+        from penstock.history.schema.arrow import delta_type, schema_of
+
+        found = open_table(self._place)
+        if found is None:
+            Path(self._place).mkdir(parents=True, exist_ok=True)
+            DeltaTable.create(
+                self._place,
+                schema_of(self._table),
+                mode="ignore",
+                partition_by=[DAY],
+                configuration=PROPERTIES,
+                commit_properties=CommitProperties(app_transactions=[Transaction(VERSION_ID, VERSION)]),
+            )
+            return True
+        check(found, self._place, self._table)
+        present = {field.name for field in found.schema().fields}
+        missing = [column for column in self._table.columns if column.name not in present]
+        if missing:
+            found.alter.add_columns([Field(column.name, delta_type(column)) for column in missing])
+        return False
+
+    def begin(self, ids: Iterable[str]) -> ArrowCommit:
+        """See StoredTable."""
+        return ArrowCommit(self._opened(), Path(self._place), self._table, ids, partial(self._connect, self._settings))
+
+    def remove_before(self, day: date) -> None:
+        """See StoredTable."""
+        self._opened().delete(f"{DAY} < date '{day}'")
+
+    def compact(self, day: date) -> None:
+        """See StoredTable."""
+        from deltalake import WriterProperties
+
+        self._opened().optimize.compact(
+            partition_filters=[(DAY, "=", str(day))],
+            target_size=COMPACTED_BYTES,
+            max_concurrent_tasks=1,
+            writer_properties=WriterProperties(compression="ZSTD", max_row_group_size=GROUP_ROWS),
+        )
+
+    def vacuum(self, hours: int) -> None:
+        """See StoredTable."""
+        self._opened().vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
+
+    def _opened(self) -> DeltaTable:
+        found = open_table(self._place)
+        if found is None:
+            raise FileNotFoundError(f"The table {self._place} is gone")
+        return found
+
+
+class ArrowCommit:
+    """See Commit. It holds against the version of the table that it was begun with."""
+
+    def __init__(
+        self, delta: DeltaTable, root: Path, table: Table, ids: Iterable[str], connect: Callable[[], Reader]
+    ) -> None:
+        self._delta, self._root, self._table, self._connect = delta, root, table, connect
+        self.positions: Mapping[str, int | None] = {one: delta.transaction_version(one) for one in ids}
+        self._files: dict[date, DayFile] = {}
+
+    def write(self, ranges: Mapping[int, Range]) -> None:
+        """See Commit."""
+        starts = {partition: one.first for partition, one in ranges.items()}
+        ends = {partition: one.end for partition, one in ranges.items()}
+        with self._or_nothing(), contextlib.closing(self._connect()) as reader:
+            for records in reader.read(self._table.topic, starts, ends):
+                self._add(records)
+            for file in self._files.values():
+                file.finish()
+
+    def finish(self, positions: Mapping[str, int]) -> None:
+        """See Commit."""
+        from deltalake import CommitProperties, Transaction
+        from deltalake.exceptions import CommitFailedError
+
+        versions = {VERSION_ID: VERSION, **positions}
+        transactions = [Transaction(one, version) for one, version in versions.items()]
+        with self._or_nothing():
+            try:
+                self._delta.create_write_transaction(
+                    [file.action() for file in self._files.values()],
+                    "append",
+                    self._delta.schema(),
+                    [DAY],
+                    commit_properties=CommitProperties(app_transactions=transactions),
+                )
+            except CommitFailedError as error:
+                if "Concurrent" in str(error):
+                    raise Conflict(str(error).splitlines()[0]) from error
+                raise
+
+    def _add(self, records: list[LogRecord]) -> None:
+        row_of, by_day = ROW_OF[self._table.name], dict[date, list[Row]]()
+        for record in records:
+            row = row_of(record)
+            if row is not None:
+                by_day.setdefault(row[0], []).append(row)
+        for day, rows in by_day.items():
+            if day not in self._files:
+                self._files[day] = DayFile(self._root, self._table, day)
+            self._files[day].add(rows)
+
+    @contextlib.contextmanager
+    def _or_nothing(self) -> Iterator[None]:
+        """What fails leaves no files: where a disk is full, they would fill it further at each try."""
+        try:
+            yield
+        except BaseException:
+            for file in self._files.values():
+                file.discard()
+            raise

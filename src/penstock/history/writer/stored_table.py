@@ -1,0 +1,63 @@
+"""A Delta table that is appended to: rows, and the offsets that they reach to, in one commit.
+
+Delta keeps, for ids that an application chooses, a version each, in its log and in its checkpoints; they are meant for
+exactly this. There is one id for each partition. A commit has read the versions that it raises, so that of two writers
+who began at the same offsets only one commits, whichever was there first.
+
+There are two ways to write the same table, and both may take turns with it: `arrow_table` in the process itself, for a
+folder of this machine, and `spark_table` for everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import date
+from typing import Protocol
+
+from penstock.history.writer.ranges import Range
+
+PROPERTIES = {
+    "delta.enableDeletionVectors": "false",  # readers that only list files would see rows that are gone
+    "delta.dataSkippingNumIndexedCols": "8",
+    "delta.logRetentionDuration": "interval 2 days",
+    "delta.deletedFileRetentionDuration": "interval 2 hours",
+}
+
+
+class Conflict(RuntimeError):
+    """Another writer has written the same records."""
+
+
+class Commit(Protocol):
+    """Rows and positions that appear together, or not at all."""
+
+    @property
+    def positions(self) -> Mapping[str, int | None]:
+        """What the table says of the ids that it was begun with; None where it never heard of them."""
+
+    def write(self, ranges: Mapping[int, Range]) -> None:
+        """Writes the records between these offsets of the table's topic to files, which nobody sees yet."""
+
+    def finish(self, positions: Mapping[str, int]) -> None:
+        """Makes what was written part of the table, with the positions after it. Raises Conflict."""
+
+
+class StoredTable(Protocol):
+    """One table."""
+
+    def ensure(self) -> bool:
+        """Makes the table where there is none, and gives it the columns that it lacks; whether it was made.
+
+        Raises HistoryProblem."""
+
+    def begin(self, ids: Iterable[str]) -> Commit:
+        """A commit that holds if nobody else changes the versions of these ids meanwhile."""
+
+    def remove_before(self, day: date) -> None:
+        """Removes the rows of older days."""
+
+    def compact(self, day: date) -> None:
+        """Puts the small files of a day together."""
+
+    def vacuum(self, hours: int) -> None:
+        """Removes files that no version has named for so long, also those of writers that were killed."""
