@@ -14,7 +14,7 @@ from pathlib import Path
 
 from penstock.engine.class_archives import ClassArchive, archive_of
 from penstock.engine.jars import Jars, archive_folder
-from penstock.engine.java import Java
+from penstock.engine.java import COMPILE_LATER, Java
 from penstock.engine.ports import free_port_beside
 from penstock.engine.problem import Problem
 from penstock.log.admin import NotDone, TopicAdmin
@@ -86,6 +86,7 @@ def prepare(settings: Settings, jars: Jars, java: Java) -> list[str]:
         # What its heap grows to within minutes of load is taken at once, so that memory stays where it begins.
         *("-Xms112m", "-XX:+AlwaysPreTouch"),
         *("-XX:MaxMetaspaceSize=160m", "-XX:ReservedCodeCacheSize=64m", "-XX:+ExitOnOutOfMemoryError"),
+        *COMPILE_LATER,
         *("-XX:-UsePerfData", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"),
         *("-Dorg.slf4j.simpleLogger.showDateTime=false", "-Dorg.slf4j.simpleLogger.levelInBrackets=true"),
         *("-Djava.awt.headless=true", "-cp", jars.kafka_classpath, "kafka.Kafka", str(config)),

@@ -6,8 +6,6 @@ This is all the embedded API server knows of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache
-from importlib import resources
 from typing import Any
 
 import yaml
@@ -39,6 +37,7 @@ from penstock.resources.broker import defaults as broker_defaults
 from penstock.resources.broker import validation as broker_validation
 from penstock.resources.channel import defaults as channel_defaults
 from penstock.resources.channel import validation as channel_validation
+from penstock.resources.definitions import read_definition
 from penstock.resources.eventtransform import defaults as eventtransform_defaults
 from penstock.resources.eventtransform import validation as eventtransform_validation
 from penstock.resources.eventtype import conversion as eventtype_conversion
@@ -109,8 +108,8 @@ CONVERSIONS: Mapping[tuple[str, str], Callable[[Obj, str], Obj]] = {
 """For kinds whose versions differ in more than their name: the object in another apiVersion."""
 
 
-@cache
-def _parsed_crds() -> tuple[str, ...]:
+def crds() -> list[dict[str, Any]]:
+    """The CustomResourceDefinitions, as one would apply them to a cluster; the caller's to change."""
     core = (
         broker,
         trigger,
@@ -125,12 +124,7 @@ def _parsed_crds() -> tuple[str, ...]:
         replay,
     )
     packages = (*core, *flows.PACKAGES, *sources.PACKAGES)
-    return tuple(resources.files(package).joinpath("crd.yaml").read_text("utf-8") for package in packages)
-
-
-def crds() -> list[dict[str, Any]]:
-    """The CustomResourceDefinitions, as one would apply them to a cluster; the caller's to change."""
-    return [yaml.safe_load(text) for text in _parsed_crds()]
+    return [read_definition(package) for package in packages]
 
 
 def bootstrap_configmaps(settings: Settings) -> list[dict[str, Any]]:

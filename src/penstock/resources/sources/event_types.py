@@ -6,13 +6,11 @@ import hashlib
 import json
 from collections.abc import Mapping
 from functools import cache
-from importlib import resources
 from types import ModuleType
 from typing import Any
 
-import yaml
-
 from penstock.resources.admission import Obj
+from penstock.resources.definitions import read_definition
 from penstock.resources.kreference import fill_namespace
 from penstock.resources.metadata import controller_reference
 
@@ -23,7 +21,7 @@ LABEL = "eventing.knative.dev/sourceName"
 @cache
 def descriptions(package: ModuleType) -> Mapping[str, str]:
     """The types of events that a kind of source has, with a description, as its CRD tells them."""
-    crd = yaml.safe_load(resources.files(package).joinpath("crd.yaml").read_text("utf-8"))
+    crd = read_definition(package)
     return {one["type"]: one["description"] for one in json.loads(crd["metadata"]["annotations"][ANNOTATION])}
 
 
