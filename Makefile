@@ -11,7 +11,7 @@ MEASURED := --cov --cov-append --cov-report=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help first-start dev test preflight check unit integration warm-up coverage conformance format docs wheel tck bench bench-knative profile chaos test-cluster test-spark upstream upstream-binaries upstream-short manifests protobuf lock clean
+.PHONY: help first-start dev test preflight check unit integration warm-up coverage conformance format docs wheel tck bench bench-knative profile chaos test-cluster upstream upstream-binaries upstream-short manifests protobuf lock clean
 
 help: ## print the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,7 +61,7 @@ integration: preflight warm-up ## tests on real things: Kafka, Spark, kubectl; P
 
 .PHONY: kube-apiserver test-kubernetes
 kube-apiserver: $(VENV)/.ready ## build kube-apiserver and etcd for make test-kubernetes (needs Go; minutes, once)
-	@PYTHONPATH=tests/on_kubernetes $(BIN)/python tests/on_kubernetes/binaries.py
+	@$(BIN)/python -m cluster.kubernetes_binaries
 
 test-kubernetes: kube-apiserver ## the same YAML on the embedded API and on a real kube-apiserver with penstock installed
 	$(PYTEST) tests/on_kubernetes $(OPTIONS)
@@ -108,11 +108,8 @@ profile: $(VENV)/.ready ## flame graphs of the Python processes and JFR recordin
 chaos: $(VENV)/.ready ## hit a stack under load and prove that nothing is lost (KILLS=… SEED=… RATE=… MINUTES=…; PUBLISH=1 writes docs/reliability.md)
 	$(BIN)/python -m chaos $(if $(KILLS),--kills $(KILLS)) $(if $(SEED),--seed $(SEED)) $(if $(RATE),--rate $(RATE)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(PUBLISH),--publish)
 
-test-cluster: $(VENV)/.ready ## three brokers, every role twice, hit under load: nothing lost, and how long each fault is felt (ONLY=pipeline,broker)
+test-cluster: $(VENV)/.ready ## three brokers, a standalone Spark, a real kube-apiserver, every role twice, hit under load (ONLY=pipeline,broker; needs Go)
 	$(BIN)/python -m cluster $(if $(ONLY),--only $(ONLY)) $(if $(RATE),--rate $(RATE))
-
-test-spark: $(VENV)/.ready ## a standalone Spark of two Workers under a stack, hit under load (ONLY=executor,frozen-executor,worker; needs unshare)
-	$(BIN)/python -m cluster.on_spark $(if $(ONLY),--only $(ONLY)) $(if $(RATE),--rate $(RATE))
 
 conformance: $(VENV)/.ready ## the specifications' tests on a fresh stack, and the report on them
 	rm -rf build/conformance

@@ -112,6 +112,7 @@ class Api:
     def _client(self) -> Client:
         return (
             ClientBuilder()
+            .no_proxy()
             .base_url(self._server)
             .timeout(timedelta(seconds=60))
             .add_root_certificate_pem(self._ca)

@@ -1,37 +1,42 @@
-"""`python -m cluster [--only NAME,…] [--rate N]`: hits a cluster under load; prints how long each fault was felt."""
+"""`python -m cluster [--only NAME,…] [--rate N]`: hits a cluster under load; prints how long each fault was felt.
+
+Exit codes: 1 if a promise was broken (the logs are kept then), 2 if this machine lacks something.
+"""
 
 from __future__ import annotations
 
 import argparse
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 import uvloop
 
-from cluster.run import Result, Run, line
-
-HEAD = """| what        | how          | taken over | events flow again | longest pause |
-|---|---|---|---|---|"""
+from cluster import kubernetes_binaries, needs, results
+from cluster.results import Result
+from cluster.run import DEFAULT, MORE, Run
 
 
 def main() -> int:
-    """1 if a promise was broken; the logs are kept then."""
+    """Runs what was asked for."""
     parser = argparse.ArgumentParser(prog="cluster", description=__doc__)
-    parser.add_argument("--only", default="", help="faults to try, such as pipeline,broker (default: all)")
-    parser.add_argument("--rate", type=float, default=50, help="events a second (default: 50)")
-    parser.add_argument("--minutes", type=float, default=16, help="no further faults after so long (default: 16)")
-    parser.add_argument("--folder", type=Path, default=Path("build/cluster"), help="for data and logs")
+    names = ", ".join((*DEFAULT, *MORE))
+    parser.add_argument("--only", default="", help=f"faults to try, of {names} (default: the first {len(DEFAULT)})")
+    parser.add_argument("--rate", type=float, default=30, help="events a second (default: 30)")
+    parser.add_argument("--minutes", type=float, default=14, help="no further faults after so long (default: 14)")
+    parser.add_argument("--folder", type=Path, default=Path("build/cluster"), help="for the report")
     arguments = parser.parse_args()
-    folder = arguments.folder.absolute()
-    shutil.rmtree(folder, ignore_errors=True)
-    only = {name for name in arguments.only.split(",") if name}
+    only = tuple(name for name in arguments.only.split(",") if name)
+    if unknown := sorted({*only} - {*DEFAULT, *MORE}):
+        parser.error(f"there is no fault {', '.join(unknown)}: choose of {names}")
+    if code := _prepared():
+        return code
+    # Elsewhere than the files that a Worker must not see.
+    folder = Path(tempfile.mkdtemp(prefix="penstock-cluster-"))
     result = uvloop.run(run(folder, arguments.rate, only, arguments.minutes * 60))
-    print(HEAD, *map(line, result.outcomes), sep="\n")
-    print(f"\n{result.accepted:,} events accepted, {result.deliveries:,} deliveries")
-    print(f"refused, and sent again: {result.refused}")
-    print(f"ended by themselves, and started again: {', '.join(result.restarted) or 'none'}")
-    print(f"ready after {result.start_seconds:.0f} s, all of it in {result.seconds:.0f} s")
+    results.write(result, arguments.folder)
+    print(results.markdown(result))
     if result.broken:
         print("\n".join(["", "BROKEN:", *result.broken, f"logs are in {folder}"]))
         return 1
@@ -40,11 +45,24 @@ def main() -> int:
     return 0
 
 
-async def run(folder: Path, rate: float, only: set[str], most_seconds: float) -> Result:
+def _prepared() -> int:
+    """Says what is missing, and builds what can be; the exit code."""
+    problems = list(needs.missing())
+    for problem in problems:
+        print(f"This machine lacks something for a cluster: {problem.what}\n  {problem.remedy}", file=sys.stderr)
+    if problems:
+        return 2
+    return 2 if kubernetes_binaries.build(*kubernetes_binaries.PROGRAMS) else 0
+
+
+async def run(folder: Path, rate: float, only: tuple[str, ...], most_seconds: float) -> Result:
     """One run, with everything ended after it."""
     one = Run(folder, rate, only, most_seconds, lambda text: print(text, file=sys.stderr, flush=True))
     try:
         return await one.run()
+    except BaseException:
+        print(f"logs are in {folder}", file=sys.stderr)
+        raise
     finally:
         await one.close()
 

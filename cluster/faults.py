@@ -1,44 +1,32 @@
-"""What is done to the cluster, one after the other, and how long the one that stood by took to have the role."""
+"""What is done to roles and brokers, and how long the one that stood by took to have the role."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Callable
 
 import psutil
 
 from chaos.recovery import clock
-from cluster.brokers import Brokers
+from cluster.blows import Blow
 from cluster.installation import STANDING_BY, Installation
+from cluster.kafka import KafkaCluster
 from cluster.processes import Program, thaw
 
 RESTART_SECONDS = 3.0
 """After which what was killed is started again, as a service manager would."""
 BROKER_AWAY_SECONDS = 15.0
 FROZEN_SECONDS = 40.0
-TAKE_OVER_SECONDS = 60.0
-
-
-@dataclass
-class Blow:
-    """One fault, while it goes on."""
-
-    what: str
-    victim: str
-    struck: float
-    take_over: float | None = None
-    """Seconds until the one that stood by had the role; None where nobody has to take anything over."""
-    mended: Callable[[], Awaitable[None]] | None = None
-    """Brings the victim back; called when events flow again."""
+TAKE_OVER_SECONDS = 240.0
+END_SECONDS = 120.0
 
 
 class Faults:
     """Strikes."""
 
-    def __init__(self, installation: Installation, brokers: Brokers) -> None:
-        self._installation, self._brokers = installation, brokers
+    def __init__(self, installation: Installation, kafka: KafkaCluster) -> None:
+        self._installation, self._kafka = installation, kafka
 
     async def kill_pipeline(self) -> Blow:
         """kill -9 of the pipeline at work."""
@@ -75,10 +63,10 @@ class Faults:
         async def mend() -> None:
             await asyncio.sleep(max(0.0, blow.struck + FROZEN_SECONDS - clock()))
             thaw(frozen)
-            if await program.ended(30) is None:
+            if await program.ended(END_SECONDS) is None:
                 raise RuntimeError(f"{at_work} woke, and goes on although {other} has its role")
             await program.start()
-            await self._installation.wait(at_work, TAKE_OVER_SECONDS * 3)
+            await self._installation.wait(at_work)
 
         blow.mended = mend
         return blow
@@ -94,14 +82,13 @@ class Faults:
 
     async def kill_broker(self) -> Blow:
         """kill -9 of a broker."""
-        broker = self._brokers.brokers[1]
-        blow = Blow("killed", broker.program.name, clock())
-        broker.program.send(signal.SIGKILL)
+        broker = self._kafka.brokers[1]
+        blow = Blow("killed", f"broker-{broker.number}", clock())
+        broker.kill()
 
         async def mend() -> None:
             await asyncio.sleep(max(0.0, blow.struck + BROKER_AWAY_SECONDS - clock()))
-            await broker.program.ended(10)
-            await broker.program.start()
+            self._kafka.start(broker)
 
         blow.mended = mend
         return blow
@@ -113,7 +100,7 @@ class Faults:
         blow = Blow("killed" if signum == signal.SIGKILL else "told to stop", at_work, clock())
         program.send(signum)
         if signum == signal.SIGTERM:  # the time counts from its end: it drains first
-            await program.ended(60)
+            await program.ended(END_SECONDS)
             since = clock()
         else:
             since = blow.struck
@@ -130,7 +117,7 @@ class Faults:
                 await asyncio.sleep(0.05)
 
     async def _restart(self, name: str, program: Program) -> None:
-        await program.ended(30)
+        await program.ended(END_SECONDS)
         await asyncio.sleep(RESTART_SECONDS)
         await program.start()
-        await self._installation.wait(name, TAKE_OVER_SECONDS * 3)
+        await self._installation.wait(name)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import psutil
@@ -14,14 +15,26 @@ from penstock.engine.processes.process import tied_to_parent
 
 STOP_SECONDS = 60.0
 
+_HELD: list[int] = []
+
+
+@contextlib.contextmanager
+def tied(command: list[str]) -> Iterator[tuple[list[str], tuple[int]]]:
+    """The command so that it ends with this process, even a killed one, and what it must be passed."""
+    life, held = os.pipe()  # the end that is held closes with this process, never before
+    _HELD.append(held)
+    try:
+        yield tied_to_parent(command, life), (life,)
+    finally:
+        os.close(life)
+
 
 class Program:
     """One program of the cluster."""
 
-    def __init__(self, name: str, folder: Path, command: list[str]) -> None:
-        self.name, self.folder, self._command = name, folder, command
+    def __init__(self, name: str, folder: Path, command: list[str], variables: Mapping[str, str] | None = None) -> None:
+        self.name, self.folder, self._command, self._variables = name, folder, command, dict(variables or {})
         self._process: asyncio.subprocess.Process | None = None
-        self._life, self._held = os.pipe()  # the end that is held closes with this process, never before
 
     @property
     def runs(self) -> bool:
@@ -37,16 +50,22 @@ class Program:
         """Starts it; does not wait until it serves."""
         self.folder.mkdir(parents=True, exist_ok=True)
         env = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
-        with self.output.open("ab") as output:
+        with self.output.open("ab") as output, tied(self._command) as (command, fds):
             self._process = await asyncio.create_subprocess_exec(
-                *tied_to_parent(self._command, self._life),
+                *command,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env={**env, "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"},
-                pass_fds=(self._life,),
+                env={**env, "NO_COLOR": "1", "PYTHONUNBUFFERED": "1", **self._variables},
+                pass_fds=fds,
                 cwd=self.folder,
             )
+
+    def last_words(self, lines: int = 15) -> str:
+        """The end of what it has printed."""
+        if not self.output.exists():
+            return ""
+        return "\n".join(self.output.read_text(errors="replace").splitlines()[-lines:])
 
     async def ended(self, seconds: float) -> int | None:
         """The exit code, once it has ended; None if it does not within so long."""
@@ -73,13 +92,7 @@ class Program:
 
     def freeze(self) -> list[psutil.Process]:
         """Stops it and everything that it has started, as a machine that hangs would; what was stopped."""
-        assert self._process is not None
-        whole = psutil.Process(self._process.pid)
-        frozen = [whole, *whole.children(recursive=True)]
-        for one in frozen:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                one.suspend()
-        return frozen
+        return freeze(self.whole())
 
     def freeze_alone(self) -> list[psutil.Process]:
         """Stops it and nothing else; what was stopped."""
@@ -95,6 +108,14 @@ class Program:
             if await self.ended(STOP_SECONDS) is None:
                 self.send(signal.SIGKILL)
                 await self.ended(STOP_SECONDS)
+
+
+def freeze(processes: list[psutil.Process]) -> list[psutil.Process]:
+    """Stops them; what was stopped."""
+    for one in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            one.suspend()
+    return processes
 
 
 def thaw(frozen: list[psutil.Process]) -> None:

@@ -1,78 +1,49 @@
-"""One run: the cluster, its routes, load, faults one after the other, and the check that nothing was lost."""
+"""One run: brokers, API, Spark and roles, their routes, load, faults one after the other, and the check at the end."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 from benchmarks import objects
 from chaos import checker, routes
 from chaos.books import Books
-from chaos.checker import Era, Expected, Findings
+from chaos.checker import Era, Expected
 from chaos.events import CHANNEL_ANSWER
 from chaos.load import Load
 from chaos.receiver import Receiver
 from chaos.recovery import Recovery, clock
-from cluster.brokers import Brokers
-from cluster.faults import Blow, Faults
-from cluster.installation import Installation
+from cluster import yardstick
+from cluster.blows import Blow, Strike
+from cluster.faults import Faults
+from cluster.installation import USER, Installation
+from cluster.kafka import KafkaCluster, running_cluster
+from cluster.kubernetes import RealApi, real_api
+from cluster.results import Outcome, Result
+from cluster.spark_faults import SparkFaults
+from cluster.standalone_spark import StandaloneSpark
 from penstock.engine import jars, java
+from penstock.log.tasks.task_reports import REPORT_SECONDS
 from penstock.settings import Settings
 
-RECOVERY_SECONDS = 120.0
-DRAIN_SECONDS = 120.0
+RECOVERY_SECONDS = 300.0
+DRAIN_SECONDS = 300.0
 STEADY_SECONDS = 5.0
-LONGEST_PAUSE_SECONDS = 30.0
-LONGEST_TAKE_OVER_SECONDS = 15.0
-Strike = Callable[[], Awaitable[Blow]]
 ROUTES = tuple(route for route in routes.STEADY if route.name in routes.HEALTHY)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """A fault and what came of it, in seconds."""
-
-    what: str
-    victim: str
-    take_over: float | None
-    recovery: float
-    """From the fault to the first delivery of an event that was accepted after it."""
-    pause: float
-    """The longest time without any delivery meanwhile."""
-
-
-@dataclass
-class Result:
-    """What a run has shown."""
-
-    outcomes: list[Outcome] = field(default_factory=list)
-    findings: Findings = field(default_factory=Findings)
-    accepted: int = 0
-    deliveries: int = 0
-    refused: dict[str, int] = field(default_factory=dict)
-    restarted: list[str] = field(default_factory=list)
-    """Roles that ended although nothing was done to them, such as one that could not renew its claim."""
-    seconds: float = 0.0
-    start_seconds: float = 0.0
-
-    @property
-    def broken(self) -> list[str]:
-        """Which promises were."""
-        kinds: dict[str, Sequence[object]] = {
-            "lost": self.findings.lost,
-            "where they do not belong": self.findings.strangers,
-            "out of order": self.findings.misordered,
-        }
-        found = [f"{len(events)} events {what}, such as {events[0]}" for what, events in kinds.items() if events]
-        for one in self.outcomes:
-            if one.pause > LONGEST_PAUSE_SECONDS:
-                found.append(f"{one.victim} {one.what}: nothing was delivered for {one.pause:.1f} s")
-            if one.take_over is not None and one.take_over > LONGEST_TAKE_OVER_SECONDS:
-                found.append(f"{one.victim} {one.what}: its role was taken over after {one.take_over:.1f} s")
-        return found
+AS_IT_COMES = {
+    "offsets.topic.num.partitions": "3",
+    "transaction.state.log.num.partitions": "3",
+    "controller.quorum.fetch.timeout.ms": "6000",
+    "controller.quorum.election.timeout.ms": "3000",
+}
+"""Brokers as Kafka sets them up, but that two cores are to bear three of them: few partitions, and controllers that
+wait longer for one another before they elect another."""
+DEFAULT = ("control", "broker", "executor", "frozen-executor", "pipeline", "worker", "ingress", "frozen-pipeline")
+MORE = ("frozen-driver", "stop-control", "stop-pipeline")
+"""Faults that are tried when they are asked for."""
 
 
 def expectations() -> list[Expected]:
@@ -88,83 +59,122 @@ class Run:
     """Everything that runs beside the cluster, in one event loop."""
 
     def __init__(
-        self, folder: Path, rate: float, only: set[str], most_seconds: float, say: Callable[[str], None]
+        self, folder: Path, rate: float, only: tuple[str, ...], most_seconds: float, say: Callable[[str], None]
     ) -> None:
-        found = java.find()
-        self.brokers = Brokers(folder / "kafka", jars.resolve(Settings(), found), found)
-        self.installation = Installation(folder, self.brokers.bootstrap)
+        self._folder, self._only, self._most_seconds, self._say = folder, only, most_seconds, say
+        self._began = clock()
+        self._servers = ExitStack()
+        """Brokers, etcd and the API server; started in the main thread, with whose end they are killed."""
+        self._spark: StandaloneSpark | None = None
+        self._installation: Installation | None = None
         self.result = Result()
-        self._only, self._most_seconds, self._say = only, most_seconds, say
         self._books = Books()
         self._recovery = Recovery(self._books.sent, routes.HEALTHY)
         self._receiver = Receiver(self._books, random.Random(1), self._recovery.delivered)
-        self._load = Load(self._books.sent, rate, lambda: self.installation.ingress_url, self._recovery.accepted)
+        self._load = Load(self._books.sent, rate, self._ingress_url, self._recovery.accepted)
         self._expected = expectations()
 
     async def run(self) -> Result:
         """From start to verdict."""
-        began = clock()
-        await self._receiver.start()
-        await self.brokers.start()
-        self._say(f"  {clock() - began:5.0f} s  three brokers are up")
-        await self.installation.start()
-        self._say(f"  {clock() - began:5.0f} s  every role serves or stands by")
-        await asyncio.to_thread(self._prepare)
-        self.result.start_seconds = clock() - began
-        self._say(f"  {self.result.start_seconds:5.0f} s  every route is Ready; events flow")
+        installation, strikes = await self._start()
         async with asyncio.TaskGroup() as tasks:
             self._load.start(tasks)
-            keeping = tasks.create_task(self.installation.keep())
+            keeping = tasks.create_task(installation.keep())
             await asyncio.sleep(STEADY_SECONDS)
-            for strike in self._faults():
-                if clock() - began > self._most_seconds:
+            slow = await yardstick.slowness()
+            for strike in strikes:
+                if clock() - self._began > self._most_seconds:
                     self._say("the time is up: no further faults")
+                    self.result.left_out.append(f"{len(strikes) - len(self.result.outcomes)} faults, for want of time")
                     break
-                await self._one(strike)
+                slow = await self._one(installation, strike, slow)
             await asyncio.wait_for(self._load.stop(), RECOVERY_SECONDS)
+            await self._drain()
+            await asyncio.sleep(2 * REPORT_SECONDS)
+            self.result.counted = await installation.delivered()
             keeping.cancel()
-        await self._drain()
-        self.result.seconds = clock() - began
-        self.result.findings = checker.check(self._books, self._expected)
-        self.result.accepted, self.result.deliveries = self._books.sent.count, self._books.deliveries
-        self.result.refused = dict(self._books.sent.refused)
-        self.result.restarted = self.installation.restarted
+        self._conclude(installation)
         return self.result
 
     async def close(self) -> None:
         """Ends everything."""
-        await self.installation.stop()
-        await asyncio.gather(*(broker.program.stop() for broker in self.brokers.brokers))
+        if self._installation is not None:
+            await self._installation.stop()
+        if self._spark is not None:
+            await self._spark.stop()
+        self._servers.close()
         self._receiver.close()
 
-    def _faults(self) -> list[Strike]:
-        faults = Faults(self.installation, self.brokers)
-        every = {
-            "ingress": faults.kill_ingress,
+    async def _start(self) -> tuple[Installation, list[Strike]]:
+        await self._receiver.start()
+        found = java.find()
+        self._spark = StandaloneSpark(self._folder / "spark", found, (self._folder / "roles",))
+        self.result.left_out += self._spark.left_out
+        await self._spark.start()
+        kafka, api = self._serve(found)
+        self._tell("three brokers, an API server and a standalone Spark are up")
+        self._installation = Installation(self._folder / "roles", api, kafka, self._spark)
+        self._installation.install()
+        self._tell("penstock is installed")
+        await self._installation.start()
+        self._tell("every role serves or stands by")
+        await asyncio.to_thread(self._prepare, self._installation.kubeconfig)
+        self.result.start_seconds = clock() - self._began
+        self._tell("every route is Ready; events flow")
+        return self._installation, self._faults(self._installation, kafka, self._spark)
+
+    def _serve(self, found: java.Java) -> tuple[KafkaCluster, RealApi]:
+        files = jars.resolve(Settings(), found)
+        brokers = running_cluster(self._folder / "kafka", files, brokers=3, properties=AS_IT_COMES)
+        kafka = self._servers.enter_context(brokers)
+        kafka.allow(USER)
+        (self._folder / "api").mkdir()
+        return kafka, self._servers.enter_context(real_api(self._folder / "api"))
+
+    def _tell(self, what: str) -> None:
+        self._say(f"  {clock() - self._began:5.0f} s  {what}")
+
+    def _ingress_url(self) -> str:
+        assert self._installation is not None
+        return self._installation.ingress_url
+
+    def _faults(self, installation: Installation, kafka: KafkaCluster, spark: StandaloneSpark) -> list[Strike]:
+        faults, spark_faults = Faults(installation, kafka), SparkFaults(spark)
+        every: dict[str, Strike] = {
             "control": faults.kill_control,
-            "pipeline": faults.kill_pipeline,
             "broker": faults.kill_broker,
-            "frozen": faults.freeze_pipeline,
+            "executor": spark_faults.kill_executor,
+            "frozen-executor": spark_faults.freeze_executor,
+            "pipeline": faults.kill_pipeline,
+            "worker": spark_faults.kill_worker,
+            "ingress": faults.kill_ingress,
+            "frozen-pipeline": faults.freeze_pipeline,
             "frozen-driver": faults.freeze_driver,
             "stop-control": faults.stop_control,
             "stop-pipeline": faults.stop_pipeline,
         }
-        return [strike for name, strike in every.items() if not self._only or name in self._only]
+        return [every[name] for name in self._only or DEFAULT]
 
-    async def _one(self, strike: Strike) -> None:
+    async def _one(self, installation: Installation, strike: Strike, slow_before: float) -> float:
+        """One fault, and how slow the machine was after it."""
         self._recovery.begin(clock())
-        blow = await strike()
+        blow: Blow = await strike()
         self._recovery.watch(blow.struck)
         recovered = await self._recovery.wait(RECOVERY_SECONDS)
         if recovered is None:
             raise RuntimeError(f"{blow.victim} {blow.what}: nothing new was delivered for {RECOVERY_SECONDS:g} s")
-        outcome = Outcome(blow.what, blow.victim, blow.take_over, recovered - blow.struck, self._recovery.silence)
-        self.result.outcomes.append(outcome)
-        self._say(line(outcome))
+        pause = self._recovery.silence
         if blow.mended is not None:
             await blow.mended()
-        self.installation.hit.clear()
+        installation.hit.clear()
         await asyncio.sleep(STEADY_SECONDS)
+        slow = await yardstick.slowness()
+        outcome = Outcome(
+            blow.what, blow.victim, blow.take_over, recovered - blow.struck, pause, max(slow, slow_before)
+        )
+        self.result.outcomes.append(outcome)
+        self._say(outcome.row)
+        return slow
 
     async def _drain(self) -> None:
         deadline = clock() + DRAIN_SECONDS
@@ -173,25 +183,19 @@ class Run:
             if not any(True for one in self._expected for _ in checker.lost(self._books, one)):
                 return
 
-    def _prepare(self) -> None:
-        api = objects.Api(self.installation.kubeconfig)
+    def _conclude(self, installation: Installation) -> None:
+        self.result.seconds = clock() - self._began
+        self.result.findings = checker.check(self._books, self._expected)
+        self.result.accepted, self.result.deliveries = self._books.sent.count, self._books.deliveries
+        self.result.refused = dict(self._books.sent.refused)
+        self.result.restarted = installation.restarted
+
+    def _prepare(self, kubeconfig: Path) -> None:
+        api = objects.Api(kubeconfig)
         api.create([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": routes.NAMESPACE}}])
         urls = routes.Urls(self._receiver.port, {})
         made = [routes.BROKER, routes.CHANNEL_OBJECT, *(routes.manifest(route, urls) for route in ROUTES)]
         api.create(made, routes.NAMESPACE)
         for plural in ("brokers", "channels", "triggers", "subscriptions"):
             names = {obj["metadata"]["name"] for obj in made if f"{obj['kind'].lower()}s" == plural}
-            api.await_ready(plural, names, limit=180, namespace=routes.NAMESPACE)
-
-
-def line(outcome: Outcome) -> str:
-    """A row of the figures."""
-    taken = "" if outcome.take_over is None else f"{outcome.take_over:.1f} s"
-    cells = (
-        f"{outcome.victim:<11}",
-        f"{outcome.what:<12}",
-        taken,
-        f"{outcome.recovery:.1f} s",
-        f"{outcome.pause:.1f} s",
-    )
-    return f"| {' | '.join(cells)} |"
+            api.await_ready(plural, names, limit=RECOVERY_SECONDS, namespace=routes.NAMESPACE)

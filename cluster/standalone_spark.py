@@ -11,6 +11,7 @@ import contextlib
 import os
 import shlex
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -26,10 +27,14 @@ from penstock.settings import Settings
 MASTER = "org.apache.spark.deploy.master.Master"
 WORKER = "org.apache.spark.deploy.worker.Worker"
 EXECUTOR = "CoarseGrainedExecutorBackend"
-CORES = 5
-"""Task slots of each Worker: either alone has enough for two generations of one partition."""
-REACH_SECONDS = 60.0
+CORES_EACH = 5
+"""Task slots of an executor: one alone has enough for two generations of one partition."""
+SLOTS = 2 * CORES_EACH
+"""Of an application, which has an executor on each Worker; and of a Worker, on which there is room for the executors of
+two applications: the one at work and the one that stands by, or another that hangs."""
+REACH_SECONDS = 120.0
 SCALA = "2.13"
+NOTHING_HIDDEN = "a Worker without the project's files, because this machine allows no mount namespace"
 CHECKOUT = Path(__file__).resolve().parent.parent
 
 
@@ -44,9 +49,16 @@ class StandaloneSpark:
         works = [folder / name / "work" for name in ("worker-1", "worker-2")]
         bare = folder / "worker-2" / "spark"
         blank = [CHECKOUT, jars.cache_root(Settings()), Path(sys.prefix).resolve(), *hidden]
+        hides = _may_hide()
+        self.left_out = [] if hides else [NOTHING_HIDDEN]
+        second = (
+            _without(blank, spark_home(), bare, self._worker(bare, works[1]))
+            if hides
+            else self._worker(spark_home(), works[1])
+        )
         self.workers = [
             Program("worker-1", works[0].parent, self._worker(spark_home(), works[0])),
-            Program("worker-2", works[1].parent, _without(blank, spark_home(), bare, self._worker(bare, works[1]))),
+            Program("worker-2", works[1].parent, second),
         ]
 
     async def start(self) -> None:
@@ -80,7 +92,7 @@ class StandaloneSpark:
         return ["--host", "127.0.0.1", "--port", str(self._port), "--webui-port", "0"]
 
     def _worker(self, home: Path, work: Path) -> list[str]:
-        sizes = ["--cores", str(CORES), "--memory", "2g", "--work-dir", str(work)]
+        sizes = ["--cores", str(SLOTS), "--memory", "4g", "--work-dir", str(work)]
         own = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0", *sizes]
         return self._program(home, WORKER, [*own, self.url])
 
@@ -95,7 +107,7 @@ class StandaloneSpark:
             f"PATH={path}",
             "SPARK_LOCAL_IP=127.0.0.1",
         ]
-        options = ["-Xmx256m", "-XX:+UseSerialGC", *MODULE_OPTIONS, "-cp", f"{home}/jars/*"]
+        options = ["-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *MODULE_OPTIONS, "-cp", f"{home}/jars/*"]
         return [_found("env"), *variables, str(self._java.program), *options, main, *arguments]
 
 
@@ -105,7 +117,20 @@ def _without(blank: list[Path], spark: Path, home: Path, command: list[str]) -> 
     steps = [f"mkdir -p {home}", "mount --make-rprivate /", f"mount --bind {spark} {home}", "cd /"]
     for one in (shlex.quote(str(one)) for one in seen):
         steps += [f"mkdir -p {one}", f"mount -t tmpfs none {one}"]
-    script = " && ".join([*steps, f"exec {shlex.join(command)}"])
+    return _hidden(" && ".join([*steps, f"exec {shlex.join(command)}"]))
+
+
+def _may_hide() -> bool:
+    """Whether this machine lets us have a mount namespace, which many containers do not."""
+    if shutil.which("unshare") is None:
+        return False
+    tried = subprocess.run(
+        _hidden("mount --make-rprivate / && mount -t tmpfs none /mnt"), capture_output=True, check=False
+    )
+    return tried.returncode == 0
+
+
+def _hidden(script: str) -> list[str]:
     flags = ["--mount"] if os.geteuid() == 0 else ["--mount", "--map-root-user"]
     return [_found("unshare"), *flags, _found("sh"), "-c", script]
 

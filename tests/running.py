@@ -20,16 +20,14 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
+from cluster.processes import tied
 from penstock.engine import datadir, jars, java
 from penstock.engine import embedded_kafka as kafka
-from penstock.engine.processes.process import tied_to_parent
 from penstock.engine.topics import setup as topics
 from penstock.settings import Settings
 
 STACK_READY_SECONDS = 200
 STACK_STOP_SECONDS = 60
-
-_HELD: list[int] = []
 
 
 @dataclass(frozen=True)
@@ -85,17 +83,6 @@ def kubectl_program() -> str:
     if found is None:
         pytest.fail("The integration tests need kubectl on the PATH (1.31 or newer).")
     return found
-
-
-@contextlib.contextmanager
-def tied(command: list[str]) -> Iterator[tuple[list[str], tuple[int]]]:
-    """The command so that it ends with the test run, even a killed one, and what it must be passed."""
-    life, held = os.pipe()  # the end that is held closes with this process, never before
-    _HELD.append(held)
-    try:
-        yield tied_to_parent(command, life), (life,)
-    finally:
-        os.close(life)
 
 
 def start_stack(data_dir: Path, *flags: str) -> Stack:

@@ -169,6 +169,10 @@ class Settings(BaseModel):
     spark_executor_memory_mib: int = Field(default=1024, ge=512)
     """Heap in MiB of each executor of a given cluster."""
 
+    spark_warm_standby: bool = False
+    """Whether a pipeline that stands by has its executors on a given cluster already: it takes over seconds sooner, and
+    the cluster needs the slots and the memory twice. A local Spark is always ready."""
+
     router_marker_seconds: float = Field(default=2.0, gt=0)
     """Seconds between the router's position markers while there is traffic; a restart re-reads at most this much."""
 

@@ -18,8 +18,8 @@ import httpx2
 import pytest
 from lightkube import KubeConfig
 from lightkube.config.client_adapter import Client, ConnectionParams
-from real_api import READY_SECONDS, RealApi
 
+from cluster.kubernetes import READY_SECONDS, RealApi
 from penstock.engine.ports import free_ports
 from running import kubectl_program, tied
 

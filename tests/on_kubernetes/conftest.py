@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 from both_apis import Asked, embedded_api, start_webhook
-from real_api import RealApi, real_api
+
+from cluster.kubernetes import RealApi, real_api
 
 
 @pytest.fixture(scope="session")

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import yaml
-from binaries import helm
-from real_api import RealApi
 
+from cluster.kubernetes import RealApi
+from cluster.kubernetes_binaries import helm
 from penstock.install.manifests import chosen
 from penstock.install.values import EXECUTOR_SETTINGS, Values
 

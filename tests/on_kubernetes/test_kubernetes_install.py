@@ -11,8 +11,8 @@ from typing import Any
 
 import yaml
 from both_apis import start_webhook
-from real_api import RealApi
 
+from cluster.kubernetes import RealApi
 from penstock.certificates import issue, lasts_for
 from penstock.install.manifests import chosen
 from penstock.install.values import Values

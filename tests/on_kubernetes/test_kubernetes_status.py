@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 import yaml
-from real_api import RealApi
 
+from cluster.kubernetes import RealApi
 from penstock.engine.ports import free_ports
 from penstock.install import access
 from penstock.settings import Settings

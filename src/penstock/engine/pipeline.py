@@ -2,7 +2,8 @@
 
 Spark starts while Kafka still does; the two services begin when Kafka is there and this process has the role, which
 only one may have at a time. One that stands by has a local Spark ready; on a cluster it would keep slots from the one
-at work. If a service fails, the process ends, and whoever started it starts it again.
+at work, so there it has them only if it is told to (`spark_warm_standby`). If a service fails, the process ends, and
+whoever started it starts it again.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ async def run(settings: Settings, lifecycle: Lifecycle, released: asyncio.Event,
     """Runs both services until told to stop; raises what made one of them fail."""
     settings = await asyncio.to_thread(topics.adopted, settings)
     importing = asyncio.create_task(asyncio.to_thread(_import_services), name="import the services")
-    opening = _open(settings) if settings.spark_master is None else None
+    opening = _open(settings) if settings.spark_master is None or settings.spark_warm_standby else None
     if not await lifecycle.before_stop(released):
         return  # the JVM that is still starting ends with this process
     # Nobody else wants the role of a stack with a Kafka of its own, so there it need not wait for Spark.

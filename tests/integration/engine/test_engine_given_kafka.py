@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-from kafka_cluster import KafkaCluster, make_authority, running_cluster
+from cluster.kafka import KafkaCluster, make_authority, running_cluster
 from penstock.engine.jars import Jars
 from running import Stack, eventually, start_stack, stop_process
 

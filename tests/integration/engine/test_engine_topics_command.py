@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from kafka_cluster import KafkaCluster, running_cluster
+from cluster.kafka import KafkaCluster, running_cluster
 from penstock.contract import reports, topics
 from penstock.contract.reports import Ack
 from penstock.contract.routes import Route, Target, Version, encode, key_of

@@ -11,6 +11,7 @@ from penstock.engine.problem import Problem
 from penstock.engine.roles import alone
 from penstock.engine.roles.health import STUCK_SECONDS, Health
 from penstock.engine.roles.table import ROLES, role_of
+from penstock.install.workloads import KINDS
 from penstock.lifecycle import Lifecycle
 from penstock.settings import IN_CLUSTER, Settings
 
@@ -91,3 +92,9 @@ def test_a_kubeconfig_that_is_not_there_is_named(tmp_path: Path) -> None:
         started(IN_CLUSTER)
     with pytest.raises(Problem, match=r"missing does not exist.*`kubeconfig`"):
         started(tmp_path / "missing")
+
+
+def test_a_role_without_credentials_starts_with_the_settings_of_all() -> None:
+    """The ingress gets no token in its Pod."""
+    needing = {kind.role for kind in KINDS if kind.uses_api}
+    assert needing == {role.name for role in ROLES if role.uses_api}

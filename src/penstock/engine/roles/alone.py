@@ -66,7 +66,8 @@ def prepare(role: Role, settings: Settings) -> Settings:
             f"A stack of `penstock dev` runs on the data folder {settings.data_dir}.",
             "Stop it, or start this role with another --data-dir.",
         )
-    _check_kubeconfig(settings.kubeconfig)
+    if role.uses_api:
+        _check_kubeconfig(settings.kubeconfig)
     if settings.api_port == 0:
         settings = settings.model_copy(update={"api_port": ports.free_ports(1)[0]})
     if role.uses_spark:

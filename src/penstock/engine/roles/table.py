@@ -37,6 +37,8 @@ class Role:
     """Where it answers probes when it is started alone and `health_port` is not set."""
     uses_kafka: bool = True
     uses_spark: bool = False
+    uses_api: bool = False
+    """Whether it needs the credentials that `kubeconfig` names; all roles of an installation have the same settings."""
     fast_loop: bool = False
     """Whether requests per second count, so that the faster event loop is worth its import."""
 
@@ -101,13 +103,20 @@ async def _history(settings: Settings, lifecycle: Lifecycle, released: asyncio.E
 
 ROLES = (
     Role("ingress", "Take events by HTTP and store them in Kafka.", _ingress, health_port=9091, fast_loop=True),
-    Role("control", "Run the controllers: from Brokers and Triggers to routes.", _control, health_port=9092),
+    Role(
+        "control",
+        "Run the controllers: from Brokers and Triggers to routes.",
+        _control,
+        health_port=9092,
+        uses_api=True,
+    ),
     Role(
         "pipeline",
         "Route events and deliver them: the driver of the Spark application.",
         _pipeline,
         health_port=9093,
         uses_spark=True,
+        uses_api=True,
     ),
     Role(
         "history",
@@ -130,6 +139,7 @@ ROLES = (
         _webhook,
         health_port=9095,
         uses_kafka=False,
+        uses_api=True,
     ),
 )
 

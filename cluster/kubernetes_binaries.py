@@ -1,6 +1,6 @@
 """kube-apiserver, etcd and Helm, built from the Go module proxy, the first two as pinned in conformance/kubernetes.
 
-`make kube-apiserver` builds what is missing.
+`make kube-apiserver` builds what is missing; `make test-cluster` needs no Helm.
 
 The first build takes minutes: 8 minutes of processor time with Go 1.26. What was built is kept in the cache folder.
 """
@@ -14,9 +14,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-MODULE = Path(__file__).parents[2] / "conformance" / "kubernetes"
+MODULE = Path(__file__).parents[1] / "conformance" / "kubernetes"
 PROGRAMS = {"etcd": "go.etcd.io/etcd/server/v3", "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver"}
 HELM = "helm.sh/helm/v3/cmd/helm@v3.20.2"
+ALL = (*PROGRAMS, "helm")
+NO_GO = "go is not on the PATH. Install Go 1.24 or newer (Debian/Ubuntu: apt install golang-go)."
 TELL_EVERY = 50
 """Packages between two lines of progress."""
 
@@ -40,26 +42,26 @@ def helm() -> Path:
     return folder() / "helm"
 
 
-def missing() -> list[str]:
-    """The programs that have not been built yet."""
-    return [name for name in (*PROGRAMS, "helm") if not (folder() / name).is_file()]
+def missing(*wanted: str) -> list[str]:
+    """Those of the programs that have not been built yet."""
+    return [name for name in wanted or ALL if not (folder() / name).is_file()]
 
 
-def build() -> int:
-    """Builds what is missing and tells how far it is; the exit code."""
-    if not missing():
-        print(f"kube-apiserver {version()}, etcd and helm are in {folder()}")
+def build(*wanted: str) -> int:
+    """Builds those that are missing and tells how far it is; the exit code, 2 where there is no Go."""
+    if not missing(*wanted):
+        print(f"{', '.join(wanted or ALL)} of Kubernetes {version()} are in {folder()}")
         return 0
     if shutil.which("go") is None:
-        print("go is not on the PATH. Install Go 1.24 or newer (Debian/Ubuntu: apt install golang-go).")
-        return 1
+        print(NO_GO)
+        return 2
     folder().mkdir(parents=True, exist_ok=True)
-    if "helm" in missing():
+    if "helm" in missing(*wanted):
         print("building helm", flush=True)
         install = ["go", "install", HELM]
         if code := subprocess.run(install, env={**os.environ, "GOBIN": str(folder())}, check=False).returncode:
             return code
-    for name in missing():
+    for name in missing(*wanted):
         listed = subprocess.run(
             ["go", "list", "-deps", PROGRAMS[name]], cwd=MODULE, capture_output=True, text=True, check=False
         )
@@ -95,4 +97,4 @@ def _build(name: str, total: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(build())
+    sys.exit(build(*sys.argv[1:]))

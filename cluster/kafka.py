@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import ipaddress
 import signal
 import subprocess
 import time
@@ -27,19 +26,26 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
     ResourcePatternType,
     ResourceType,
 )
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
+from cluster.processes import tied
+from penstock import certificates
+from penstock.certificates import KeyPair
 from penstock.engine import java
 from penstock.engine.jars import Jars
 from penstock.engine.ports import free_ports
-from running import tied
 
 HEAP_MIB = 320
-READY_SECONDS = 120.0
+READY_SECONDS = 240.0
 MECHANISM = "SCRAM-SHA-512"
+LASTS = timedelta(days=2)
+SMALL = {
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "broker.session.timeout.ms": "4000",
+    "broker.heartbeat.interval.ms": "500",
+}
+"""For tests of single things: quick to start, and quick to see that a broker is gone."""
 
 RIGHTS = (
     (ResourceType.TOPIC, ("READ", "WRITE", "CREATE", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER", "ALTER_CONFIGS")),
@@ -85,6 +91,8 @@ class KafkaCluster:
     brokers: list[Broker]
     users: Mapping[str, str]
     """Passwords by name."""
+    properties: Mapping[str, str]
+    """What the brokers are told beyond what they need here."""
     _jars: Jars = field(repr=False)
 
     @property
@@ -129,6 +137,7 @@ class KafkaCluster:
         """Starts a broker that does not run."""
         program = java.find().program
         command = [str(program), f"-Xmx{HEAP_MIB}m", "-Xms112m", "-XX:+UseSerialGC", "-Xss512k", "-XX:-UsePerfData"]
+        command += ["-XX:TieredStopAtLevel=1"]
         command += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Djava.awt.headless=true"]
         command += ["-cp", self._jars.kafka_classpath, "kafka.Kafka", str(broker.folder / "server.properties")]
         with (broker.folder / "kafka.log").open("ab") as log, tied(command) as (tied_command, fds):
@@ -155,7 +164,13 @@ _ALLOW = AclPermissionType.ALLOW
 
 @contextlib.contextmanager
 def running_cluster(
-    folder: Path, jars: Jars, brokers: int = 1, users: Mapping[str, str] | None = None, *, started: int | None = None
+    folder: Path,
+    jars: Jars,
+    brokers: int = 1,
+    users: Mapping[str, str] | None = None,
+    *,
+    started: int | None = None,
+    properties: Mapping[str, str] = SMALL,
 ) -> Iterator[KafkaCluster]:
     """So many brokers, of which `started` (all of them) run, with these users and without any topic."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -163,14 +178,13 @@ def running_cluster(
     people = {"penstock": "pen.stock;1", "guest": "guest"} if users is None else users
     ports = iter(free_ports(3 * brokers))
     all_brokers = [Broker(n + 1, folder / str(n + 1), next(ports), next(ports), next(ports)) for n in range(brokers)]
-    cluster = KafkaCluster(folder, all_brokers, people, jars)
-    make_authority(folder, "ca")
-    issue(folder, "ca", "broker")
+    cluster = KafkaCluster(folder, all_brokers, people, properties, jars)
+    _certify_brokers(folder)
     ident = "A" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
     for broker in all_brokers:
         broker.folder.mkdir()
         _configure(cluster, broker)
-        _format(cluster, broker, ident, jars)
+    _format(cluster, ident, jars)
     try:
         for broker in all_brokers[:started]:
             cluster.start(broker)
@@ -207,75 +221,53 @@ def _configure(cluster: KafkaCluster, broker: Broker) -> None:
         "auto.create.topics.enable": "false",
         "default.replication.factor": replicas,
         "offsets.topic.replication.factor": replicas,
-        "offsets.topic.num.partitions": "1",
         "transaction.state.log.replication.factor": replicas,
         "transaction.state.log.min.isr": str(min(2, len(cluster.brokers))),
-        "transaction.state.log.num.partitions": "1",
         "share.coordinator.state.topic.replication.factor": replicas,
         "share.coordinator.state.topic.min.isr": "1",
         "share.coordinator.state.topic.num.partitions": "1",
-        "group.initial.rebalance.delay.ms": "0",
         "message.max.bytes": str(4 * 2**20),
         "replica.fetch.max.bytes": str(4 * 2**20),
         "num.network.threads": "2",
         "num.io.threads": "4",
         "background.threads": "2",
         "log.cleaner.dedupe.buffer.size": str(8 * 2**20),
-        "broker.session.timeout.ms": "4000",
-        "broker.heartbeat.interval.ms": "500",
+        **cluster.properties,
     }
     # A backslash begins an escape in a file of properties.
     lines = [f"{name}={value}\n".replace("\\", "\\\\") for name, value in properties.items()]
     (broker.folder / "server.properties").write_text("".join(lines))
 
 
-def _format(cluster: KafkaCluster, broker: Broker, ident: str, jars: Jars) -> None:
+def _format(cluster: KafkaCluster, ident: str, jars: Jars) -> None:
+    """Prepares the storage of all brokers, side by side: each is a JVM that starts and ends."""
     command = [str(java.find().program), "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
     command += ["-cp", jars.kafka_classpath, "kafka.tools.StorageTool", "format", "-t", ident]
-    command += ["-c", str(broker.folder / "server.properties")]
     for name, password in cluster.users.items():
         command += ["--add-scram", f"{MECHANISM}=[name={name},password={password}]"]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    if ran.returncode:
-        raise RuntimeError(f"Kafka's storage could not be prepared:\n{ran.stdout}{ran.stderr}")
+    running = [
+        subprocess.Popen(
+            [*command, "-c", str(broker.folder / "server.properties")],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for broker in cluster.brokers
+    ]
+    said = [process.communicate(timeout=READY_SECONDS)[0] for process in running]
+    if any(process.returncode for process in running):
+        raise RuntimeError("Kafka's storage could not be prepared:\n" + "\n".join(said))
 
 
-def make_authority(folder: Path, name: str) -> None:
-    """A certificate authority: `<name>.crt` and `<name>.key`."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    basics = x509.BasicConstraints(ca=True, path_length=0)
-    made = _certificate(subject, subject, key).add_extension(basics, critical=True).sign(key, hashes.SHA256())
-    (folder / f"{name}.crt").write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    (folder / f"{name}.key").write_bytes(_pem(key))
+def make_authority(folder: Path, name: str) -> KeyPair:
+    """A certificate authority, with its certificate in `<name>.crt`."""
+    made = certificates.make_authority(name, LASTS, datetime.now(UTC))
+    (folder / f"{name}.crt").write_bytes(made.certificate)
+    return made
 
 
-def issue(folder: Path, authority: str, name: str) -> None:
-    """A certificate for this machine: `<name>.pem`, with its key before it."""
-    signer = serialization.load_pem_private_key((folder / f"{authority}.key").read_bytes(), None)
-    assert isinstance(signer, ec.EllipticCurvePrivateKey)
-    issuer = x509.load_pem_x509_certificate((folder / f"{authority}.crt").read_bytes()).subject
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    names = x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-    made = _certificate(subject, issuer, key).add_extension(names, critical=False).sign(signer, hashes.SHA256())
-    (folder / f"{name}.pem").write_bytes(_pem(key) + made.public_bytes(serialization.Encoding.PEM))
-
-
-def _certificate(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
-    now = datetime.now(UTC)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(minutes=5))
-        .not_valid_after(now + timedelta(days=2))
-    )
-
-
-def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
+def _certify_brokers(folder: Path) -> None:
+    """A certificate for this machine, with its key before it."""
+    authority = make_authority(folder, "ca")
+    made = certificates.issue(authority, "broker", ["localhost", "127.0.0.1"], LASTS, datetime.now(UTC))
+    (folder / "broker.pem").write_bytes(made.key + made.certificate)

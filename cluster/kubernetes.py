@@ -1,15 +1,17 @@
 """A real kube-apiserver with its etcd, and the roles of penstock beside it as processes.
 
-There is no node: no kubelet, scheduler or controller manager. So the tests play their part where one is needed: they
+There is no node: no kubelet, scheduler or controller manager. So their part is played here where one is needed: tests
 start the roles with the credentials and settings that their Pods would have, and write the Endpoints of the webhook.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
 import secrets
+import shutil
 import socket
 import ssl
 import subprocess
@@ -22,17 +24,18 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import binaries
-import pytest
 import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from cluster import kubernetes_binaries as binaries
+from cluster.processes import tied
 from penstock.certificates import issue, make_authority
 from penstock.engine.ports import free_ports
-from running import kubectl_program, tied
+from penstock.engine.problem import Problem
 
-READY_SECONDS = 180
+READY_SECONDS = 240
+NAMESPACE = "knative-eventing"
 AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
@@ -65,7 +68,7 @@ class RealApi:
             check=False,
         )
         if check and ran.returncode != 0:
-            pytest.fail(f"kubectl {' '.join(arguments)} failed ({ran.returncode}):\n{ran.stdout}{ran.stderr}")
+            raise RuntimeError(f"kubectl {' '.join(arguments)} failed ({ran.returncode}):\n{ran.stdout}{ran.stderr}")
         return ran.stdout if check else ran.stdout + ran.stderr
 
     def install(self, *flags: str) -> str:
@@ -73,12 +76,12 @@ class RealApi:
         command = [sys.executable, "-m", "penstock.cli", "install", "--kubeconfig", str(self.kubeconfig), *flags]
         ran = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
         if ran.returncode != 0:
-            pytest.fail(f"penstock install failed ({ran.returncode}):\n{ran.stdout}{ran.stderr}")
+            raise RuntimeError(f"penstock install failed ({ran.returncode}):\n{ran.stdout}{ran.stderr}")
         return ran.stdout
 
     def account_kubeconfig(self, account: str) -> Path:
         """A kubeconfig with a token of the ServiceAccount, as its Pod would have it."""
-        token = self.kubectl("create", "token", account, "-n", "knative-eventing").strip()
+        token = self.kubectl("create", "token", account, "-n", NAMESPACE).strip()
         path = self.folder / f"kubeconfig-{account}"
         path.write_text(yaml.safe_dump(kubeconfig(self.url, self.folder / "ca.crt", token)))
         return path
@@ -86,19 +89,28 @@ class RealApi:
     def start_role(self, role: str, account: str, **settings: Any) -> int:
         """Starts a role as its Pod would run; the port it answers probes on."""
         (health,) = free_ports(1)
-        stored = json.loads(
-            self.kubectl("get", "configmap", "penstock-settings", "-n", "knative-eventing", "-o", "json")
-        )["data"]
-        mine = {
-            "kubeconfig": self.account_kubeconfig(account),
-            "data_dir": self.folder / f"data-{role}",
-            "health_port": health,
-            "host": self.address,
-            **settings,
-        }
-        variables = {**stored, **{f"PENSTOCK_{name.upper()}": str(value) for name, value in mine.items()}}
+        variables = self.pod_variables(
+            self.account_kubeconfig(account), data_dir=self.folder / f"data-{role}", health_port=health, **settings
+        )
         self._start(role, [sys.executable, "-m", "penstock.cli", role], {**os.environ, **variables})
         return health
+
+    def pod_variables(self, kubeconfig: Path | None, **settings: Any) -> dict[str, str]:
+        """The variables of a role's Pod, but that it is on this machine; without a kubeconfig it has no credentials."""
+        mine = {"host": self.address, **({"kubeconfig": kubeconfig} if kubeconfig else {}), **settings}
+        return {
+            **self._data("configmap", "penstock-settings"),
+            **self._secret("penstock-secrets"),
+            **{f"PENSTOCK_{name.upper()}": str(value) for name, value in mine.items()},
+        }
+
+    def _data(self, kind: str, name: str) -> dict[str, str]:
+        flags = ("-n", NAMESPACE, "-o", "json", "--ignore-not-found")
+        found: dict[str, str] = json.loads(self.kubectl("get", kind, name, *flags) or "{}").get("data") or {}
+        return found
+
+    def _secret(self, name: str) -> dict[str, str]:
+        return {key: base64.b64decode(value).decode() for key, value in self._data("secret", name).items()}
 
     def wait_ready(self, role: str, health: int) -> None:
         """Waits until the role's probe says that it is ready."""
@@ -115,14 +127,14 @@ class RealApi:
         last = ""
         while time.monotonic() < deadline:
             if self.processes[name].poll() is not None:
-                pytest.fail(f"{name} ended with {self.processes[name].returncode}:\n{self.log(name)}")
+                raise RuntimeError(f"{name} ended with {self.processes[name].returncode}:\n{self.log(name)}")
             try:
                 if condition():
                     return
             except Exception as error:
                 last = repr(error)
             time.sleep(0.2)
-        pytest.fail(f"{name} is not ready after {READY_SECONDS} s ({last}):\n{self.log(name)}")
+        raise RuntimeError(f"{name} is not ready after {READY_SECONDS} s ({last}):\n{self.log(name)}")
 
     def log(self, name: str) -> str:
         """The end of what the process printed."""
@@ -145,23 +157,32 @@ class RealApi:
     def lead_service(self, service: str, port_name: str, port: int) -> None:
         """Has the Service lead to a process here, as the controller of Endpoints would."""
         subset = {"addresses": [{"ip": self.address}], "ports": [{"name": port_name, "port": port}]}
-        metadata = {"name": service, "namespace": "knative-eventing"}
+        metadata = {"name": service, "namespace": NAMESPACE}
         endpoints = {"apiVersion": "v1", "kind": "Endpoints", "metadata": metadata, "subsets": [subset]}
         self.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(endpoints))
 
     def _start(self, name: str, command: list[str], env: dict[str, str] | None = None) -> None:
-        with (self.folder / f"{name}.log").open("wb") as output, tied(command) as (command, fds):
+        with (self.folder / f"{name}.log").open("wb") as output, tied(command) as (whole, fds):
             self.processes[name] = subprocess.Popen(
-                command, stdout=output, stderr=subprocess.STDOUT, env=env, pass_fds=fds, cwd=self.folder
+                whole, stdout=output, stderr=subprocess.STDOUT, env=env, pass_fds=fds, cwd=self.folder
             )
+
+
+def kubectl_program() -> str:
+    """kubectl from the PATH."""
+    found = shutil.which("kubectl")
+    if found is None:
+        raise Problem("kubectl is not on the PATH.", "Install kubectl 1.31 or newer.")
+    return found
 
 
 def kubeconfig(url: str, authority: Path, token: str) -> dict[str, Any]:
     """A kubeconfig of one user."""
+    trusted = base64.b64encode(authority.read_bytes()).decode()
     return {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": "real", "cluster": {"server": url, "certificate-authority": str(authority)}}],
+        "clusters": [{"name": "real", "cluster": {"server": url, "certificate-authority-data": trusted}}],
         "users": [{"name": "user", "user": {"token": token}}],
         "contexts": [{"name": "real", "context": {"cluster": "real", "user": "user"}}],
         "current-context": "real",
@@ -171,9 +192,9 @@ def kubeconfig(url: str, authority: Path, token: str) -> dict[str, Any]:
 @contextlib.contextmanager
 def real_api(folder: Path) -> Iterator[RealApi]:
     """Starts etcd and kube-apiserver in the folder; ends them and every role afterwards."""
-    if missing := binaries.missing():
-        pytest.fail(f"{' and '.join(missing)} {binaries.version()} not built yet: run `make kube-apiserver`.")
-    address = _own_address()
+    if missing := binaries.missing(*binaries.PROGRAMS):
+        raise Problem(f"{' and '.join(missing)} {binaries.version()} not built yet.", "Run `make kube-apiserver`.")
+    address = own_address()
     etcd_port, peer_port, port = free_ports(3)
     token = secrets.token_hex(16)
     api = RealApi(folder, f"https://{address}:{port}", address, folder / "kubeconfig")
@@ -191,12 +212,16 @@ def real_api(folder: Path) -> Iterator[RealApi]:
             api.stop(name)
 
 
-def _own_address() -> str:
+def own_address() -> str:
+    """Of this machine, other than the loopback."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.254", 9))  # nothing is sent
         except OSError:
-            pytest.fail("This machine has no address but the loopback, which the API server refuses as an Endpoint.")
+            raise Problem(
+                "This machine has no address but the loopback, which the API server refuses as an Endpoint.",
+                "Give it one, such as that of a network interface.",
+            ) from None
         address = str(probe.getsockname()[0])
     return address
 

@@ -1,0 +1,22 @@
+"""One fault, while it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+
+@dataclass
+class Blow:
+    """What was done, and how it is undone."""
+
+    what: str
+    victim: str
+    struck: float
+    take_over: float | None = None
+    """Seconds until the one that stood by had the role; None where nobody has to take anything over."""
+    mended: Callable[[], Awaitable[None]] | None = None
+    """Brings the victim back; called when events flow again."""
+
+
+Strike = Callable[[], Awaitable[Blow]]
