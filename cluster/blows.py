@@ -15,6 +15,8 @@ class Blow:
     struck: float
     take_over: float | None = None
     """Seconds until the one that stood by had the role; None where nobody has to take anything over."""
+    planned: bool = False
+    """Whether a pause belongs to it, so that no bound is set to it."""
     mended: Callable[[], Awaitable[None]] | None = None
     """Brings the victim back; called when events flow again."""
 

@@ -24,6 +24,7 @@ from penstock.install import access
 from penstock.webhook import trust
 
 READY_SECONDS = 600.0
+PENSTOCK = str(Path(sys.executable).with_name("penstock"))
 STANDING_BY = "standing by"
 RESTART_SECONDS = 2.0
 USER = "penstock"
@@ -76,6 +77,12 @@ class Installation:
         """How the administrator reaches the API."""
         return self._api.kubeconfig
 
+    @property
+    def kafka_variables(self) -> dict[str, str]:
+        """How a command of the administrator reaches Kafka."""
+        conf = json.dumps(self._kafka.conf(USER))
+        return {"PENSTOCK_KAFKA": self._kafka.secure, "PENSTOCK_KAFKA_CONF": conf}
+
     def install(self) -> None:
         """What an administrator does: `penstock install`, and the Secret by which Kafka is reached."""
         settings = {
@@ -92,8 +99,8 @@ class Installation:
         }
         chosen = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
         self._api.install("--kafka", self._kafka.secure, *chosen)
-        conf = json.dumps(self._kafka.conf(USER))
         secret = ("create", "secret", "generic", "penstock-secrets", "-n", NAMESPACE)
+        conf = self.kafka_variables["PENSTOCK_KAFKA_CONF"]
         self._api.kubectl(*secret, f"--from-literal=PENSTOCK_KAFKA_CONF={conf}")
         kubeconfigs = {role: self._api.account_kubeconfig(account) for role, account in ACCOUNTS.items()}
         variables = self._api.pod_variables(None)
@@ -106,8 +113,7 @@ class Installation:
     ) -> Role:
         settings = own if kubeconfig is None else {**own, "kubeconfig": kubeconfig}
         mine = {f"PENSTOCK_{key.upper()}": str(value) for key, value in settings.items()}
-        command = [str(Path(sys.executable).with_name("penstock")), _role_of(name)]
-        program = Program(name, self._folder / name, command, {**variables, **mine})
+        program = Program(name, self._folder / name, [PENSTOCK, _role_of(name)], {**variables, **mine})
         return Role(program, f"http://{self._api.address}:{health}")
 
     async def start(self) -> None:

@@ -33,7 +33,7 @@ class Program:
     """One program of the cluster."""
 
     def __init__(self, name: str, folder: Path, command: list[str], variables: Mapping[str, str] | None = None) -> None:
-        self.name, self.folder, self._command, self._variables = name, folder, command, dict(variables or {})
+        self.name, self.folder, self._command, self.variables = name, folder, command, dict(variables or {})
         self._process: asyncio.subprocess.Process | None = None
 
     @property
@@ -56,7 +56,7 @@ class Program:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env={**env, "NO_COLOR": "1", "PYTHONUNBUFFERED": "1", **self._variables},
+                env={**env, "NO_COLOR": "1", "PYTHONUNBUFFERED": "1", **self.variables},
                 pass_fds=fds,
                 cwd=self.folder,
             )

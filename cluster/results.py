@@ -33,12 +33,14 @@ class Outcome:
     """The longest time without any delivery meanwhile."""
     slowness: float = 1.0
     """How many times as slow as the reference the machine was, before or after the fault."""
+    planned: bool = False
+    """Whether the pause belongs to what was done, as to a change that an operator makes."""
 
     @property
     def too_long(self) -> list[str]:
         """Which times are beyond their bounds."""
         found = []
-        if self.pause > LONGEST_PAUSE_SECONDS:
+        if self.pause > LONGEST_PAUSE_SECONDS and not self.planned:
             found.append(f"{self.victim} {self.what}: nothing was delivered for {self.pause:.1f} s")
         if self.take_over is not None and self.take_over > LONGEST_TAKE_OVER_SECONDS:
             found.append(f"{self.victim} {self.what}: its role was taken over after {self.take_over:.1f} s")

@@ -18,6 +18,7 @@ from chaos.receiver import Receiver
 from chaos.recovery import Recovery, clock
 from cluster import yardstick
 from cluster.blows import Blow, Strike
+from cluster.changes import Changes
 from cluster.faults import Faults
 from cluster.installation import USER, Installation
 from cluster.kafka import KafkaCluster, running_cluster
@@ -42,8 +43,8 @@ AS_IT_COMES = {
 """Brokers as Kafka sets them up, but that two cores are to bear three of them: few partitions, and controllers that
 wait longer for one another before they elect another."""
 DEFAULT = ("control", "broker", "executor", "frozen-executor", "pipeline", "worker", "ingress", "frozen-pipeline")
-MORE = ("frozen-driver", "stop-control", "stop-pipeline")
-"""Faults that are tried when they are asked for."""
+MORE = ("frozen-driver", "stop-control", "stop-pipeline", "foreign-control", "more-partitions")
+"""Faults, and changes that people make, that are tried when they are asked for."""
 
 
 def expectations() -> list[Expected]:
@@ -140,6 +141,7 @@ class Run:
 
     def _faults(self, installation: Installation, kafka: KafkaCluster, spark: StandaloneSpark) -> list[Strike]:
         faults, spark_faults = Faults(installation, kafka), SparkFaults(spark)
+        changes = Changes(self._folder / "changes", installation)
         every: dict[str, Strike] = {
             "control": faults.kill_control,
             "broker": faults.kill_broker,
@@ -152,6 +154,8 @@ class Run:
             "frozen-driver": faults.freeze_driver,
             "stop-control": faults.stop_control,
             "stop-pipeline": faults.stop_pipeline,
+            "foreign-control": changes.foreign_control,
+            "more-partitions": changes.grow,
         }
         return [every[name] for name in self._only or DEFAULT]
 
@@ -170,7 +174,13 @@ class Run:
         await asyncio.sleep(STEADY_SECONDS)
         slow = await yardstick.slowness()
         outcome = Outcome(
-            blow.what, blow.victim, blow.take_over, recovered - blow.struck, pause, max(slow, slow_before)
+            blow.what,
+            blow.victim,
+            blow.take_over,
+            recovered - blow.struck,
+            pause,
+            max(slow, slow_before),
+            planned=blow.planned,
         )
         self.result.outcomes.append(outcome)
         self._say(outcome.row)
