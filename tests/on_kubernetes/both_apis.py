@@ -20,8 +20,9 @@ from lightkube import KubeConfig
 from lightkube.config.client_adapter import Client, ConnectionParams
 
 from cluster.kubernetes import READY_SECONDS, RealApi
+from cluster.processes import tied
 from penstock.engine.ports import free_ports
-from running import kubectl_program, tied
+from running import kubectl_program
 
 Obj = dict[str, Any]
 MERGE, JSON, APPLY = "application/merge-patch+json", "application/json-patch+json", "application/apply-patch+yaml"

@@ -15,11 +15,12 @@ from pathlib import Path
 
 import pytest
 
+from cluster.processes import tied
 from penstock.controllers import lease
 from penstock.controllers.lease import LeaseClaim, MayNot
 from penstock.engine.ports import free_ports
 from penstock.settings import Settings
-from running import eventually, tied
+from running import eventually
 
 
 @dataclass
