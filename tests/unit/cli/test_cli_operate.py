@@ -22,7 +22,6 @@ from penstock.cli.operate.event_text import attempt_line, data_text, event_line,
 from penstock.cli.operate.filtering import filters_of, passes, predicate_of
 from penstock.cli.operate.live_view import Wanted
 from penstock.cli.operate.names import split
-from penstock.cli.operate.printing import Sample
 from penstock.cli.operate.reasoning import reasons
 from penstock.cli.operate.sending import Outcome, Sent
 from penstock.cli.operate.watching import Journey
@@ -33,6 +32,7 @@ from penstock.contract.attempts import AttemptRecord
 from penstock.contract.event_record import record_of
 from penstock.engine.problem import Problem
 from penstock.events.event import CloudEvent
+from penstock.log.live.sample import Sample
 from penstock.log.ranges import LogRecord
 
 runner = CliRunner()
@@ -250,13 +250,13 @@ def test_data_is_shown_in_one_line_and_binary_data_by_its_size() -> None:
 
 
 def test_a_sample_says_of_how_many_it_is_one() -> None:
-    said: list[str] = []
+    said: list[tuple[int, int]] = []
     now = [100.0]
-    sample = Sample(said.append, limit=3, clock=lambda: now[0])
+    sample = Sample(lambda shown, of: said.append((shown, of)), limit=3, clock=lambda: now[0])
     assert [sample.admits() for _ in range(5)] == [True, True, True, False, False]
     now[0] = 101.0
     assert sample.admits()
-    assert said == ["… a sample: 3 of 5 in this second"]
+    assert said == [(3, 5)]
 
 
 def test_tail_takes_what_is_wanted_and_nothing_else() -> None:

@@ -10,7 +10,7 @@ import pytest
 from written import KeptRecords, NoKafka, attempt, event, write
 
 from penstock.history.reader.history import History
-from penstock.history.reader.questions import DeadLetterFilter, EventFilter, RouteName
+from penstock.history.reader.questions import DeadLetterFilter, EventFilter, Position, RouteName
 from penstock.history.schema.columns import ATTEMPTS, EVENTS
 from penstock.history.schema.problem import HistoryProblem
 from penstock.settings import Settings
@@ -227,3 +227,40 @@ def test_a_file_that_is_gone_is_told(ask: Ask, root: Path) -> None:
     next(root.rglob("*.parquet")).unlink()
     with ask() as history, pytest.raises(HistoryProblem, match="failed"):
         history.sql("from events")
+
+
+def test_events_come_in_pages_that_meet(ask: Ask, root: Path) -> None:
+    records = [event(number // 2, f"e{number}", partition=number % 2, after_ms=number // 4) for number in range(12)]
+    write(root, EVENTS, records[:6])
+    with ask(events=records) as history:
+        everything = [one.id for one in history.events(EventFilter())]
+        paged: list[str] = []
+        last: Position | None = None
+        while page := history.events(EventFilter(limit=5, older_than=last)):
+            paged += [one.id for one in page]
+            last = Position(page[-1].arrival, page[-1].partition, page[-1].offset)
+    assert paged == everything
+    assert len(set(paged)) == 12
+
+
+def test_an_event_is_found_by_its_place_with_what_came_before_and_after_it(ask: Ask) -> None:
+    first, reply = event(3, "first"), event(4, "reply", after_ms=120, span="c" * 16)
+    stranger = event(5, "stranger", after_ms=1, trace="d" * 32)
+    with ask(events=[first, reply, stranger], attempts=[attempt(0, first, "replied")]) as history:
+        found = history.event_at(0, 4)
+        assert found is not None
+        assert [one.id for one in history.parents(found)] == ["first"]
+        [parent] = history.parents(found)
+        traced = history.trace_of(parent)
+        assert [one.result for one in traced.attempts] == ["replied"]
+        assert [child.event.id for child in traced.children] == ["reply"]
+        assert history.parents(parent) == []
+        assert history.event_at(0, 99) is None
+
+
+def test_only_the_newest_are_read_where_there_are_too_many(tmp_path: Path) -> None:
+    records = [event(number, f"e{number}") for number in range(10)]
+    settings = Settings(data_dir=tmp_path, partitions=1)
+    with History(settings, lambda _: KeptRecords(events=records), most=4) as history:
+        assert [one.id for one in history.events(EventFilter())] == ["e9", "e8", "e7", "e6"]
+        assert history.unread == 6

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from penstock.log.live import LiveReader
+from penstock.log.live.reader import LiveReader
 from penstock.log.topic_ends import KafkaAway
 
 

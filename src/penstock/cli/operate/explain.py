@@ -21,7 +21,7 @@ from penstock.cli.operate.flags import (
 from penstock.cli.operate.names import completion_of
 
 if TYPE_CHECKING:
-    from penstock.cli.operate.reasoning import Step
+    from penstock.filters.reasons import Step
 
 YES, NO = "yes", "no "
 

@@ -9,17 +9,14 @@ import typer
 
 from penstock.cli.cluster_api import CHANNELS, ClusterApi
 from penstock.cli.operate.event_text import attempt_line, event_line, event_object
-from penstock.cli.operate.filtering import passes
 from penstock.cli.operate.names import look_up
-from penstock.cli.operate.printing import Sample, print_pieces
-from penstock.contract import attempts, headers, topics
-from penstock.contract.attempts import AttemptRecord
-from penstock.contract.unreadable import Unreadable
+from penstock.cli.operate.printing import print_pieces
+from penstock.contract import topics
 from penstock.engine.problem import Problem
-from penstock.events import kafka_binding as kafka
-from penstock.events.event import CloudEvent, MalformedEvent
-from penstock.filters.predicate import Predicate
-from penstock.log.live import following
+from penstock.events.event import CloudEvent
+from penstock.log.live.reader import following
+from penstock.log.live.sample import Sample
+from penstock.log.live.selection import Selection
 from penstock.log.ranges import LogRecord
 from penstock.settings import Settings
 
@@ -29,13 +26,10 @@ ROUTES = ("trigger", "subscription")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Wanted(Selection):
     """What is to be shown."""
 
-    predicate: Predicate
     is_attempts: bool = False
-    uid: str | None = None
-    """Of the Broker or Channel, or of the route; None: of any."""
 
     @property
     def topic(self) -> str:
@@ -56,34 +50,13 @@ class Wanted:
                 uid = look_up(api, f"inmemorychannel/{behind}", namespace, EVENTS)[1]["metadata"]["uid"]
         return replace(self, is_attempts=is_route, uid=uid)
 
-    def event(self, record: LogRecord) -> CloudEvent | None:
-        """The event of a record of `penstock.events`, where it is wanted."""
-        if self.uid is not None and dict(record.headers).get(headers.TARGET) != self.uid.encode():
-            return None
-        try:
-            event = kafka.from_headers(record.headers, record.value)
-        except MalformedEvent:
-            return None  # a marker, or nothing of penstock's
-        return event if passes(self.predicate, event) else None
-
-    def attempt(self, record: LogRecord) -> AttemptRecord | None:
-        """The attempt of a record of `penstock.attempts`, where it is wanted."""
-        try:
-            attempt = attempts.decode(record.value or b"")
-        except Unreadable:
-            return None
-        if self.uid is not None and attempt.route != self.uid:
-            return None
-        seen = CloudEvent({"specversion": "1.0", "id": attempt.id, "source": attempt.source, "type": attempt.type})
-        return attempt if passes(self.predicate, seen) else None
-
 
 class LiveView:
     """Prints what is wanted."""
 
     def __init__(self, wanted: Wanted, *, as_json: bool, count: int | None, everything: bool) -> None:
         self._wanted, self._as_json, self._left = wanted, as_json, count
-        self._sample = None if everything else Sample(lambda text: typer.echo(text, err=as_json))
+        self._sample = None if everything else Sample(self._say)
 
     def run(self, settings: Settings) -> None:
         """Until there were as many as asked for."""
@@ -111,3 +84,6 @@ class LiveView:
         if self._left is not None:
             self._left -= 1
         return self._left != 0
+
+    def _say(self, shown: int, of: int) -> None:
+        typer.echo(f"… a sample: {shown} of {of} in this second", err=self._as_json)

@@ -1,4 +1,4 @@
-"""Why an event passes a Trigger's filters or does not, with the evaluator that the router is tested against. Pure."""
+"""Why an event passes a Trigger's filters or does not, and what else keeps events from it. Pure."""
 
 from __future__ import annotations
 
@@ -8,38 +8,11 @@ from typing import Any
 
 from penstock.engine.problem import Problem
 from penstock.events.event import CloudEvent
-from penstock.filters.cesql.evaluate import evaluate
-from penstock.filters.data.facts import facts
-from penstock.filters.data.names import KIND, facts_asked, is_fact, parts_of
-from penstock.filters.evaluate import matches
 from penstock.filters.parse import InvalidFilter, parse
-from penstock.filters.predicate import (
-    All,
-    AnyOf,
-    Cesql,
-    Compared,
-    Everything,
-    Exact,
-    Not,
-    Predicate,
-    Prefix,
-    Present,
-    Suffix,
-)
+from penstock.filters.reasons import Step, steps_of
 from penstock.resources.conditions import READY, find
 from penstock.resources.delivering import DELIVERING
 from penstock.resources.options import RouteOptions
-
-COMPARED = {"gt": "is above", "gte": "is at least", "lt": "is below", "lte": "is at most"}
-
-
-@dataclass(frozen=True)
-class Step:
-    """One filter, or a part of one."""
-
-    depth: int
-    passes: bool
-    text: str
 
 
 @dataclass(frozen=True)
@@ -66,67 +39,8 @@ def reasons(route: Mapping[str, Any], event: CloudEvent) -> Verdict:
         predicate = parse((spec.get("filter") or {}).get("attributes"), spec.get("filters"))
     except InvalidFilter as invalid:
         raise Problem(f"{name} has a filter that is not valid: {invalid}.") from None
-    known = {**event.attributes, **facts(event, facts_asked(predicate))}
-    return Verdict(name, matches(predicate, known), list(_steps(predicate, known, 0)), list(_notes(route)))
-
-
-def _steps(predicate: Predicate, attributes: Mapping[str, str], depth: int) -> Iterator[Step]:
-    holds = matches(predicate, attributes)
-    yield Step(depth, holds, _text(predicate, attributes, holds))
-    match predicate:
-        case All(children) | AnyOf(children):
-            for child in children:
-                yield from _steps(child, attributes, depth + 1)
-        case Not(child):
-            yield from _steps(child, attributes, depth + 1)
-
-
-def _text(predicate: Predicate, attributes: Mapping[str, str], holds: bool) -> str:
-    match predicate:
-        case Everything():
-            text = "there is no filter: every event passes"
-        case Exact(attribute, value):
-            text = f"{_called(attribute)} is {value!r}" + _but(attribute, attributes, holds)
-        case Present(attribute):
-            text = f"{_called(attribute)} is there" + ("" if holds else ", but the event has none")
-        case Prefix(attribute, value):
-            text = f"{_called(attribute)} begins with {value!r}" + _but(attribute, attributes, holds)
-        case Suffix(attribute, value):
-            text = f"{_called(attribute)} ends with {value!r}" + _but(attribute, attributes, holds)
-        case Compared(attribute, operator, value):
-            text = f"{_called(attribute)} {COMPARED[operator]} {value:g}" + _but(attribute, attributes, holds)
-        case All():
-            text = "all of"
-        case AnyOf(children):
-            text = "any of" if children else "nothing passes"
-        case Not():
-            text = "not"
-        case Cesql(source, expression):
-            text = source + ("" if holds else f"   is {_outcome(expression, attributes)}")
-    return text
-
-
-def _called(name: str) -> str:
-    """An attribute by its name; of data, where in it, and what kind of thing is looked at."""
-    if not is_fact(name):
-        return name
-    kind, key = parts_of(name)
-    place = f"data.{key}" if key else "data"
-    return f"the type of {place}" if kind == KIND else place
-
-
-def _but(attribute: str, attributes: Mapping[str, str], holds: bool) -> str:
-    if holds:
-        return ""
-    value = attributes.get(attribute)
-    return ", but the event has none" if value is None else f", but the event has {value!r}"
-
-
-def _outcome(expression: Any, attributes: Mapping[str, str]) -> str:
-    result = evaluate(expression, attributes)
-    if result.errors:
-        return "an error: " + ", ".join(sorted({str(error.value) for error in result.errors}))
-    return str(result.value).lower() if isinstance(result.value, bool) else repr(result.value)
+    steps = steps_of(predicate, event)
+    return Verdict(name, steps[0].passes, steps, list(_notes(route)))
 
 
 def _notes(route: Mapping[str, Any]) -> Iterator[str]:

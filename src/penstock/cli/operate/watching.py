@@ -17,7 +17,7 @@ from penstock.contract.attempts import AttemptRecord
 from penstock.contract.unreadable import Unreadable
 from penstock.engine.problem import Problem
 from penstock.events import kafka_binding as kafka
-from penstock.log.live import LiveReader, following
+from penstock.log.live.reader import LiveReader, following
 from penstock.log.ranges import LogRecord
 from penstock.log.topic_ends import KafkaAway
 from penstock.settings import Settings

@@ -39,8 +39,11 @@ DEPTH = 8
 class History:
     """The tables and the rest of Kafka. Used by one thread only, but for `progress` and `interrupt`."""
 
-    def __init__(self, settings: Settings, connect: Callable[[Settings], Reader] = RangeReader) -> None:
-        self._moment = Moment(settings, connect)
+    def __init__(
+        self, settings: Settings, connect: Callable[[Settings], Reader] = RangeReader, most: int | None = None
+    ) -> None:
+        """Reads at most so many records of each topic, the newest, where the tables do not have them."""
+        self._moment = Moment(settings, connect, most)
         self._databases: dict[frozenset[TableName], Database] = {}
 
     def __enter__(self) -> Self:
@@ -58,6 +61,11 @@ class History:
     def without_kafka(self) -> str | None:
         """Why the answers do not reach beyond the tables; None where they do."""
         return self._moment.away
+
+    @property
+    def unread(self) -> int:
+        """Events and attempts of Kafka that the answers did not look at, because there were too many."""
+        return sum(self._moment.unread.values())
 
     def moved_on(self) -> None:
         """Brings the next answers up to now. What was read of Kafka before is kept."""
@@ -80,8 +88,22 @@ class History:
     def trace(self, ident: str, source: str | None = None) -> list[Traced]:
         """What happened to each event with this id, from its arrival on, and to the events that were made of it."""
         found = self.events(EventFilter(id=ident, source=source, newest_first=False))
-        seen = {(event.partition, event.offset) for event in found}
+        seen = {_place(event) for event in found}
         return [self._traced(event, seen, DEPTH) for event in found]
+
+    def event_at(self, partition: int, offset: int) -> Event | None:
+        """The event at a place of the log; None where nothing is known of it."""
+        rows = self._of((EVENTS,)).ask(*questions.event_at(partition, offset))
+        return _event(rows[0]) if rows else None
+
+    def trace_of(self, event: Event) -> Traced:
+        """What happened to this one event, and to the events that were made of it."""
+        return self._traced(event, {_place(event)}, DEPTH)
+
+    def parents(self, event: Event) -> list[Event]:
+        """Events of the same trace that came before it, the newest first: what it was made of is among them."""
+        question = questions.parents(event)
+        return [] if question is None else [_event(row) for row in self._of((EVENTS,)).ask(*question)]
 
     def attempts(self, event: Event) -> list[Attempt]:
         """The attempts of an event, in the order of time."""

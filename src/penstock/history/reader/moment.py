@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.history.reader.answers import TableState
-from penstock.history.reader.rest import rest_rows, starts_of
+from penstock.history.reader.rest import newest, rest_rows, starts_of
 from penstock.history.reader.tables import TableFiles, read_table
 from penstock.history.schema.columns import Table
 from penstock.log.ranges import LogRecord, RangeReader
@@ -33,10 +33,14 @@ class Reader(Protocol):
 class Moment:
     """What is there to be asked."""
 
-    def __init__(self, settings: Settings, connect: Callable[[Settings], Reader] = RangeReader) -> None:
-        self._settings, self._connect = settings, connect
+    def __init__(
+        self, settings: Settings, connect: Callable[[Settings], Reader] = RangeReader, most: int | None = None
+    ) -> None:
+        self._settings, self._connect, self._most = settings, connect, most
         self.away: str | None = None
         """Why Kafka was not read; None where it was."""
+        self.unread: dict[str, int] = {}
+        """Records of Kafka, by table, that were too many to be read."""
         self._reader: Reader | None = None
         self._files: dict[str, TableFiles | None] = {}
         self._retained: dict[str, dict[int, Retained]] = {}
@@ -94,8 +98,11 @@ class Moment:
         batches = self._batches.setdefault(table.name, [])
         self._stale.discard(table.name)
         files, kept = self.files(table), self._kept(table)
-        read_to = self._read_to.get(table.name) or starts_of(kept, files.positions if files else {})
         ends = {number: one.end for number, one in kept.items()}
+        wanted = self._read_to.get(table.name) or starts_of(kept, files.positions if files else {})
+        read_to = newest(wanted, ends, self._most)
+        skipped = sum(read_to[number] - wanted[number] for number in read_to)
+        self.unread[table.name] = self.unread.get(table.name, 0) + skipped
         if self._reader is None or not ends:
             return
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock.history.reader.answers import Attempt, Event
 
@@ -14,6 +14,18 @@ Question = tuple[str, list[Any]]
 
 SLACK = timedelta(seconds=60)
 """How much later than the attempt that made it an event may arrive: clocks differ, and a service may answer first."""
+
+
+LOOK_BACK = timedelta(days=1)
+"""How much earlier than an event another of its trace may have come, to be looked for."""
+
+
+class Position(NamedTuple):
+    """Where an event stands among those that came."""
+
+    arrival: datetime
+    partition: int
+    offset: int
 
 
 @dataclass(frozen=True)
@@ -29,6 +41,8 @@ class EventFilter:
     where: str | None = None
     limit: int = 100
     newest_first: bool = True
+    older_than: Position | None = None
+    """Where the page before ended, the newest first."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +77,9 @@ def events(wanted: EventFilter) -> Question:
     if wanted.where:
         # On a line of its own, so that a comment at its end hides nothing.
         conditions.append(f"(\n{wanted.where}\n)")
+    if (last := wanted.older_than) is not None:
+        conditions += ["arrival <= ?", "day <= ?", '(arrival < ? or partition > ? or (partition = ? and "offset" < ?))']
+        values += [last.arrival, last.arrival.date(), last.arrival, last.partition, last.partition, last.offset]
     order = "desc" if wanted.newest_first else "asc"
     statement = f"select {columns_of(Event)} from events{_where(conditions)}"
     return f'{statement} order by arrival {order}, partition, "offset" {order} limit {wanted.limit:d}', values
@@ -79,6 +96,21 @@ def children(of: Event, attempts: Sequence[Attempt]) -> Question | None:
     values += [of.trace, of.traceparent, of.partition, of.offset]
     statement = f"select {columns_of(Event)} from events{_where(conditions)}"
     return f"{statement} order by arrival limit 1000", values
+
+
+def parents(of: Event) -> Question | None:
+    """Events of the same trace that arrived before it, the newest first; None where it has no trace."""
+    if of.trace is None:
+        return None
+    conditions, values = _between("arrival", of.arrival - LOOK_BACK, of.arrival + timedelta(milliseconds=1))
+    conditions += ["substr(traceparent, 4, 32) = ?", 'not (partition = ? and "offset" = ?)']
+    values += [of.trace, of.partition, of.offset]
+    return f"select {columns_of(Event)} from events{_where(conditions)} order by arrival desc limit 100", values
+
+
+def event_at(partition: int, offset: int) -> Question:
+    """The event at a place of the log."""
+    return f'select {columns_of(Event)} from events where partition = ? and "offset" = ?', [partition, offset]
 
 
 def attempts(of: Event) -> Question:

@@ -19,6 +19,15 @@ def starts_of(retained: Mapping[int, Retained], positions: Mapping[int, int]) ->
     return {number: max(kept.first, positions.get(number, 0)) for number, kept in retained.items()}
 
 
+def newest(starts: Mapping[int, int], ends: Mapping[int, int], most: int | None) -> dict[int, int]:
+    """Where reading begins if no more than `most` records are to be read, shared evenly among the partitions."""
+    share = None if most is None else max(1, most // max(1, len(starts)))
+    return {
+        number: start if share is None else max(start, ends.get(number, start) - share)
+        for number, start in starts.items()
+    }
+
+
 def rest_rows(
     read: Read, table: TableName, topic: str, starts: Mapping[int, int], ends: Mapping[int, int]
 ) -> Iterator[list[Row]]:

@@ -1,0 +1,1 @@
+"""What comes to topics at this moment, for people who watch."""

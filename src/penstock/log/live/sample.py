@@ -1,0 +1,36 @@
+"""No more of what comes than a person can read, and of how much it is a sample."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+PER_SECOND = 50
+
+
+class Sample:
+    """Lets so many through each second. Used by one thread only."""
+
+    def __init__(
+        self,
+        say: Callable[[int, int], None],
+        limit: int = PER_SECOND,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Calls `say` after each second in which something was left out: how many were let through, of how many."""
+        self._say, self._limit, self._clock = say, limit, clock
+        self._second, self._seen = int(clock()), 0
+
+    def admits(self) -> bool:
+        """Whether another one may be shown."""
+        self.turn()
+        self._seen += 1
+        return self._seen <= self._limit
+
+    def turn(self) -> None:
+        """To be called now and then: says what was left out of the second that is over."""
+        second = int(self._clock())
+        if second != self._second:
+            if self._seen > self._limit:
+                self._say(self._limit, self._seen)
+            self._second, self._seen = second, 0
