@@ -19,7 +19,7 @@ import psutil
 
 HERE = Path(__file__).parent
 BUILD = HERE / ".build"
-START_SECONDS = 180
+START_SECONDS = 300
 
 
 @dataclass
@@ -63,13 +63,13 @@ def process_name(process: psutil.Process) -> str:
 class Penstock:
     """A fresh stack in a folder of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, *flags: str) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
         started = time.monotonic()
         self.log = (self.folder / "terminal.log").open("wb")
         command = Path(sys.executable).with_name("penstock")
         self.process = subprocess.Popen(
-            [str(command), "dev", "--port", "0", "--data-dir", str(self.folder / "data")],
+            [str(command), "dev", "--port", "0", "--data-dir", str(self.folder / "data"), *flags],
             stdout=self.log,
             stderr=subprocess.STDOUT,
             env={**os.environ, "NO_COLOR": "1"},
@@ -110,7 +110,7 @@ class Penstock:
         """Stops the stack; gives the seconds it took."""
         began = time.monotonic()
         self.process.send_signal(signal.SIGINT)
-        self.process.wait(timeout=60)
+        self.process.wait(timeout=180)
         self.log.close()
         shutil.rmtree(self.folder, ignore_errors=True)
         return time.monotonic() - began

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli import conformance, dev, doctor, install, kubeconfig, status, version
+from penstock.cli import conformance, dev, doctor, examples, install, kubeconfig, status, version
 from penstock.cli.history import backtest, events, sql, trace
 from penstock.cli.kafka import topics
 from penstock.cli.operate import commands as operate
@@ -51,3 +51,4 @@ app.command("deadletters")(replaying.deadletters)
 app.command("redrive")(replaying.redrive)
 roles.add_to(app)
 operate.add_to(app)
+examples.add_to(app)

@@ -6,14 +6,18 @@ import base64
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
+import typer.main
 import yaml
 from api_process import Server
 from typer.testing import CliRunner, Result
 
 from penstock.cli import app
-from penstock.cli.operate.names import complete_namespaces, completion_of
+from penstock.cli.installation import complete_namespaces
+from penstock.cli.operate.names import completion_of
 
 Run = Callable[..., Result]
 
@@ -54,6 +58,14 @@ def test_objects_without_kubectl(run: Run, tmp_path: Path) -> None:
     assert run("delete", "trigger/greetings").output == "trigger/greetings was not there\n"
 
 
+def completed(command: str, flag: str, beginning: str) -> list[str]:
+    """What a shell offers for the value of a flag."""
+    asked: Any = typer.main.get_command(app)
+    asked = asked.commands[command]
+    [option] = [parameter for parameter in asked.params if parameter.name == flag]
+    return [word.value for word in option.shell_complete(typer.Context(asked), beginning)]
+
+
 def test_what_is_wrong_is_a_sentence(run: Run) -> None:
     assert "There is no Trigger" in run("pause", "nobody", ok=False).output
     assert "has no kind nonsense" in run("get", "nonsense", ok=False).output
@@ -80,5 +92,7 @@ def test_an_installation_elsewhere_by_url_and_token(
     assert completion_of("broker", "trigger")("f") == ["far"]
     assert completion_of("broker")("broker/") == ["broker/far"]
     assert namespace in complete_namespaces(namespace[:5])
+    for command in ("lag", "send", "tail", "replay"):
+        assert namespace in completed(command, "namespace", namespace[:5])
     monkeypatch.setenv("PENSTOCK_URL", "https://127.0.0.1:1")
     assert completion_of("broker")("f") == []

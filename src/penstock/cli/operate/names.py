@@ -77,17 +77,5 @@ def completion_of(*kinds: str) -> Callable[[str], list[str]]:
     return complete
 
 
-def complete_namespaces(incomplete: str) -> list[str]:
-    """Completes names of namespaces."""
-    from penstock.cli.installation import find
-
-    try:
-        with find().api() as api:
-            items = (api.read("/api/v1/namespaces") or {}).get("items") or []
-    except Problem:
-        return []
-    return [name for item in items if (name := item["metadata"]["name"]).startswith(incomplete)]
-
-
 def _names(api: ClusterApi, resource: Resource) -> list[str]:
     return sorted(obj["metadata"]["name"] for obj in api.all(resource, api.namespace))
