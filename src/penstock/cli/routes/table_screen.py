@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import select
 import sys
 import termios
@@ -23,6 +24,7 @@ from penstock.cli.status import METRICS
 from penstock.engine.problem import Problem
 from penstock.observability.exposition import SharedMetrics
 
+END = ("q", "\x03", "\x04")
 KEYS = {"r": "rate", "p": "latency", "l": "lag", "f": "failures", "n": "name"}
 
 
@@ -74,7 +76,7 @@ def run(looks: Looks, sort: str, every: float, lines: Callable[[list[Row]], list
             title = f"penstock top: {len(rows)} routes, by {sort}. Keys: r p l f n sort, q ends"
             live.update(Text("\n".join([title, *shown]), no_wrap=True, overflow="ellipsis"), refresh=True)
             pressed = key(max(0.0, due - time.monotonic()))
-            if pressed in ("q", "\x03", "\x04"):
+            if pressed in END:
                 return
             sort = KEYS.get(pressed, sort)
             if time.monotonic() >= due:
@@ -83,13 +85,16 @@ def run(looks: Looks, sort: str, every: float, lines: Callable[[list[Row]], list
 
 @contextmanager
 def _keys() -> Iterator[Callable[[float], str]]:
-    """Waits so many seconds for a key, and gives it; nothing where none was pressed."""
+    """Waits so many seconds for a key, and gives it; nothing where none was pressed. A terminal that is gone says q."""
     fd = sys.stdin.fileno()
     before = termios.tcgetattr(fd)
     tty.setcbreak(fd)
 
     def wait(seconds: float) -> str:
-        return sys.stdin.read(1) if select.select([sys.stdin], [], [], seconds)[0] else ""
+        if not select.select([fd], [], [], seconds)[0]:
+            return ""
+        # Not sys.stdin, which would take several keys at once and show the others to nobody.
+        return os.read(fd, 1).decode(errors="replace") or END[0]
 
     try:
         yield wait
