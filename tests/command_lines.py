@@ -16,7 +16,7 @@ from penstock.cli import app
 
 PROGRAMS = ("penstock", ".venv/bin/penstock")
 
-Refusal = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+Refusal: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 """What every refusal of a command line is; typer has it, without a public name."""
 
 
@@ -66,5 +66,5 @@ def refused(words: list[str]) -> str | None:
     except typer.Exit:
         return None
     except Refusal as problem:
-        return str(problem.format_message())  # type: ignore[attr-defined]
+        return str(problem.format_message())
     return None
