@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli.replay.request import Place, moment
-from penstock.cli.tables import lines_of
+from penstock.cli.tables import count, lines_of
 from penstock.engine.problem import Problem
 from penstock.resources.moments import EXPECTED, moment_of
 from penstock.timestamps import rfc3339
@@ -52,23 +52,32 @@ def as_data(found: Any) -> dict[str, Any]:
 
 
 def counts_table(found: Iterable[Any]) -> list[str]:
-    """How much was given up, by route and reason."""
-    rows = [
-        (_route(one), str(one.count), one.outcome, rfc3339(one.first), rfc3339(one.last), one.reason or "")
-        for one in found
-    ]
-    return lines_of(("ROUTE", "EVENTS", "OUTCOME", "FIRST", "LAST", "REASON"), rows, numbers=("EVENTS",))
+    """How much was given up, by route and reason. The reason, which may be long, has a line of its own."""
+    given_up = list(found)
+    rows = [(count(one.count), one.outcome, _moment(one.first), _moment(one.last), _route(one)) for one in given_up]
+    heading, *lines = lines_of(("EVENTS", "OUTCOME", "FIRST (UTC)", "LAST (UTC)", "ROUTE"), rows, numbers=("EVENTS",))
+    return [heading, *_with_details(lines, [[one.reason] for one in given_up])]
 
 
 def each_table(found: Iterable[Any]) -> list[str]:
-    """Every event that was given up."""
-    rows = [
-        (rfc3339(one.at), _route(one), one.type, one.id, str(one.attempts), one.outcome, one.reason or "")
-        for one in found
-    ]
-    return lines_of(("AT", "ROUTE", "TYPE", "ID", "ATTEMPTS", "OUTCOME", "REASON"), rows, numbers=("ATTEMPTS",))
+    """Every event that was given up. What it is and the reason have lines of their own."""
+    given_up = list(found)
+    rows = [(_moment(one.at), str(one.attempts), one.outcome, _route(one)) for one in given_up]
+    heading, *lines = lines_of(("AT (UTC)", "TRIED", "OUTCOME", "ROUTE"), rows, numbers=("TRIED",))
+    return [heading, *_with_details(lines, [[f"{one.type}  {one.id}", one.reason] for one in given_up])]
+
+
+def _with_details(lines: list[str], details: list[list[str | None]]) -> list[str]:
+    below = [[f"    {text}" for text in texts if text] for texts in details]
+    return [text for line, texts in zip(lines, below, strict=True) for text in (line, *texts)]
+
+
+def _moment(at: datetime) -> str:
+    return f"{at.astimezone(UTC):%m-%d %H:%M}"
 
 
 def _route(one: Any) -> str:
     """By name, where the record has it; older ones have the uid alone."""
-    return f"{one.kind.lower()} {one.namespace}/{one.name}" if one.name else str(one.route)
+    if not one.name:
+        return str(one.route)
+    return f"{one.kind.lower()}/{one.name}" + ("" if one.namespace == "default" else f" ({one.namespace})")
