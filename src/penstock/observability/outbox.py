@@ -52,7 +52,7 @@ class Pending:
     def set(self, value: float) -> None:
         """Keeps the value of a gauge."""
         with self.outbox.lock:
-            self.value = value
+            self.value = float(value)  # who reads the report takes no truth for a number
             self.outbox.changed[self.metric, self.labels] = self
 
     def observe_many(self, counts: list[int], total: float) -> None:

@@ -39,6 +39,13 @@ def sample(name: str, **more: str) -> Any:
     return REGISTRY.get_sample_value(name, labels)
 
 
+def test_a_gauge_that_is_true_or_false_does_not_make_a_report_unreadable(outbox: Outbox) -> None:
+    counted = RouteMetrics(*ROUTE)
+    counted.unreachable.set(True)
+    counted.delivered.inc()
+    assert {change.value for change in changes_of(outbox)} == {1.0, None}
+
+
 def test_what_is_counted_elsewhere_is_added_here_and_only_once(outbox: Outbox) -> None:
     counted = RouteMetrics(*ROUTE)
     counted.delivered.inc(3)
