@@ -140,7 +140,7 @@ class Run:
         return self._installation.ingress_url
 
     def _faults(self, installation: Installation, kafka: KafkaCluster, spark: StandaloneSpark) -> list[Strike]:
-        faults, spark_faults = Faults(installation, kafka), SparkFaults(spark)
+        faults, spark_faults = Faults(installation, kafka), SparkFaults(spark, self._receiver.port)
         changes = Changes(self._folder / "changes", installation)
         every: dict[str, Strike] = {
             "control": faults.kill_control,

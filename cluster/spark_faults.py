@@ -15,15 +15,16 @@ from cluster.standalone_spark import StandaloneSpark
 
 FROZEN_SECONDS = 45.0
 EXECUTOR_SECONDS = 240.0
-SAMPLE_SECONDS = 2.0
+LOOK_SECONDS = 0.2
 WORKER_AWAY_SECONDS = 15.0
 
 
 class SparkFaults:
     """Strikes."""
 
-    def __init__(self, spark: StandaloneSpark) -> None:
-        self._spark = spark
+    def __init__(self, spark: StandaloneSpark, subscribers: int) -> None:
+        """`subscribers` is the port that all of them listen on."""
+        self._spark, self._subscribers = spark, subscribers
 
     async def kill_executor(self) -> Blow:
         """kill -9 of the executor that delivers."""
@@ -63,30 +64,24 @@ class SparkFaults:
         return blow
 
     async def _delivering(self) -> tuple[Program, psutil.Process]:
-        """The executor whose Python does the most, and its Worker: those of a pipeline that stands by do nothing."""
+        """The executor that has a connection to the subscribers, and its Worker."""
         async with asyncio.timeout(EXECUTOR_SECONDS):
             while True:
-                before = {one.pid: _python_seconds(one) for _, one in self._executors()}
-                await asyncio.sleep(SAMPLE_SECONDS)
-                work = [
-                    (_python_seconds(executor) - before[executor.pid], worker, executor)
-                    for worker, executor in self._executors()
-                    if executor.pid in before
-                ]
-                seconds, worker, executor = max(work, key=lambda one: one[0], default=(0.0, None, None))
-                if seconds > 0 and worker is not None and executor is not None:
-                    return worker, executor
-
-    def _executors(self) -> list[tuple[Program, psutil.Process]]:
-        return [(worker, one) for worker in self._spark.workers for one in self._spark.executors(worker)]
+                for worker in self._spark.workers:
+                    for executor in self._spark.executors(worker):
+                        if _speaks_with(executor, self._subscribers):
+                            return worker, executor
+                await asyncio.sleep(LOOK_SECONDS)
 
 
-def _python_seconds(executor: psutil.Process) -> float:
-    """Processor time of the Python processes of an executor, all of which it has started by way of one."""
-    total = 0.0
+def _speaks_with(executor: psutil.Process, port: int) -> bool:
+    """Whether one of its Python processes is connected to the port; one that is frozen may have been before."""
     with contextlib.suppress(psutil.Error):
         for one in executor.children(recursive=True):
             with contextlib.suppress(psutil.Error):
-                times = one.cpu_times()
-                total += times.user + times.system
-    return total
+                if any(
+                    link.raddr and link.raddr.port == port and link.status == psutil.CONN_ESTABLISHED
+                    for link in one.net_connections("tcp")
+                ):
+                    return True
+    return False
