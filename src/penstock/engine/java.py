@@ -25,8 +25,8 @@ COMPILE_LATER = (
     *("-XX:Tier4InvocationThreshold=20000", "-XX:Tier4MinInvocationThreshold=5000"),
     *("-XX:Tier4CompileThreshold=40000", "-XX:Tier4BackEdgeThreshold=120000"),
 )
-"""The optimising compiler begins with what has run four times as often as by default. At a start it otherwise takes a
-quarter of the processors' time for code that is hardly used again; what handles events gets there within seconds."""
+"""The optimising compiler begins with what has run four times as often as by default. At a start it otherwise takes up
+to a fifth of the processors' time for code that is hardly used again; what handles events gets there within seconds."""
 
 _VERSION = re.compile(r'version "(?P<version>[^"]+)"')
 _PLACES = ("/usr/lib/jvm/*", "/opt/homebrew/opt/openjdk*", "/usr/local/opt/openjdk*")
