@@ -13,10 +13,11 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
-from penstock import kafka_properties
+from penstock import hosts, kafka_properties
 
 SETTINGS_FILE = "penstock.toml"
 
@@ -83,6 +84,10 @@ class Settings(BaseModel):
 
     port: int = Field(default=8080, ge=0, le=65535)
     """Port of the ingress: producers POST events here. 0 picks a free one."""
+
+    tls_port: int = Field(default=8444, ge=0, le=65535)
+    """Port of the ingress for HTTPS, on which events are taken where `transport-encryption` is `permissive` or `strict`
+    (see `docs/security.md`). 0 picks a free one."""
 
     api_port: int = Field(default=8443, ge=0, le=65535)
     """Port of the embedded Kubernetes API (HTTPS). 0 picks a free one."""
@@ -283,7 +288,22 @@ class Settings(BaseModel):
     Empty: that of the kubeconfig's context, or of the Pod."""
 
     address_base: str | None = None
-    """Base URL under which producers reach the ingress, for `status.address`. Empty: `http://<host>:<port>`."""
+    """Base URL under which producers reach the ingress, for `status.address`. Empty: `http://<host>:<port>`, with the
+    machine's name where `host` is all of its addresses."""
+
+    tls_address_base: str | None = None
+    """The same for HTTPS. Empty: `https://`, the host of `address_base` or else `host`, and `tls_port`."""
+
+    tls_cert_file: Path | None = None
+    """File with the certificate (PEM, with those between it and its authority) that servers show, such as `tls.crt` of
+    a Secret of cert-manager. It is read again when it changes. Empty: one of the data folder's own authority."""
+
+    tls_key_file: Path | None = None
+    """File with the key of that certificate (PEM, without a password)."""
+
+    tls_ca_file: Path | None = None
+    """File with what clients have to trust to believe that certificate, for `CACerts` in addresses. Empty: nothing but
+    what every system trusts, or the data folder's own authority where `tls_cert_file` is empty."""
 
     adopt_routes: bool = False
     """Whether the control plane takes over routes in Kafka that were made from the objects of another Kubernetes API.
@@ -362,7 +382,14 @@ class Settings(BaseModel):
     @property
     def ingress_url(self) -> str:
         """Base URL of the ingress as clients of this stack see it."""
-        return (self.address_base or f"http://{self.host}:{self.port}").rstrip("/")
+        return (self.address_base or f"http://{hosts.reachable(self.host)}:{self.port}").rstrip("/")
+
+    @property
+    def tls_ingress_url(self) -> str:
+        """The same for HTTPS."""
+        named = urlsplit(self.address_base or "").hostname
+        host = hosts.in_url(named) if named else hosts.reachable(self.host)
+        return (self.tls_address_base or f"https://{host}:{self.tls_port}").rstrip("/")
 
     @property
     def api_url(self) -> str:

@@ -34,10 +34,11 @@ def kubeconfig(
     data_dir: DataDirOption = None,
 ) -> None:
     """Make a kubeconfig for a user or a ServiceAccount; what they may do, roles and bindings say."""
-    from penstock.apiserver.access.identity import account_of, write_private
+    from penstock.apiserver.access.identity import account_of
     from penstock.cli.installation import folder_of
     from penstock.cli.terminal import problems
     from penstock.engine.problem import Problem
+    from penstock.private_files import write_private
 
     with problems():
         root = folder_of(data_dir)

@@ -88,6 +88,8 @@ class Target(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whether the ingress reports which types of events come."""
     access: Access | None = None
     """Who may send to it; None: everybody who reaches the ingress."""
+    transport: Literal["disabled", "permissive", "strict"] = "disabled"
+    """Over what it takes events: HTTP, both, or HTTPS (the feature `transport-encryption`)."""
 
 
 class Replay(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -116,7 +116,7 @@ async def work_on(
         for reconciler in reconcilers:
             await world.tracker.informer(reconciler.kind).synced.wait()
         if world.embedded:
-            name = ingress_name(BROKER_INGRESS_HOST, world.settings.ingress_url)
+            name = ingress_name(BROKER_INGRESS_HOST, world.settings)
             # Owned by no object, so that no reconciler ever gives it up.
             world.publisher.claim(("Ingress", Key("", "")), [name, *names])
         workers.start(reconcilers, world)

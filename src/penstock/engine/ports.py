@@ -28,6 +28,7 @@ class Port:
 
 PORTS = (
     Port("port", "the ingress"),
+    Port("tls_port", "the ingress for HTTPS"),
     Port("api_port", "the Kubernetes API"),
     Port("kafka_port", "the embedded Kafka"),
     Port("metrics_port", "the metrics endpoint"),

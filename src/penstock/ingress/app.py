@@ -62,8 +62,12 @@ class Ingress:
             return self._other(request)
         if self.targets is None:
             return responses.NOT_READY
-        request.addressee = self.targets.find(request.url, request.headers.get("host", ""))
-        return self._refusal(request) if request.addressee is not None else responses.NOT_FOUND
+        found = request.addressee = self.targets.find(request.url, request.headers.get("host", ""))
+        if found is None:
+            return responses.NOT_FOUND
+        if not found.transports[request.is_secure]:
+            return responses.NO_HTTPS if request.is_secure else responses.ONLY_HTTPS
+        return self._refusal(request)
 
     def refuse(self, request: Request, answer: Response) -> None:
         """Answers with anything but 202."""

@@ -97,6 +97,7 @@ class Connection(asyncio.Protocol):
         """What is to be said after all responses, because what came then was no request."""
         self._since = state.now
         """When the present state of the connection began."""
+        self._is_secure = False
         self._held = 0
         """Its part of `held_bytes`. A request that came in one piece is never counted."""
 
@@ -136,6 +137,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._state.connections.add(self)
+        self._is_secure = transport.get_extra_info("ssl_object") is not None
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._state.connections.discard(self)
@@ -149,9 +151,9 @@ class Connection(asyncio.Protocol):
         self._count_held()
 
     def eof_received(self) -> bool:
-        """A client that sends no more still gets the answer to what it has sent."""
+        """A client that sends no more still gets the answer to what it has sent, but over TLS: there it is gone."""
         self._has_ended = True
-        return self._serving is not None and self._serving.complete
+        return self._serving is not None and self._serving.complete and not self._is_secure
 
     def pause_writing(self) -> None:
         self._transport.pause_reading()
@@ -202,7 +204,7 @@ class Connection(asyncio.Protocol):
         if parser.should_upgrade() and method != b"CONNECT":
             self._is_offer = True
             return
-        request = self._receiving = Request(method, self._url, self._headers, self._reply)
+        request = self._receiving = Request(method, self._url, self._headers, self._reply, self._is_secure)
         if not parser.should_keep_alive() or ("connection" in request.headers and parser.get_http_version() == "1.0"):
             request.keep_alive = False
         # Few come near the limit, so they are measured only where so much has arrived.
@@ -377,7 +379,10 @@ class Refusal(asyncio.Protocol):
         if not self._is_answered:
             self._is_answered = True
             self._transport.write(self._app.refuse_connection().rendered(self._state.date, closing=True))
-            self._transport.write_eof()
+            if self._transport.can_write_eof():
+                self._transport.write_eof()
+            else:  # TLS has no half of an end
+                self._transport.close()
 
 
 def _size(headers: list[tuple[bytes, bytes]]) -> int:

@@ -23,6 +23,7 @@ class Request:
         "body",
         "complete",
         "headers",
+        "is_secure",
         "keep_alive",
         "method",
         "parent",
@@ -34,9 +35,16 @@ class Request:
     )
 
     def __init__(
-        self, method: bytes, url: bytes, raw: list[tuple[bytes, bytes]], reply: Callable[[Request, Response], None]
+        self,
+        method: bytes,
+        url: bytes,
+        raw: list[tuple[bytes, bytes]],
+        reply: Callable[[Request, Response], None],
+        is_secure: bool = False,
     ) -> None:
         self.started = time.time_ns()
+        self.is_secure = is_secure
+        """Whether it came over TLS."""
         self.method, self.url = method, url
         self.refusal: Response | None = None
         """The answer where the head alone is bad enough; to be given once the target is known."""

@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import resource
 import socket
+import ssl
 from email.utils import formatdate
 
 import structlog
 
 from penstock.ingress.connection import Application, Connection, Refusal
+from penstock.ingress.greeting import Reception
 from penstock.log.threads import Owner
 from penstock.settings import Settings
 
@@ -41,16 +43,23 @@ class Server:
         self.held_bytes = 0
         self._loop = asyncio.get_running_loop()
         self._listener: asyncio.Server | None = None
+        self.reception: Reception | None = None
         self._timer: asyncio.TimerHandle | None = None
         self.connections: set[Connection] = set()
         self.refusals: set[Refusal] = set()
         self.now, self.date = 0.0, b""
         self._look()
 
-    async def start(self, listening: socket.socket) -> None:
-        """Accepts connections from now on."""
+    async def start(self, plain: socket.socket, secure: socket.socket, tls: ssl.SSLContext) -> None:
+        """Accepts connections from now on, over HTTP and HTTPS."""
         self._max_connections = allowed_connections(self._max_connections)
-        self._listener = await self._loop.create_server(self._connection, sock=listening, backlog=BACKLOG)
+        self._listener = await self._loop.create_server(self._connection, sock=plain, backlog=BACKLOG)
+        self.reception = Reception(tls, self._connection, self._room)
+        self.reception.start(secure, BACKLOG, self._owner)
+
+    def _room(self) -> int:
+        """How many more may be greeted: as many as are served or refused in words."""
+        return self._max_connections + MOST_REFUSALS - len(self.connections)
 
     def _connection(self) -> asyncio.Protocol:
         if len(self.connections) < self._max_connections:
@@ -63,6 +72,8 @@ class Server:
         """Lets clients leave; returns when every request is answered, or the time for it is over."""
         if self._listener is not None:
             self._listener.close()
+        if self.reception is not None:
+            await self.reception.end()
         self._app.draining = True
         deadline = self._loop.time() + self._drain_seconds
         await self._until_left(self._loop.time() + LEAVE_SECONDS)

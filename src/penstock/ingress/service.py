@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 
 import structlog
 
@@ -22,6 +23,7 @@ from penstock.observability import metrics, trace
 from penstock.observability.instruments import record_metrics
 from penstock.settings import Settings
 from penstock.sockets import bound_socket
+from penstock.tls.server import NoCertificate, ServerTls
 
 log = structlog.get_logger()
 
@@ -31,7 +33,8 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
     record_metrics(settings.metrics)
     settle_garbage()
     instance = os.environ.get("PENSTOCK_INSTANCE") or f"ingress-{os.getpid()}"
-    listening = bound_socket(settings.host, settings.port, shared=True)
+    tls = ServerTls(settings)
+    listening, secure = _listen(settings, tls, lifecycle)
     tracer = trace.configure("penstock-ingress")
     owner = Owner()
     # The embedded Kafka writes to the data folder; somebody else's Kafka looks after its own disk.
@@ -48,13 +51,14 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
     follower = SnapshotFollower(settings, following.announce, owner.fail)
     owner.start(disk.run(), "disk watch")
     owner.start(kafka.run(), "Kafka watch")
+    owner.start(tls.run(), "certificate")
     try:
-        await server.start(listening)
+        await server.start(listening, secure, tls.context)
         follower.start()
         await first(following.caught_up.wait(), lifecycle.stopping.wait(), owner.failed())
         if following.caught_up.is_set():
-            port = listening.getsockname()[1]
-            log.info("accepting events", host=settings.host, port=port, instance=instance)
+            port, tls_port = listening.getsockname()[1], secure.getsockname()[1]
+            log.info("accepting events", host=settings.host, port=port, tls_port=tls_port, instance=instance)
             lifecycle.ready(address=f"http://{settings.host}:{port}", instance=instance)
             await first(lifecycle.stopping.wait(), owner.failed())
     finally:
@@ -65,6 +69,21 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
         await owner.close()
         for close in (follower.stop, reporter.close, tracer.close):
             await asyncio.to_thread(close)
+
+
+def _listen(settings: Settings, tls: ServerTls, lifecycle: Lifecycle) -> tuple[socket.socket, socket.socket]:
+    """The sockets of HTTP and HTTPS, once there is a certificate to show."""
+    try:
+        tls.look()
+        listening = bound_socket(settings.host, settings.port, shared=True)
+        try:
+            return listening, bound_socket(settings.host, settings.tls_port, shared=True)
+        except OSError:
+            listening.close()
+            raise
+    except (OSError, NoCertificate) as error:
+        lifecycle.fail(f"the ingress {error.strerror}" if isinstance(error, OSError) else str(error))
+        raise
 
 
 class _Following:

@@ -19,7 +19,7 @@ _CLUSTER_SUFFIXES = (".cluster.local", ".svc.cluster.local")
 class Addressee:
     """A target with what the ingress keeps beside it."""
 
-    __slots__ = ("is_broker", "metrics", "place", "rules", "target", "tells_types", "uid")
+    __slots__ = ("is_broker", "metrics", "place", "rules", "target", "tells_types", "transports", "uid")
 
     def __init__(self, target: Target, metrics: TargetMetrics) -> None:
         self.target = target
@@ -27,6 +27,8 @@ class Addressee:
         self.uid = target.uid.encode()
         self.is_broker = target.kind == "Broker"
         self.tells_types = target.tells_types
+        self.transports = (target.transport != "strict", target.transport != "disabled")
+        """Whether events are taken over HTTP, and whether over HTTPS."""
         self.place = destination(target.kind, target.namespace, target.name)
         self.rules = None if target.access is None else TargetRules(target, target.access)
         """Who may send to it; None: everybody."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal, get_args
 
 from penstock.resources.admission import AdmissionContext
 
@@ -29,8 +30,10 @@ for, as the filters of an ApiServerSource are (`new-apiserversource-filters`); a
 a Subscription may have only a reply, as the specification says."""
 
 
-PROMISES_OF_SAFETY = ("transport-encryption", "authentication-oidc")
+PROMISES_OF_SAFETY = ("authentication-oidc",)
 """Features that are not here yet; who turned one on would believe to be protected."""
+TRANSPORT_ENCRYPTION = "transport-encryption"
+Transport = Literal["disabled", "permissive", "strict"]
 WITHOUT_EFFECT = ("new-trigger-filters", "kreference-group", "kreference-mapping", "default-authorization-mode")
 """Features that are always as their default says."""
 
@@ -55,6 +58,9 @@ def warnings(data: Mapping[str, str]) -> list[str]:
         elif name in WITHOUT_EFFECT:
             if not _same(value, DEFAULTS[name]):
                 told.append(f'feature "{name}" has no effect in penstock, which behaves as with "{DEFAULTS[name]}"')
+        elif name == TRANSPORT_ENCRYPTION:
+            if not any(_same(value, known) for known in get_args(Transport)):
+                told.append(f'feature "{name}" is off: "{value}" is neither "disabled", "permissive" nor "strict"')
         elif _is_switch(name) and not any(_same(value, known) for known in ("enabled", "disabled")):
             told.append(f'feature "{name}" is off: "{value}" is neither "enabled" nor "disabled"')
     return told
@@ -66,6 +72,12 @@ def _is_switch(name: str) -> bool:
 
 def _same(value: str, other: str) -> bool:
     return value.strip().lower() == other
+
+
+def transport(data: Mapping[str, str]) -> Transport:
+    """Over what events are taken with this content of the ConfigMap: HTTP, both, or HTTPS."""
+    wanted = data.get(TRANSPORT_ENCRYPTION, "")
+    return next((known for known in get_args(Transport) if _same(wanted, known)), "disabled")
 
 
 def enabled(feature: str, ctx: AdmissionContext) -> bool:

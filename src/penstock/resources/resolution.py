@@ -72,7 +72,13 @@ def loss_finding(losses: tuple[str, ...]) -> list[Finding]:
     return [Finding(EVENTS_RETAINED, "False", "EventsLost", message, "Warning")]
 
 
-def addresses(url: str) -> dict[str, Any]:
-    """`address` and `addresses` of an Addressable with one address."""
-    address = {"name": url.partition(":")[0], "url": url}
-    return {"address": address, "addresses": [address]}
+def addresses(*known: Address) -> dict[str, Any]:
+    """`address` and `addresses` of an Addressable. Who may choose takes the first; who knows only one gets the last."""
+    told = [_addressable(address) for address in known]
+    return {"address": told[-1], "addresses": told}
+
+
+def _addressable(address: Address) -> dict[str, str]:
+    optional = {"CACerts": address.ca_certs, "audience": address.audience}
+    named = {"name": address.url.partition(":")[0], "url": address.url}
+    return named | {name: value for name, value in optional.items() if value}

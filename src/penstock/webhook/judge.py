@@ -61,10 +61,17 @@ class Judge:
         if not review.stores_an_object or place != ("", "ConfigMap", SYSTEM_NAMESPACE, features.CONFIG_MAP):
             return allowed(review)
         data = (review.obj or {}).get("data") or {}
-        refused = features.refused(data)
+        refused = [*features.refused(data), *self._unencryptable(data)]
         if refused:
             return denied(review, f"validation failed: {'; '.join(refused)}")
         return allowed(review, warnings=features.warnings(data))
+
+    def _unencryptable(self, data: Mapping[str, str]) -> list[str]:
+        """On a cluster every ingress has a data folder of its own: its own authority would be known to nobody."""
+        if features.transport(data) == "disabled" or self._settings.tls_cert_file is not None:
+            return []
+        name = features.TRANSPORT_ENCRYPTION
+        return [f'feature "{name}" cannot be "{data[name]}": tls_cert_file, tls_key_file and tls_ca_file are not set']
 
     def _admission(self, review: Review) -> Admission | None:
         if not review.stores_an_object or self._is_somebody_elses(review):

@@ -34,6 +34,7 @@ def test_the_features_that_exist_from_the_start_raise_no_warning() -> None:
         ("new-trigger-filters", "disabled", 'behaves as with "enabled"'),
         ("default-authorization-mode", "deny-all", 'feature "default-authorization-mode" has no effect'),
         ("telepathy", "enabled", 'feature "telepathy" is not known to penstock and has no effect'),
+        ("transport-encryption", "maybe", 'feature "transport-encryption" is off: "maybe" is neither'),
         ("delivery-timeout", "maybe", 'feature "delivery-timeout" is off: "maybe" is neither'),
     ],
 )
@@ -42,11 +43,21 @@ def test_what_has_no_effect_is_named(feature: str, value: str, told: str) -> Non
     assert told in warning
 
 
-@pytest.mark.parametrize(("feature", "value"), [("transport-encryption", "strict"), ("authentication-oidc", "Enabled")])
+@pytest.mark.parametrize(("feature", "value"), [("authentication-oidc", "Enabled")])
 def test_a_promise_of_safety_that_is_not_kept_is_refused(feature: str, value: str) -> None:
     with pytest.raises(Denied, match=f'feature "{feature}" cannot be "{value}"'):
         warned({feature: value})
     assert warned({feature: "Disabled"}) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "meant"),
+    [("Strict", "strict"), (" permissive", "permissive"), ("disabled", "disabled"), ("x", "disabled")],
+)
+def test_transport_encryption_is_one_of_three(value: str, meant: str) -> None:
+    assert features.transport({"transport-encryption": value}) == meant
+    assert features.transport({}) == "disabled"
+    assert (warned({"transport-encryption": value}) == []) == (value != "x")
 
 
 def test_other_configmaps_are_left_alone() -> None:

@@ -14,6 +14,7 @@ from penstock.resources.metadata import Identity
 from penstock.resources.options import RouteOptions
 from penstock.resources.resolution import Address
 from penstock.resources.trigger.model import Trigger
+from penstock.settings import Settings
 
 IDENTITY = Identity("ns", "x", "u", 4)
 
@@ -36,9 +37,13 @@ def test_a_channel_is_reached_by_its_path_and_by_the_host_that_manifests_hard_co
 
 
 def test_a_fixed_name_leads_to_the_ingress_on_this_machine() -> None:
-    assert ingress_name("h", "http://127.0.0.1:8080").ports == {"80": ("127.0.0.1:8080",)}
-    assert ingress_name("h", "http://0.0.0.0:8080").ports == {"80": ("127.0.0.1:8080",)}
-    assert ingress_name("h", "https://events.example").ports == {"80": ("events.example:443",)}
+    here = {"80": ("127.0.0.1:8080",), "443": ("127.0.0.1:8444",)}
+    assert ingress_name("h", Settings()).ports == here
+    assert ingress_name("h", Settings(host="0.0.0.0")).ports == here
+    named = Settings(address_base="http://events.example")
+    assert ingress_name("h", named).ports == {"80": ("events.example:80",), "443": ("events.example:8444",)}
+    twice = Settings(address_base="http://e.example:81", tls_address_base="https://s.example")
+    assert ingress_name("h", twice).ports == {"80": ("e.example:81",), "443": ("s.example:443",)}
 
 
 def test_a_trigger_route_has_durations_in_seconds_and_the_dead_letter_sink_resolved() -> None:

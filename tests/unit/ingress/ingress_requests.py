@@ -74,6 +74,9 @@ class Wire(asyncio.Transport):
         assert not self.is_closed, "written after the end"
         self.written += bytes(data)
 
+    def can_write_eof(self) -> bool:
+        return True
+
     def write_eof(self) -> None:
         self.is_finished = True
 

@@ -114,7 +114,8 @@ STORED = {**broker(), "metadata": {"name": "b", "namespace": "ns", "uid": "u", "
 
 
 def seen(**changes: Any) -> BrokerObservation:
-    return BrokerObservation(**{"url": "http://h/ns/b", "ingress_takes_it": True, "dead_letter": None, **changes})
+    fields = {"addresses": (Address("http://h/ns/b"),), "ingress_takes_it": True, "dead_letter": None}
+    return BrokerObservation(**{**fields, **changes})
 
 
 def test_a_ready_broker_must_provide_a_status_address_url() -> None:
@@ -123,6 +124,17 @@ def test_a_ready_broker_must_provide_a_status_address_url() -> None:
     assert status["address"] == {"name": "http", "url": "http://h/ns/b"}
     assert status["addresses"] == [status["address"]]
     assert status["observedGeneration"] == 3
+
+
+def test_of_two_addresses_the_secure_one_is_preferred_and_the_plain_one_is_what_others_see() -> None:
+    both = (Address("https://h/ns/b", "PEM", "aud"), Address("http://h/ns/b"))
+    status = status_of(STORED, seen(addresses=both), "now")
+    plain = {"name": "http", "url": "http://h/ns/b"}
+    assert status["addresses"] == [
+        {"name": "https", "url": "https://h/ns/b", "CACerts": "PEM", "audience": "aud"},
+        plain,
+    ]
+    assert status["address"] == plain
 
 
 def test_the_conditions_and_their_reasons() -> None:

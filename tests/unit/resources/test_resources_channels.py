@@ -129,7 +129,12 @@ def test_changes_to_subscriber_reply_and_delivery_should_be_permitted(admit: Cal
 
 
 def imc_seen(**changes: Any) -> ChannelObservation:
-    fields = {"url": "http://h/channels/ns/c", "ingress_takes_it": True, "dead_letter": None, "taken": {}}
+    fields = {
+        "addresses": (Address("http://h/channels/ns/c"),),
+        "ingress_takes_it": True,
+        "dead_letter": None,
+        "taken": {},
+    }
     return ChannelObservation(**{**fields, **changes})
 
 

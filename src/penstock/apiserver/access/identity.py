@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.apiserver.documents import Obj, decode, encode
+from penstock.private_files import write_private
 
 MASTERS = "system:masters"
 AUTHENTICATED = "system:authenticated"
@@ -110,19 +110,6 @@ def load_tokens(path: Path) -> tuple[Tokens, dict[str, str]]:
 def _listed_user(entry: Obj) -> User:
     name = str(entry["user"])
     return User(name, COMPONENTS.get(name) or tuple(entry.get("groups") or (AUTHENTICATED,)))
-
-
-def write_private(path: Path, content: bytes) -> None:
-    """Writes a file that only its owner can read, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    draft = path.with_name(f"{path.name}.{os.getpid()}.new")
-    draft.unlink(missing_ok=True)
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
 
 
 def digest(token: str) -> bytes:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import yaml
 
-from penstock.apiserver.access.identity import write_private
 from penstock.apiserver.documents import Obj
+from penstock.private_files import write_private
 
 
 def write(path: Path, *, server: str, authority: bytes, user: str, token: str) -> None:

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from jwt.types import Options
 
-from penstock.apiserver.access.identity import write_private
+from penstock.private_files import write_private
 
 KEY_FILE = "tokens.key"
 """In the folder of the certificates."""

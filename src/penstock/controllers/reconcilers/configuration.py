@@ -2,14 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
 from penstock.controllers.api import CONFIG_MAP, Key
 from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.tracker import Observer
 from penstock.resources import features
 from penstock.resources.admission import SYSTEM_NAMESPACE
+from penstock.resources.resolution import Address
+from penstock.tls.server import trusted_by_clients
 
 
 def tells_types(world: ReconcilerContext, me: Observer) -> bool:
     """Whether the target should report the types of its events; who asks hears when that changes."""
+    return features.enabled_by("eventtype-auto-create", _features(world, me))
+
+
+def transport(world: ReconcilerContext, me: Observer) -> features.Transport:
+    """Over what the target takes events; who asks hears when that changes."""
+    return features.transport(_features(world, me))
+
+
+def ingress_addresses(world: ReconcilerContext, me: Observer, path: str) -> tuple[Address, ...]:
+    """The addresses of what the ingress takes events for at this path, the one to prefer first."""
+    settings, wanted = world.settings, transport(world, me)
+    plain = Address(settings.ingress_url + path)
+    if wanted == "disabled":
+        return (plain,)
+    secure = Address(settings.tls_ingress_url + path, trusted_by_clients(settings, datetime.now(UTC)))
+    return (secure,) if wanted == "strict" else (secure, plain)
+
+
+def _features(world: ReconcilerContext, me: Observer) -> Mapping[str, str]:
     found = world.tracker.look(me, CONFIG_MAP, Key(SYSTEM_NAMESPACE, features.CONFIG_MAP))
-    return features.enabled_by("eventtype-auto-create", (found or {}).get("data") or {})
+    return (found or {}).get("data") or {}

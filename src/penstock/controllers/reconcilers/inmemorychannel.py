@@ -7,7 +7,7 @@ from penstock.controllers.api import CHANNEL, IN_MEMORY_CHANNEL, SUBSCRIPTION, K
 from penstock.controllers.reconciler import ReconcilerContext, tell_of_missing_past
 from penstock.controllers.reconcilers.broker import was_true
 from penstock.controllers.reconcilers.channel import write_subscribers
-from penstock.controllers.reconcilers.configuration import tells_types
+from penstock.controllers.reconcilers.configuration import ingress_addresses, tells_types, transport
 from penstock.controllers.reconcilers.destinations import resolve_optional
 from penstock.controllers.reconcilers.subscribers import Subscribers
 from penstock.controllers.routes.route_records import (
@@ -38,16 +38,16 @@ class InMemoryChannelReconciler:
             world.publisher.claim(me, [])
             return
         channel = InMemoryChannel.read(obj)
-        target = channel_target(channel.identity, tells_types=tells_types(world, me))
+        target = channel_target(channel.identity, tells_types=tells_types(world, me), transport=transport(world, me))
         routes = [self._route(me, channel, entry) for entry in channel.subscribers]
         records: list[Record] = [target, *routes]
         if world.embedded:
-            records.append(ingress_name(channel_host(channel.identity), world.settings.ingress_url))
+            records.append(ingress_name(channel_host(channel.identity), world.settings))
         world.publisher.claim(me, records)
         sink = (channel.delivery or {}).get("deadLetterSink")
         ready_before = _ready_before(obj)
         seen = ChannelObservation(
-            url=world.settings.ingress_url + channel_path(channel.identity),
+            addresses=ingress_addresses(world, me, channel_path(channel.identity)),
             ingress_takes_it=world.dataplane.ingress_has_taken(key_of(target), before=was_true(obj, ENDPOINTS_READY)),
             dead_letter=resolve_optional(sink, key.namespace, world.tracker.lookup(me)),
             taken={

@@ -10,12 +10,15 @@ import msgspec
 
 from penstock.contract.names import CLUSTER_DOMAIN
 from penstock.contract.routes import Delivery, Endpoint, Replay, Route, ServiceName, Target
+from penstock.hosts import from_here, in_url
 from penstock.resources.delivery import DeliveryOptions
+from penstock.resources.features import Transport
 from penstock.resources.metadata import Identity
 from penstock.resources.options import RouteOptions
 from penstock.resources.replay.model import ReplaySpec
 from penstock.resources.resolution import Address, Resolution
 from penstock.resources.trigger.model import Trigger
+from penstock.settings import Settings
 
 JOB_SINK_HOST = f"job-sink.knative-eventing.svc.{CLUSTER_DOMAIN}"
 REQUEST_REPLY_HOST = f"request-reply.knative-eventing.svc.{CLUSTER_DOMAIN}"
@@ -37,27 +40,44 @@ def channel_host(identity: Identity) -> str:
     return f"{identity.name}-kn-channel.{identity.namespace}.svc.{CLUSTER_DOMAIN}"
 
 
-def broker_target(identity: Identity, *, tells_types: bool = False) -> Target:
+def broker_target(identity: Identity, *, tells_types: bool = False, transport: Transport = "disabled") -> Target:
     """A Broker."""
     paths = (broker_path(identity),)
-    return Target(identity.uid, "Broker", identity.namespace, identity.name, paths, tells_types=tells_types)
+    return Target(
+        identity.uid, "Broker", identity.namespace, identity.name, paths, tells_types=tells_types, transport=transport
+    )
 
 
-def channel_target(identity: Identity, *, tells_types: bool = False) -> Target:
+def channel_target(identity: Identity, *, tells_types: bool = False, transport: Transport = "disabled") -> Target:
     """A channel, also reached by its host name in full and short."""
     host = channel_host(identity)
     short = host.removesuffix(f".{CLUSTER_DOMAIN}")
     hosts = (host, short, short.removesuffix(".svc"))
     paths = (channel_path(identity),)
-    return Target(identity.uid, "Channel", identity.namespace, identity.name, paths, hosts, tells_types)
+    return Target(
+        identity.uid,
+        "Channel",
+        identity.namespace,
+        identity.name,
+        paths,
+        hosts,
+        tells_types=tells_types,
+        transport=transport,
+    )
 
 
-def ingress_name(host: str, ingress_url: str) -> ServiceName:
-    """A name that leads to the ingress at port 80."""
-    parts = urlsplit(ingress_url)
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    address = parts.hostname if parts.hostname not in (None, "0.0.0.0", "::") else "127.0.0.1"  # noqa: S104
-    return ServiceName(host, {"80": (f"{address}:{port}",)})
+def ingress_name(host: str, settings: Settings) -> ServiceName:
+    """A name that leads to the ingress, at port 80 without and at 443 with TLS."""
+    here, elsewhere = from_here(settings.host), settings.address_base
+    plain = _place(elsewhere) if elsewhere else f"{here}:{settings.port}"
+    is_named = elsewhere or settings.tls_address_base
+    secure = _place(settings.tls_ingress_url) if is_named else f"{here}:{settings.tls_port}"
+    return ServiceName(host, {"80": (plain,), "443": (secure,)})
+
+
+def _place(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{in_url(parts.hostname or '')}:{parts.port or (443 if parts.scheme == 'https' else 80)}"
 
 
 def trigger_route(

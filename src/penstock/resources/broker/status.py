@@ -20,7 +20,8 @@ CLASS_NOT_SERVED = "BrokerClassNotServed"
 class BrokerObservation:
     """What the controller has found out."""
 
-    url: str
+    addresses: tuple[Address, ...]
+    """The one to prefer first, the one of plain HTTP last."""
     ingress_takes_it: bool
     """Whether every ingress acts by a snapshot that has this Broker."""
     dead_letter: Resolution
@@ -46,7 +47,7 @@ def status_of(obj: Obj, seen: BrokerObservation, now: str) -> dict[str, Any]:
     status: dict[str, Any] = {
         "observedGeneration": Identity.read(obj).generation,
         "conditions": conclude(previous, findings, now),
-        **addresses(seen.url),
+        **addresses(*seen.addresses),
     }
     if isinstance(seen.dead_letter, Address):
         status |= seen.dead_letter.fields("deadLetterSink")

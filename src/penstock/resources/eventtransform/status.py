@@ -42,7 +42,7 @@ def status_of(obj: Obj, seen: EventTransformObservation, now: str) -> dict[str, 
         "jsonata": {"deployment": dict((seen.deployment or {}).get("status") or {})},
     }
     if takes:
-        status |= addresses(wanted.url)
+        status |= addresses(Address(wanted.url))
     if isinstance(seen.sink, Address):
         status |= seen.sink.fields("sink")
     return status

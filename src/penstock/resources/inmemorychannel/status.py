@@ -18,7 +18,8 @@ ENDPOINTS_READY = "EndpointsReady"
 class ChannelObservation:
     """What the controller has found out."""
 
-    url: str
+    addresses: tuple[Address, ...]
+    """The one to prefer first, the one of plain HTTP last."""
     ingress_takes_it: bool
     """Whether every ingress acts by a snapshot that has this channel."""
     dead_letter: Resolution
@@ -41,7 +42,7 @@ def status_of(obj: Obj, seen: ChannelObservation, now: str) -> dict[str, Any]:
     status: dict[str, Any] = {
         "observedGeneration": Identity.read(obj).generation,
         "conditions": conclude(previous, findings, now),
-        **addresses(seen.url),
+        **addresses(*seen.addresses),
     }
     subscribers = (obj.get("spec") or {}).get("subscribers") or []
     if subscribers:

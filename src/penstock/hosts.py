@@ -1,0 +1,63 @@
+"""This machine as others know it: names and addresses of what listens here."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Iterator
+from functools import lru_cache
+
+EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104
+"""Hosts that stand for all addresses of the machine."""
+
+
+def is_loopback(host: str) -> bool:
+    """Whether nobody but this machine reaches what listens there."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def own_names() -> tuple[str, ...]:
+    """The machine's name and addresses, for those who are elsewhere."""
+    return (socket.gethostname(), *_addresses())
+
+
+@lru_cache(maxsize=8)
+def reachable(host: str) -> str:
+    """The host that others are told, as it stands in a URL. Where all addresses are listened on, that is the machine's
+    name if it leads to one of them, and otherwise its first address."""
+    if host not in EVERYWHERE:
+        return in_url(host)
+    name = socket.gethostname()
+    try:
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        found = []
+    if any(not is_loopback(str(place[4][0]).partition("%")[0]) for place in found):
+        return name
+    return next((in_url(one) for one in _addresses()), "127.0.0.1")
+
+
+def from_here(host: str) -> str:
+    """The host by which this machine reaches it, as it stands in a URL."""
+    return {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host) or in_url(host)  # noqa: S104
+
+
+def in_url(host: str) -> str:
+    """An address of IPv6 is in brackets there."""
+    return f"[{host}]" if ":" in host else host
+
+
+def _addresses() -> Iterator[str]:
+    import psutil
+
+    for places in psutil.net_if_addrs().values():
+        for place in places:
+            if place.family in (socket.AF_INET, socket.AF_INET6):
+                address = ipaddress.ip_address(place.address.partition("%")[0])
+                if not (address.is_loopback or address.is_link_local):
+                    yield str(address)

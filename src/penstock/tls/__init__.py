@@ -1,0 +1,1 @@
+"""What servers of penstock show to their clients: whose certificate, for which names, and how it stays valid."""
