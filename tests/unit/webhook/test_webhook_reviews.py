@@ -182,6 +182,8 @@ def test_features_are_refused_or_warned_of(client: TestClient) -> None:
 
     refused = asked({"authentication-oidc": "enabled"})
     assert refused["status"]["message"].startswith('validation failed: feature "authentication-oidc" cannot be')
+    plain = asked({"transport-encryption": "strict"})
+    assert "tls_cert_file, tls_key_file and tls_ca_file are not set" in plain["status"]["message"]
     assert asked({"telepathy": "enabled"})["warnings"] == [
         'feature "telepathy" is not known to penstock and has no effect'
     ]
