@@ -526,6 +526,6 @@ EXPECTED = {
     "Subscription s1": ("http://sink", "http://127.0.0.1:8080/ns/b", 0, None),
     "Subscription s2": ("http://sink", None, 0, "http://sink"),
     "sink.ns.svc.cluster.local": {"80": ("10.0.0.1:8080",)},
-    "c-kn-channel.ns.svc.cluster.local": {"80": ("127.0.0.1:8080",)},
-    "broker-ingress.knative-eventing.svc.cluster.local": {"80": ("127.0.0.1:8080",)},
+    "c-kn-channel.ns.svc.cluster.local": {"80": ("127.0.0.1:8080",), "443": ("127.0.0.1:8444",)},
+    "broker-ingress.knative-eventing.svc.cluster.local": {"80": ("127.0.0.1:8080",), "443": ("127.0.0.1:8444",)},
 }
