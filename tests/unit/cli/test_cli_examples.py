@@ -22,5 +22,7 @@ def test_the_command_takes_its_example(example: str) -> None:
 
 
 def test_the_help_ends_with_it() -> None:
+    without = [name for name, command in commands(app) if not command.epilog]
+    assert without == [], "examples.add_to(app) comes last in src/penstock/cli/__init__.py"
     shown = CliRunner().invoke(app, ["create", "trigger", "--help"], env={"COLUMNS": "120"}).output
     assert "$ penstock create trigger greetings --subscriber http://127.0.0.1:9000/" in shown
