@@ -23,7 +23,7 @@ def dead_subscriber(stack: Penstock, api: Api, listen: str, pairs: int = 3) -> F
     reports: dict[str, list[Figures]] = {"nine": [], "nine-and-dead": []}
     for _ in range(pairs):
         for name, routes in (("nine", healthy), ("nine-and-dead", [*healthy, dead])):
-            _prepare(api, name, routes)
+            prepare(api, name, routes)
             reports[name].append(loadgen.run(stack.url(f"/bench/{name}"), listen, **load))
             _remove(api, name, routes)
     alone, beside = ([report["delivered_per_second"] for report in reports[name]] for name in reports)
@@ -38,7 +38,7 @@ def dead_subscriber(stack: Penstock, api: Api, listen: str, pairs: int = 3) -> F
 def backlog(stack: Penstock, api: Api, listen: str, count: int = 500_000) -> Figures:
     """Events pile up behind a paused Trigger, which then resumes."""
     routes = one_of(1)(f"http://{listen}/s/")
-    _prepare(api, "backlog", routes, annotations={"penstock.dev/paused": "true"})
+    prepare(api, "backlog", routes, annotations={"penstock.dev/paused": "true"})
     before = stack.usage().rss_mib
     load = loadgen.start(
         stack.url("/bench/backlog"), listen, batch=100, connections=8, count=count, warmup="0s", duration="120s",
@@ -76,7 +76,7 @@ def _accepted(stack: Penstock) -> int:
 def route_changes(stack: Penstock, api: Api, listen: str) -> Figures:
     """A Trigger is created every five seconds under 500 events a second."""
     routes = one_of(1)(f"http://{listen}/s/")
-    _prepare(api, "changing", routes)
+    prepare(api, "changing", routes)
     done = threading.Event()
     extras: list[Figures] = []
 
@@ -106,7 +106,7 @@ def route_changes(stack: Penstock, api: Api, listen: str) -> Figures:
 def first_event(stack: Penstock, api: Api, listen: str) -> Figures:
     """The first event that a fresh stack ever routes, from send to receive."""
     routes = one_of(1)(f"http://{listen}/s/")
-    _prepare(api, "first", routes)
+    prepare(api, "first", routes)
     report = loadgen.run(
         stack.url("/bench/first"), listen, connections=1, count=1, warmup="0s", duration="2s", settle="20s"
     )
@@ -117,7 +117,7 @@ def first_event(stack: Penstock, api: Api, listen: str) -> Figures:
 def warm_up(stack: Penstock, api: Api, listen: str) -> Figures:
     """A minute flat out, so that what follows shows compiled code, as in a stack that has run for a while."""
     routes = one_of(1)(f"http://{listen}/s/")
-    _prepare(api, "warm-up", routes)
+    prepare(api, "warm-up", routes)
     report = loadgen.run(stack.url("/bench/warm-up"), listen, warmup="0s", duration="60s")
     _remove(api, "warm-up", routes)
     return {"delivered_per_second": report["delivered_per_second"], "lost": report["lost"]}
@@ -154,7 +154,7 @@ def apply_many(api: Api, listen: str, count: int = 1000) -> Figures:
 def soak(stack: Penstock, api: Api, listen: str, minutes: float = 10) -> Figures:
     """1,000 events a second for minutes: does memory grow after the first one?"""
     routes = one_of(1)(f"http://{listen}/s/")
-    _prepare(api, "soak", routes)
+    prepare(api, "soak", routes)
     load = loadgen.start(
         stack.url("/bench/soak"), listen, rate=1000, warmup="5s", duration=f"{int(minutes * 60)}s", settle="60s"
     )
@@ -176,7 +176,8 @@ def soak(stack: Penstock, api: Api, listen: str, minutes: float = 10) -> Figures
     }
 
 
-def _prepare(api: Api, name: str, routes: list[Figures], **metadata: Any) -> None:
+def prepare(api: Api, name: str, routes: list[Figures], **metadata: Any) -> None:
+    """Makes a Broker with these routes and waits until they serve."""
     api.create([objects.broker(name)])
     api.await_ready("brokers", {name})
     triggers = [objects.trigger(name, route, **metadata) for route in routes]

@@ -27,11 +27,14 @@ class Told:
         self.watches: dict[str, Watch] = {}
         self.remarks: list[str] = []
         self.states: list[str] = []
+        self.problems: list[str] = []
 
     def write(self) -> None:
         state = self.watches["history"].state
         if self.states[-1:] != [state]:
             self.states.append(state)
+        if problem := self.watches["history"].details.get("problem"):
+            self.problems.append(problem)
 
     def remark(self, watch: Watch, text: str) -> None:
         self.remarks.append(text)
@@ -99,6 +102,15 @@ async def test_a_failure_is_told_once_and_tried_again(tmp_path: Path) -> None:
     (remark,) = keeper.told.remarks
     assert "no room" in remark
     assert "Delivery goes on" in remark
+
+
+async def test_it_goes_on_when_what_was_wrong_is_mended(tmp_path: Path) -> None:
+    fails = 'os.write(fd, json.dumps({"event": "fail", "reason": "the disk is full"}).encode() + b"\\n"), sys.exit(1)'
+    once = f"path = {str(tmp_path / 'tried')!r}; mended = os.path.exists(path); open(path, 'w').close(); "
+    keeper = Trial(tmp_path, f"{once} mended or ({fails})", ["write"] * 50)
+    await until(keeper, "keeper.told.states[:5] == ['resting', *['writing', 'resting'] * 2]")
+    assert set(keeper.told.problems) == {"the disk is full"}
+    assert "problem" not in keeper.told.watches["history"].details
 
 
 async def test_what_is_not_in_the_tables_is_told(tmp_path: Path) -> None:

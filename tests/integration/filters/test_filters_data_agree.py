@@ -32,6 +32,8 @@ ODD = [
     b"[]",
     b"{}",
     b"1]",
+    b'1,"the data ends here"]',
+    b'1,"the data ends here"]]x',
     b"1,2",
     b'{"a": 1} x',
     b'{"a": 1}{"a": 2}',

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from topics_of_test import send_attempts, send_events
+from topics_of_test import remove_records, send_attempts, send_events
 
 from penstock.engine.history.work import Hint, Writer, by_arrow, by_spark
 from penstock.history.reader.history import History
@@ -22,7 +22,7 @@ from penstock.history.schema import frames
 from penstock.history.schema.columns import EVENTS, VERSION_ID
 from penstock.history.schema.problem import HistoryProblem
 from penstock.history.writer import batches, upkeep
-from penstock.log.ranges import RangeReader
+from penstock.log.ranges import RangeReader, RecordsGone
 from penstock.settings import Settings
 from running import eventually
 
@@ -112,6 +112,27 @@ def everything(settings: Settings) -> tuple[list[dict[str, Any]], list[dict[str,
     with History(settings) as history:
         events = history.sql('select * from events order by partition, "offset"').to_pylist()
         return events, history.sql("select * from attempts order by partition, record").to_pylist()
+
+
+def test_what_retention_takes_before_it_is_written_is_told(settings: Settings) -> None:
+    ids = send_events(settings, 20, "kept")
+    write(settings)
+    later = send_events(settings, 20, "kept")
+    with History(settings) as history:
+        before = history.state()[0].positions
+    reader = RangeReader(settings, passing_over_gone=False)
+    try:
+        end = reader.retained(EVENTS.topic)[0].end
+        remove_records(settings, EVENTS.topic, {0: end})
+        with pytest.raises(RecordsGone):
+            list(reader.read(EVENTS.topic, {0: before[0]}, {0: end}))
+    finally:
+        reader.close()
+    told: list[batches.Written] = []
+    Writer(settings, by_arrow(settings), told.append).write()
+    assert sum(one.lost for one in told) == end - before[0]
+    in_partition_0 = later[:: settings.partitions]
+    assert counted(settings, "kept") == Counter(ids) + Counter(later) - Counter(in_partition_0)
 
 
 def test_spark_and_this_process_take_turns_with_one_table(delta: SparkSession, settings: Settings) -> None:

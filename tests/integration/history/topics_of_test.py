@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from penstock.contract import attempts
 from penstock.contract.attempts import AttemptRecord
@@ -69,3 +70,11 @@ def send_attempts(settings: Settings, ids: Sequence[str], broken: bool = False) 
             producer.abort_transaction(30)
         else:
             producer.commit_transaction(30)
+
+
+def remove_records(settings: Settings, topic: str, before: Mapping[int, int]) -> None:
+    """Removes what lies before these offsets, as retention does."""
+    admin = AdminClient({"bootstrap.servers": settings.bootstrap})
+    places = [TopicPartition(topic, partition, offset) for partition, offset in before.items()]
+    for done in admin.delete_records(places).values():
+        done.result(60)

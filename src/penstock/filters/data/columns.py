@@ -1,11 +1,13 @@
 """What an event's data says, in Spark: parsed once, then looked up, with nothing that raises.
 
 Spark's JSON parser does not look at what follows a value, so the data is parsed as the first element of an array whose
-second one says that the array is complete.
+second one says that the array is complete. No data can hold that one and close the array itself: it is drawn by lot at
+each start.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame
@@ -20,7 +22,7 @@ SESSION = {"spark.sql.variant.allowDuplicateKeys": "true"}
 FACTS = "facts"
 """The column that `with_facts` adds."""
 
-_END = "the data ends here"
+_END = secrets.token_hex(16)
 _WHOLE, _COMPLETE = "facts_whole", "facts_complete"
 
 
