@@ -40,6 +40,6 @@ async def run(settings: Settings, lifecycle: Lifecycle, released: asyncio.Event)
         except KafkaAway as error:
             log.warning("waiting for Kafka", error=str(error))
         except Exception as error:
-            raise RuntimeError(told(error)) from error
+            raise RuntimeError(told(error, settings)) from error
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(lifecycle.stopping.wait(), max(0.0, EVERY_SECONDS - (time.monotonic() - began)))

@@ -55,7 +55,7 @@ def main() -> None:
         code = 0
     except Exception as error:
         log.exception("the history could not be written")
-        lifecycle.fail(told(error))
+        lifecycle.fail(told(error, settings))
         code = 1
     sys.stdout.flush()
     # Neither the JVM nor threads of libraries hold up the end.

@@ -153,10 +153,12 @@ class Writer:
             self._hint.write(self._settings.data_dir)
 
 
-def told(error: Exception) -> str:
+def told(error: Exception, settings: Settings) -> str:
     """Why writing failed, in a line."""
     if isinstance(error, HistoryProblem):
         return f"{error.what} {error.remedy}".strip()
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename or settings.history_root}: {error.strerror}"
     text = str(error)
     for line in text.splitlines():
         cause = line.strip()
