@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks import history, loadgen, objects, special
+from benchmarks import backtest, history, history_beside, history_writer, loadgen, objects, special
 from benchmarks.loadgen import middle
 from benchmarks.report import write
 from benchmarks.scenarios import SCENARIOS, Scenario
@@ -40,7 +40,9 @@ def main() -> None:
             say(f"upstream cannot be built here, going on without it: {problem}")
             arguments.peer = False
     listen = f"127.0.0.1:{free_port()}"
-    measure_penstock(results["penstock"], only, listen)
+    if only is None or only - AFTERWARDS.keys():
+        measure_penstock(results["penstock"], only, listen)
+    measure_afterwards(results["penstock"], only, listen)
     if arguments.peer:
         measure_knative(results["knative"], only, listen)
     RESULTS.write_text(json.dumps(results, indent=2))
@@ -70,8 +72,6 @@ def measure_penstock(results: dict[str, Any], only: set[str] | None, listen: str
             # minutes.
             SCENARIOS[0].name: partial(penstock_scenario, stack, api, SCENARIOS[0], listen),
         }
-        if only == {"history"}:
-            steps = {}
         if only == {"soak"}:
             steps = {"soak": lambda: special.soak(stack, api, listen)}
         for name, step in steps.items():
@@ -83,10 +83,23 @@ def measure_penstock(results: dict[str, Any], only: set[str] | None, listen: str
         raise
     finally:
         results["stop"] = {"seconds": stack.stop()}
-    if only is None or "history" in only:
-        # After the stack has ended, so that nothing runs beside it.
-        results["history"] = history.alone()
-        say(f"history: {json.dumps(results['history'])}")
+
+
+AFTERWARDS: dict[str, Callable[[str], dict[str, Any]]] = {
+    "history": lambda listen: history.alone(),
+    "history-writer": lambda listen: history_writer.alone(),
+    "history-beside": history_beside.measure,
+    "backtest": lambda listen: backtest.rates(),
+}
+"""What has a stack of its own, or none: measured after the other has ended, so that nothing runs beside it."""
+
+
+def measure_afterwards(results: dict[str, Any], only: set[str] | None, listen: str) -> None:
+    """What is not measured on the stack of the scenarios."""
+    for name, step in AFTERWARDS.items():
+        if only is None or name in only:
+            results[name] = step(listen)
+            say(f"{name}: {json.dumps(results[name])}")
 
 
 def penstock_scenario(stack: Penstock, api: objects.Api, scenario: Scenario, listen: str) -> dict[str, Any]:

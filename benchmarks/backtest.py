@@ -25,6 +25,12 @@ BEGIN = datetime(2026, 11, 16, tzinfo=UTC)
 TYPES = 1000
 
 
+def rates(millions: int = 2) -> dict[str, Any]:
+    """What `make bench` shows of backtests: events a second of each case."""
+    found = measure(millions)
+    return {f"{name}, events a second": one["events_per_second"] for name, one in found.items() if name in _cases()}
+
+
 def measure(millions: int, *, only: set[str] | None = None) -> dict[str, Any]:
     """Events per second of each case."""
     from penstock.backtest.past_events import TableEvents

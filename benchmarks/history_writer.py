@@ -47,6 +47,11 @@ def main() -> None:
     print(json.dumps(measure(arguments.pairs, arguments.ways.split(",")), indent=2))
 
 
+def alone() -> dict[str, Any]:
+    """What `make bench` shows of the writer: one run, into a folder."""
+    return dict(measure()["local"])
+
+
 def measure(pairs: int = 100_000, ways: list[str] | None = None) -> dict[str, Any]:
     """Each way once, on the same records."""
     with tempfile.TemporaryDirectory(prefix="penstock-writer-") as folder, kafka(Path(folder)) as settings:
