@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from penstock.cli.installation import DataDirOption, folder_of
+from penstock.cli.installation import DataDirOption
+from penstock.operations.installation import folder_of
 from penstock.timestamps import rfc3339
 
 if TYPE_CHECKING:

@@ -43,8 +43,8 @@ def dev(
 
     Settings come from these flags, then PENSTOCK_* variables, then penstock.toml.
     """
-    from penstock.cli.settings_sources import load
     from penstock.cli.terminal import problems
+    from penstock.operations.settings_sources import load
 
     with problems():
         settings = load(

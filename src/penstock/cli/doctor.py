@@ -9,9 +9,9 @@ from penstock.cli.options import DataDirOption, SetOption
 
 def doctor(data_dir: DataDirOption = None, assignments: SetOption = None) -> None:
     """Check Python, Java, jars, ports, disk and memory; say what to do about what is wrong."""
-    from penstock.cli.settings_sources import load
     from penstock.cli.terminal import console, problems
     from penstock.engine import checkup
+    from penstock.operations.settings_sources import load
 
     with problems():
         findings = checkup.examine(load(assignments, data_dir=data_dir))

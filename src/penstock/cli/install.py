@@ -72,8 +72,8 @@ def _values(
     import os
     from dataclasses import replace
 
-    from penstock.cli.settings_sources import resolve
     from penstock.install.values import EXECUTOR_SETTINGS, Values
+    from penstock.operations.settings_sources import resolve
 
     default = Values()
     assigned = {one.partition("=")[0].strip() for one in assignments}

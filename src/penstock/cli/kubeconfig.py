@@ -35,9 +35,9 @@ def kubeconfig(
 ) -> None:
     """Make a kubeconfig for a user or a ServiceAccount; what they may do, roles and bindings say."""
     from penstock.apiserver.access.identity import account_of
-    from penstock.cli.installation import folder_of
     from penstock.cli.terminal import problems
     from penstock.engine.problem import Problem
+    from penstock.operations.installation import folder_of
     from penstock.private_files import write_private
 
     with problems():

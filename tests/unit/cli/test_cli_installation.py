@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from penstock.cli import app, installation
+from penstock.cli import app
 from penstock.engine import datadir, running_stacks
 from penstock.engine.problem import Problem
+from penstock.operations import installation
 from penstock.settings import Settings
 
 runner = CliRunner()

@@ -14,7 +14,6 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from typer.testing import CliRunner
 
 from penstock.cli import app
-from penstock.cli.cluster_api import Resource
 from penstock.cli.objects.manifests import read_manifests
 from penstock.cli.objects.object_text import document, kinds_lines, table_lines
 from penstock.cli.operate.event_input import event_of, numbered
@@ -26,7 +25,6 @@ from penstock.cli.operate.reasoning import reasons
 from penstock.cli.operate.sending import Outcome, Sent
 from penstock.cli.operate.watching import Journey
 from penstock.cli.routes import lag, top
-from penstock.cli.routes.route_rates import SORTS, RouteName, counters_of, quantile, rows_of
 from penstock.contract import attempts, headers
 from penstock.contract.attempts import AttemptRecord
 from penstock.contract.event_record import record_of
@@ -34,6 +32,8 @@ from penstock.engine.problem import Problem
 from penstock.events.event import CloudEvent
 from penstock.log.live.sample import Sample
 from penstock.log.ranges import LogRecord
+from penstock.operations.cluster_api import Resource
+from penstock.operations.route_rates import SORTS, RouteName, counters_of, quantile, rows_of
 
 runner = CliRunner()
 

@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 
 from penstock.cli import app
 from penstock.cli.replay.given_up import as_data, counts_table, each_table, wanted_of
-from penstock.cli.replay.progress import is_over, line_of, succeeded, warning_of
-from penstock.cli.replay.request import Place, Wishes, moment, replay_of
 from penstock.engine.problem import Problem
+from penstock.operations.replay_progress import is_over, line_of, succeeded, warning_of
+from penstock.operations.replay_request import Place, Wishes, moment, replay_of
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.status import COLUMNS, NUMBERS, ROUTES_SHOWN, _cells, _print_routes, routes_behind
-from penstock.cli.tables import count, duration, lines_of
+from penstock.cli.status import COLUMNS, NUMBERS, ROUTES_SHOWN, _cells, _print_routes
+from penstock.cli.tables import lines_of
+from penstock.operations.figures import count, duration
+from penstock.operations.stack_state import routes_behind
 
 RECORDING = """
 import sys

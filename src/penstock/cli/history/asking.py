@@ -62,9 +62,9 @@ def window(since: str | None, until: str | None) -> tuple[datetime | None, datet
 
 def settings_of(data_dir: Path | None) -> Settings:
     """The settings of the stack that is meant, whether it runs or not. Raises Problem where there never was one."""
-    from penstock.cli import installation
-    from penstock.cli.settings_sources import load
     from penstock.engine import datadir
+    from penstock.operations import installation
+    from penstock.operations.settings_sources import load
 
     root = installation.folder_of(data_dir)
     file = root / datadir.SETTINGS_FILE

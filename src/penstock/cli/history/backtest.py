@@ -41,8 +41,8 @@ def backtest(
 
     from penstock.backtest import expectations
     from penstock.backtest.window import Window
-    from penstock.cli import installation
     from penstock.cli.terminal import problems
+    from penstock.operations import installation
 
     with problems():
         expected = expectations.read(expect or ())

@@ -40,9 +40,9 @@ def topics(
     """
     import json
 
-    from penstock.cli.settings_sources import load
     from penstock.cli.terminal import problems
     from penstock.engine.topics import care
+    from penstock.operations.settings_sources import load
 
     with problems():
         settings = _settings(load(assignments, data_dir=data_dir, kafka=kafka))
@@ -59,7 +59,7 @@ def _settings(settings: Settings) -> Settings:
     """Those of the stack that runs, where no Kafka is named."""
     if settings.kafka is not None:
         return settings
-    from penstock.cli.installation import of_stack, running_folder
+    from penstock.operations.installation import of_stack, running_folder
 
     chosen = settings.data_dir if "data_dir" in settings.model_fields_set else None
     return of_stack(running_folder(chosen)).settings or settings

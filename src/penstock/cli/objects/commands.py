@@ -12,7 +12,7 @@ from penstock.cli.operate.flags import FilterOption
 from penstock.cli.operate.names import completion_of
 
 if TYPE_CHECKING:
-    from penstock.cli.cluster_api import ClusterApi, Resource
+    from penstock.operations.cluster_api import ClusterApi, Resource
 
 READY_SECONDS = 60.0
 
@@ -110,9 +110,9 @@ def apply(
     as_json: JsonOption = False,
 ) -> None:
     """Create the objects of a file, or bring those that are there into its shape (server-side apply)."""
-    from penstock.cli.installation import find
     from penstock.cli.objects.manifests import read_manifests
     from penstock.cli.terminal import problems
+    from penstock.operations.installation import find
 
     with problems():
         objects = read_manifests(_given(file))
@@ -135,10 +135,10 @@ def get(
     as_json: JsonOption = False,
 ) -> None:
     """Show objects: `penstock get triggers`, `penstock get trigger/greetings --yaml`."""
-    from penstock.cli.installation import find
     from penstock.cli.objects.object_text import document, kinds_lines, table_lines
     from penstock.cli.terminal import problems
     from penstock.engine.problem import Problem
+    from penstock.operations.installation import find
 
     with problems(), find(data_dir, kubeconfig).api() as api:
         if kinds:
@@ -170,10 +170,10 @@ def delete(
     """Delete an object: `penstock delete trigger/greetings`. Or those of a file."""
     import json
 
-    from penstock.cli.installation import find
     from penstock.cli.objects.manifests import read_manifests
     from penstock.cli.terminal import problems
     from penstock.engine.problem import Problem
+    from penstock.operations.installation import find
 
     with problems():
         word, _, one = (kind or "").partition("/")
@@ -213,8 +213,8 @@ def _make(
     chosen: tuple[Path | None, Path | None],
     as_json: bool,
 ) -> None:
-    from penstock.cli.installation import find
     from penstock.cli.terminal import problems
+    from penstock.operations.installation import find
 
     group = "eventing" if kind in ("Broker", "Trigger") else "messaging"
     obj = {"apiVersion": f"{group}.knative.dev/v1", "kind": kind, "metadata": {"name": name}, "spec": spec}

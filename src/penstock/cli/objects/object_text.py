@@ -9,8 +9,9 @@ from typing import Any
 
 import yaml
 
-from penstock.cli.cluster_api import Resource
-from penstock.cli.tables import duration, lines_of
+from penstock.cli.tables import lines_of
+from penstock.operations.cluster_api import Resource
+from penstock.operations.figures import duration
 from penstock.timestamps import parse_rfc3339
 
 

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 from penstock.engine.problem import Problem
 
 if TYPE_CHECKING:
-    from penstock.cli.cluster_api import ClusterApi, Obj, Resource
-    from penstock.cli.installation import Installation
+    from penstock.operations.cluster_api import ClusterApi, Obj, Resource
+    from penstock.operations.installation import Installation
 
 INGRESS_VARIABLE = "PENSTOCK_INGRESS"
 
 
 def target_of(api: ClusterApi, namespace: str, broker: str | None, channel: str | None) -> tuple[Resource, Obj]:
     """The Broker or Channel that is meant; without either the Broker `default`. Raises Problem."""
-    from penstock.cli.cluster_api import BROKERS, CHANNELS, IN_MEMORY_CHANNELS
+    from penstock.operations.cluster_api import BROKERS, CHANNELS, IN_MEMORY_CHANNELS
 
     if broker and channel:
         raise Problem("Give either --broker or --channel.", exit_code=2)

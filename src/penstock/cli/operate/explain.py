@@ -91,10 +91,10 @@ def explain(
 def _trigger(
     route: str | None, file: Path | None, namespace: str | None, data_dir: Path | None, kubeconfig: Path | None
 ) -> dict[str, Any]:
-    from penstock.cli.installation import find
     from penstock.cli.objects.manifests import read_manifests
     from penstock.cli.operate.names import look_up
     from penstock.engine.problem import Problem
+    from penstock.operations.installation import find
 
     if (route is None) == (file is None):
         raise Problem("Name a Trigger, or give a file with one: --trigger FILE.", exit_code=2)

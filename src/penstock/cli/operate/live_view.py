@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 import msgspec
 import typer
 
-from penstock.cli.cluster_api import CHANNELS, ClusterApi
 from penstock.cli.operate.event_text import attempt_line, event_line, event_object
 from penstock.cli.operate.names import look_up
 from penstock.cli.operate.printing import print_pieces
@@ -18,6 +17,7 @@ from penstock.log.live.reader import following
 from penstock.log.live.sample import Sample
 from penstock.log.live.selection import Selection
 from penstock.log.ranges import LogRecord
+from penstock.operations.cluster_api import CHANNELS, ClusterApi
 from penstock.settings import Settings
 
 POLL_SECONDS = 0.2

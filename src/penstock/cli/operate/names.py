@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from penstock.engine.problem import Problem
 
 if TYPE_CHECKING:
-    from penstock.cli.cluster_api import ClusterApi, Obj, Resource
+    from penstock.operations.cluster_api import ClusterApi, Obj, Resource
 
 WORDS = {
     "trigger": "trigger",
@@ -39,7 +39,7 @@ def split(text: str, default: str) -> tuple[str, str]:
 
 def resource_named(kind: str) -> Resource:
     """The kind behind a word."""
-    from penstock.cli import cluster_api
+    from penstock.operations import cluster_api
 
     resources = {
         "trigger": cluster_api.TRIGGERS,
@@ -64,7 +64,7 @@ def completion_of(*kinds: str) -> Callable[[str], list[str]]:
     """Completes names of objects of these kinds; those of the first without the kind as well."""
 
     def complete(incomplete: str) -> list[str]:
-        from penstock.cli.installation import find
+        from penstock.operations.installation import find
 
         try:
             with find().api() as api:

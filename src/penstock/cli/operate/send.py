@@ -62,12 +62,12 @@ def send(
 
     Exits with 1 where an event was not accepted or, with --watch, where a route could not deliver it.
     """
-    from penstock.cli.installation import find
     from penstock.cli.operate.addresses import address_of, target_of
     from penstock.cli.operate.event_input import event_of
     from penstock.cli.operate.watching import Watched, watched_event
     from penstock.cli.terminal import problems
     from penstock.engine.problem import Problem
+    from penstock.operations.installation import find
 
     with problems():
         one = event_of(

@@ -17,8 +17,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from penstock.cli.cluster_api import BROKERS, TRIGGERS
-from penstock.cli.installation import find
 from penstock.cli.objects.commands import wait_ready
 from penstock.cli.operate.event_text import event_line, event_object
 from penstock.cli.operate.filtering import filters_of
@@ -26,6 +24,8 @@ from penstock.cli.operate.printing import print_pieces
 from penstock.engine.problem import Problem
 from penstock.events import http
 from penstock.events.event import CloudEvent, MalformedEvent
+from penstock.operations.cluster_api import BROKERS, TRIGGERS
+from penstock.operations.installation import find
 from penstock.workloads.actors.event_display import display
 from penstock.workloads.server import Server
 

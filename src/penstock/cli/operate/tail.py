@@ -39,10 +39,10 @@ def tail(
     Where more come than one can read, a sample is shown, and how many there were. Of deliveries, filters see id,
     source and type.
     """
-    from penstock.cli.installation import find
     from penstock.cli.operate.filtering import predicate_of
     from penstock.cli.operate.live_view import LiveView, Wanted
     from penstock.cli.terminal import problems
+    from penstock.operations.installation import find
 
     with problems():
         installation = find(data_dir, kubeconfig)

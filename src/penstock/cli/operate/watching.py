@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 import typer
 
-from penstock.cli.cluster_api import BROKERS, SUBSCRIPTIONS, TRIGGERS, ClusterApi, Obj, Resource
 from penstock.cli.operate.event_text import attempt_line
 from penstock.cli.operate.printing import print_pieces
 from penstock.contract import attempts, headers, topics
@@ -20,6 +19,7 @@ from penstock.events import kafka_binding as kafka
 from penstock.log.live.reader import LiveReader, following
 from penstock.log.ranges import LogRecord
 from penstock.log.topic_ends import KafkaAway
+from penstock.operations.cluster_api import BROKERS, SUBSCRIPTIONS, TRIGGERS, ClusterApi, Obj, Resource
 from penstock.settings import Settings
 
 POLL_SECONDS = 0.2

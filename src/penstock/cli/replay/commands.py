@@ -10,7 +10,7 @@ import typer
 from penstock.cli.installation import DataDirOption, JsonOption, KubeconfigOption, NamespaceOption
 
 if TYPE_CHECKING:
-    from penstock.cli.cluster_api import ClusterApi
+    from penstock.operations.cluster_api import ClusterApi
 
 Obj = dict[str, Any]
 
@@ -48,9 +48,9 @@ def replay(
     as_json: JsonOption = False,
 ) -> None:
     """Deliver events once more: to a Trigger or Subscription, or those of a Broker or channel to a sink."""
-    from penstock.cli.installation import find
-    from penstock.cli.replay.request import Place, Wishes, replay_of
     from penstock.cli.terminal import problems
+    from penstock.operations.installation import find
+    from penstock.operations.replay_request import Place, Wishes, replay_of
 
     with problems():
         wishes = Wishes(since, until, tuple(ids or ()), tuple(where or ()), sink, rate, dry_run)
@@ -76,10 +76,10 @@ def redrive(
     as_json: JsonOption = False,
 ) -> None:
     """Deliver once more what a Trigger or Subscription gave up; `penstock deadletters` lists it."""
-    from penstock.cli.installation import find
-    from penstock.cli.replay.request import Place, Wishes, replay_of
     from penstock.cli.terminal import problems
     from penstock.engine.problem import Problem
+    from penstock.operations.installation import find
+    from penstock.operations.replay_request import Place, Wishes, replay_of
 
     with problems():
         given = Place.read(place)
@@ -94,9 +94,9 @@ def _make(api: ClusterApi, namespace: str, wanted: Obj, *, watch: bool, as_json:
     """Creates the Replay, and shows how it goes if that is wished."""
     import json
 
-    from penstock.cli.cluster_api import Resource
-    from penstock.cli.replay.progress import succeeded
     from penstock.cli.terminal import console
+    from penstock.operations.cluster_api import Resource
+    from penstock.operations.replay_progress import succeeded
 
     replays = Resource("penstock.dev/v1alpha1", "Replay", "replays", True)
     made = api.create(replays, namespace, wanted)
@@ -116,8 +116,8 @@ def _make(api: ClusterApi, namespace: str, wanted: Obj, *, watch: bool, as_json:
 
 def _watch(api: ClusterApi, replays: Any, namespace: str, name: str, *, quiet: bool) -> Obj:
     """Until it is over. Ctrl-C ends the watching, not the Replay."""
-    from penstock.cli.replay.progress import is_over, line_of, warning_of
     from penstock.cli.terminal import console
+    from penstock.operations.replay_progress import is_over, line_of, warning_of
 
     screen, shown, found = console(), "", api.get(replays, namespace, name)
     with screen.status("") if screen.is_terminal and not quiet else _Silent() as status:
@@ -168,12 +168,12 @@ def deadletters(
     """Show what was given up, by route and reason: dropped, or sent to a dead letter sink."""
     import json
 
-    from penstock.cli.installation import find
     from penstock.cli.replay.given_up import as_data, counts_table, each_table, wanted_of
     from penstock.cli.terminal import console, problems
     from penstock.engine.problem import Problem
     from penstock.history.reader.history import History
     from penstock.history.schema.problem import HistoryProblem
+    from penstock.operations.installation import find
 
     with problems():
         wanted = wanted_of(place, namespace, since, until, reason=reason, limit=limit, now=time.time())

@@ -7,9 +7,10 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from penstock.cli.replay.request import Place, moment
-from penstock.cli.tables import count, lines_of
+from penstock.cli.tables import lines_of
 from penstock.engine.problem import Problem
+from penstock.operations.figures import count
+from penstock.operations.replay_request import Place, moment
 from penstock.resources.moments import EXPECTED, moment_of
 from penstock.timestamps import rfc3339
 

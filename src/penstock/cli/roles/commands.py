@@ -48,8 +48,8 @@ def _command(role: Role) -> Callable[..., None]:
         assignments: SetOption = None,
         verbose: Annotated[bool | None, typer.Option("--verbose", "-v", help="Log at debug level.")] = None,
     ) -> None:
-        from penstock.cli.settings_sources import load
         from penstock.cli.terminal import problems
+        from penstock.operations.settings_sources import load
 
         with problems():
             settings = load(

@@ -26,10 +26,10 @@ def lag(
     """
     import json
 
-    from penstock.cli.cluster_api import ROUTES
-    from penstock.cli.installation import find
-    from penstock.cli.status import METRICS, routes_behind
     from penstock.cli.terminal import problems
+    from penstock.operations.cluster_api import ROUTES
+    from penstock.operations.installation import find
+    from penstock.operations.stack_state import METRICS, routes_behind
 
     with problems():
         installation = find(data_dir, kubeconfig)
@@ -84,7 +84,8 @@ def _row(
 
 def lines(rows: list[dict[str, Any]]) -> list[str]:
     """The table; below it, why routes fail."""
-    from penstock.cli.tables import count, duration, lines_of
+    from penstock.cli.tables import lines_of
+    from penstock.operations.figures import count, duration
 
     cells = [
         (

@@ -51,10 +51,10 @@ def _set_paused(
 ) -> None:
     import json
 
-    from penstock.cli.installation import find
     from penstock.cli.operate.names import look_up
     from penstock.cli.terminal import problems
-    from penstock.resources.options import PAUSED
+    from penstock.operations.installation import find
+    from penstock.operations.pausing import is_paused, set_paused
 
     with problems(), find(*chosen).api() as api:
         place = namespace or api.namespace
@@ -62,8 +62,8 @@ def _set_paused(
         meant = [look_up(api, route, place, ("trigger", "subscription")) for route in routes]
         for resource, obj in meant:
             name = obj["metadata"]["name"]
-            was = (obj["metadata"].get("annotations") or {}).get(PAUSED) == "true"
-            api.annotate(resource, place, name, {PAUSED: "true" if paused else None})
+            was = is_paused(obj)
+            set_paused(api, resource, obj, paused)
             lag = ((obj.get("status") or {}).get("delivery") or {}).get("lag", 0)
             if as_json:
                 typer.echo(json.dumps({"kind": resource.kind, "namespace": place, "name": name, "paused": paused}))

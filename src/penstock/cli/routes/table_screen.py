@@ -1,4 +1,4 @@
-"""A table that renews itself on a terminal and listens to keys; and where its numbers come from."""
+"""A table that renews itself on a terminal and listens to keys."""
 
 from __future__ import annotations
 
@@ -10,58 +10,16 @@ import time
 import tty
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-import httpx2
-from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from penstock.cli.installation import of_stack, running_folder
-from penstock.cli.routes.route_rates import SORTS, Counters, RouteName, Row, counters_of, rows_of
-from penstock.cli.status import METRICS
-from penstock.engine.problem import Problem
-from penstock.observability.exposition import SharedMetrics
+from penstock.operations.looks import Looks
+from penstock.operations.route_rates import SORTS, Row
 
 END = ("q", "\x03", "\x04")
 KEYS = {"r": "rate", "p": "latency", "l": "lag", "f": "failures", "n": "name"}
-
-
-class Looks:
-    """Looks at the metrics of an installation, one after the other."""
-
-    def __init__(self, url: str | None, data_dir: Path | None) -> None:
-        self._url = url
-        self._folder = None
-        if url is None:
-            root = of_stack(running_folder(data_dir)).root or Path()
-            self._folder = root / METRICS
-            if not any(self._folder.glob("*.db")):
-                raise Problem("This stack records no metrics.", "Start it with metrics=true.")
-        self._before, self._at = self._look(), time.monotonic()
-
-    def rows(self, seconds: float) -> list[Row]:
-        """What happened since the last look, which was so many seconds ago at least."""
-        time.sleep(max(0.0, self._at + seconds - time.monotonic()))
-        return self.rows_now()
-
-    def rows_now(self) -> list[Row]:
-        """What happened since the last look."""
-        after, now = self._look(), time.monotonic()
-        rows = rows_of(self._before, after, max(0.001, now - self._at))
-        self._before, self._at = after, now
-        return rows
-
-    def _look(self) -> dict[RouteName, Counters]:
-        if self._folder is not None:
-            return counters_of(SharedMetrics(self._folder).collect())
-        try:
-            answer = httpx2.get(self._url or "", timeout=10, trust_env=False)
-            answer.raise_for_status()
-            return counters_of(text_string_to_metric_families(answer.text))
-        except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
-            raise Problem(f"The metrics at {self._url} cannot be read: {error}.") from None
 
 
 def run(looks: Looks, sort: str, every: float, lines: Callable[[list[Row]], list[str]]) -> None:

@@ -9,7 +9,7 @@ import typer
 from penstock.cli.installation import DataDirOption, JsonOption
 
 if TYPE_CHECKING:
-    from penstock.cli.routes.route_rates import Row
+    from penstock.operations.route_rates import Row
 
 HEADINGS = ("/s", "fail/s", "p50 ms", "p99 ms", "lag", "oldest", "route")
 NUMBERS = HEADINGS[:-1]
@@ -34,10 +34,11 @@ def top(
     import json
     import sys
 
-    from penstock.cli.routes.route_rates import SORTS
-    from penstock.cli.routes.table_screen import Looks, run
+    from penstock.cli.routes.table_screen import run
     from penstock.cli.terminal import problems
     from penstock.engine.problem import Problem
+    from penstock.operations.looks import Looks
+    from penstock.operations.route_rates import SORTS
 
     with problems():
         if sort not in SORTS:
@@ -55,7 +56,8 @@ def top(
 
 def lines(rows: list[Row]) -> list[str]:
     """The table."""
-    from penstock.cli.tables import count, duration, lines_of
+    from penstock.cli.tables import lines_of
+    from penstock.operations.figures import count, duration
 
     cells = [
         (

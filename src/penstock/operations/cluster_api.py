@@ -16,8 +16,8 @@ from lightkube.config.kubeconfig import SingleConfig
 from lightkube.config.models import Cluster, User
 from lightkube.core.exceptions import ConfigError
 
-from penstock.cli.installation import Installation
 from penstock.engine.problem import Problem
+from penstock.operations.installation import Installation
 
 Obj = dict[str, Any]
 

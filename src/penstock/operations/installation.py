@@ -1,0 +1,158 @@
+"""Which penstock is meant: the stack that runs here, or an installation elsewhere.
+
+In this order: `--data-dir`, `--kubeconfig`, the variable PENSTOCK_URL (with PENSTOCK_TOKEN and PENSTOCK_CA), a data
+folder that the settings name, the folder `.penstock` here, and the one stack of this user that runs. Where several run,
+or none, the command says so and how to choose.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.engine.problem import Problem
+
+if TYPE_CHECKING:
+    from penstock.operations.cluster_api import ClusterApi
+    from penstock.settings import Settings
+
+
+@dataclass(frozen=True)
+class Installation:
+    """A penstock that is there, and how a command speaks with it."""
+
+    where: str
+    """What to call it to people."""
+    kubeconfig: Path | None = None
+    """How to reach its API; without it, by `url`."""
+    url: str = ""
+    token: str = ""
+    authority: Path | None = None
+    """File of the certificates that the server of `url` is verified with, in place of the system's."""
+    root: Path | None = None
+    """The data folder, where it is a stack of this machine."""
+    settings: Settings | None = None
+    """The settings in force, where it is a stack of this machine."""
+
+    def api(self) -> ClusterApi:
+        """Its Kubernetes API."""
+        from penstock.operations.cluster_api import ClusterApi
+
+        return ClusterApi(self)
+
+    def kafka_settings(self, command: str) -> Settings:
+        """Settings by which its Kafka is reached. Raises Problem where nothing says where that is."""
+        if self.settings is not None:
+            return self.settings
+        from penstock.operations.settings_sources import load
+
+        settings = load()
+        if settings.kafka is None:
+            raise Problem(
+                f"`{command}` reads Kafka itself, and nothing says where that of {self.where} is.",
+                "Name it: PENSTOCK_KAFKA=HOST:PORT,… (and PENSTOCK_KAFKA_CONF for TLS and SASL).",
+                exit_code=2,
+            )
+        return settings
+
+
+def find(
+    data_dir: Path | None = None, kubeconfig: Path | None = None, environ: Mapping[str, str] = os.environ
+) -> Installation:
+    """The installation that is meant. Raises Problem where none is there, or it is not clear which."""
+    if data_dir is not None and kubeconfig is not None:
+        raise Problem("Give either --data-dir or --kubeconfig.", exit_code=2)
+    if data_dir is not None:
+        return of_stack(data_dir.expanduser().absolute())
+    if kubeconfig is not None:
+        return _of_kubeconfig(kubeconfig)
+    if url := environ.get("PENSTOCK_URL"):
+        return _of_url(url, environ)
+    return of_stack(running_folder())
+
+
+def running_folder(data_dir: Path | None = None) -> Path:
+    """The data folder of the stack that is meant, which runs. Raises Problem."""
+    from penstock.engine import datadir, running_stacks
+
+    chosen, named = _folder_of_settings(data_dir)
+    if datadir.runs(chosen):
+        return chosen
+    if named:
+        raise Problem(f"No stack runs on the data folder {chosen}.", _others(running_stacks.running()))
+    match running_stacks.running():
+        case []:
+            raise Problem("No stack runs.", _others([]))
+        case [only]:
+            return only
+        case several:
+            folders = "\n".join(f"  --data-dir {folder}" for folder in several)
+            raise Problem(f"Several stacks run; say which is meant:\n{folders}", exit_code=2)
+
+
+def folder_of(data_dir: Path | None = None) -> Path:
+    """The data folder that is meant, whether its stack runs or not: for what can be done with the folder alone."""
+    from penstock.engine import running_stacks
+
+    chosen, named = _folder_of_settings(data_dir)
+    if named or chosen.exists():
+        return chosen
+    match running_stacks.running():
+        case [only]:
+            return only
+        case _:
+            return chosen
+
+
+def of_stack(root: Path) -> Installation:
+    """The stack of a data folder. Raises Problem where none runs there."""
+    from pydantic import ValidationError
+
+    from penstock.engine import datadir, running_stacks
+    from penstock.settings import Settings
+
+    if datadir.read_stack(root) is None or not datadir.runs(root):
+        raise Problem(f"No stack runs on the data folder {root}.", _others(running_stacks.running()))
+    try:
+        settings = Settings.model_validate_json((root / datadir.SETTINGS_FILE).read_bytes())
+    except (OSError, ValidationError):
+        raise Problem(
+            f"The stack of {root} is of another version of penstock.", "Use the `penstock` that started it."
+        ) from None
+    return Installation(
+        f"the stack of {root}", settings.kubeconfig or root / "kubeconfig", root=root, settings=settings
+    )
+
+
+def _folder_of_settings(data_dir: Path | None) -> tuple[Path, bool]:
+    """The data folder by flag, variable and file, and whether any of them names one."""
+    from penstock.operations.settings_sources import load
+
+    settings = load(data_dir=data_dir)
+    return settings.data_dir.expanduser().absolute(), "data_dir" in settings.model_fields_set
+
+
+def _others(running: list[Path]) -> str:
+    if running:
+        return "Running: " + ", ".join(f"--data-dir {folder}" for folder in running)
+    return "Start one: penstock dev. Or name an installation elsewhere: --kubeconfig FILE, or PENSTOCK_URL."
+
+
+def _of_kubeconfig(path: Path) -> Installation:
+    if not path.is_file():
+        raise Problem(f"There is no kubeconfig {path}.", exit_code=2)
+    return Installation(f"the installation of {path}", path)
+
+
+def _of_url(url: str, environ: Mapping[str, str]) -> Installation:
+    if not url.startswith(("http://", "https://")):
+        raise Problem(f"PENSTOCK_URL is {url}; it is the https:// address of a Kubernetes API.", exit_code=2)
+    authority = environ.get("PENSTOCK_CA")
+    if authority and not Path(authority).is_file():
+        raise Problem(f"PENSTOCK_CA names {authority}, which is no file.", exit_code=2)
+    return Installation(
+        url, url=url, token=environ.get("PENSTOCK_TOKEN", ""), authority=Path(authority) if authority else None
+    )

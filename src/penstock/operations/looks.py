@@ -1,0 +1,51 @@
+"""Looks at the metrics of a penstock, one after the other: what its routes did in between."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import httpx2
+from prometheus_client.parser import text_string_to_metric_families
+
+from penstock.engine.problem import Problem
+from penstock.observability.exposition import SharedMetrics
+from penstock.operations.installation import of_stack, running_folder
+from penstock.operations.route_rates import Counters, RouteName, Row, counters_of, rows_of
+from penstock.operations.stack_state import METRICS
+
+
+class Looks:
+    """Looks at the metrics of an installation, one after the other."""
+
+    def __init__(self, url: str | None, data_dir: Path | None) -> None:
+        self._url = url
+        self._folder = None
+        if url is None:
+            root = of_stack(running_folder(data_dir)).root or Path()
+            self._folder = root / METRICS
+            if not any(self._folder.glob("*.db")):
+                raise Problem("This stack records no metrics.", "Start it with metrics=true.")
+        self._before, self._at = self._look(), time.monotonic()
+
+    def rows(self, seconds: float) -> list[Row]:
+        """What happened since the last look, which was so many seconds ago at least."""
+        time.sleep(max(0.0, self._at + seconds - time.monotonic()))
+        return self.rows_now()
+
+    def rows_now(self) -> list[Row]:
+        """What happened since the last look."""
+        after, now = self._look(), time.monotonic()
+        rows = rows_of(self._before, after, max(0.001, now - self._at))
+        self._before, self._at = after, now
+        return rows
+
+    def _look(self) -> dict[RouteName, Counters]:
+        if self._folder is not None:
+            return counters_of(SharedMetrics(self._folder).collect())
+        try:
+            answer = httpx2.get(self._url or "", timeout=10, trust_env=False)
+            answer.raise_for_status()
+            return counters_of(text_string_to_metric_families(answer.text))
+        except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
+            raise Problem(f"The metrics at {self._url} cannot be read: {error}.") from None

@@ -1,0 +1,94 @@
+"""How a stack of this machine stands: its components as they run, and the routes that are behind."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+METRICS = "metrics"
+"""Where in the data folder the processes keep their numbers."""
+
+
+def component_rows(stack: dict[str, Any]) -> list[dict[str, Any]]:
+    """The components of a record of `run/stack.json`, with what the system says of their processes."""
+    return [_row(name, entry) for name, entry in stack["components"].items()]
+
+
+def problems_of(rows: list[dict[str, Any]]) -> list[str]:
+    """What keeps a component from doing all of its work although it runs."""
+    return [
+        f"{row['component']}: {value}"
+        for row in rows
+        for key, value in row["details"].items()
+        if key.endswith("problem") and value
+    ]
+
+
+def routes_behind(metrics: Path) -> list[dict[str, Any]] | None:
+    """Triggers and Subscriptions that have not finished all their events, the worst first; None without metrics."""
+    from penstock.observability.exposition import SharedMetrics
+    from penstock.observability.metrics import LAG, OLDEST
+
+    if not any(metrics.glob("*.db")):
+        return None
+    found: dict[tuple[str, str, str], dict[str, float]] = {}
+    for metric in SharedMetrics(metrics).collect():
+        if metric.name in (LAG.name, OLDEST.name):
+            for sample in metric.samples:
+                labels = sample.labels
+                route = found.setdefault((labels["kind"], labels["namespace"], labels["name"]), {})
+                route[metric.name] = sample.value
+    routes = [
+        {
+            "kind": kind,
+            "namespace": namespace,
+            "name": name,
+            "lag": round(values.get(LAG.name, 0)),
+            "oldest_seconds": round(values.get(OLDEST.name, 0), 1),
+        }
+        for (kind, namespace, name), values in found.items()
+    ]
+    behind = [route for route in routes if route["lag"]]
+    return sorted(behind, key=lambda route: (-route["lag"], -route["oldest_seconds"], route["name"]))
+
+
+def _row(name: str, entry: dict[str, Any]) -> dict[str, Any]:
+    details = dict(entry.get("details", {}))
+    return {
+        "component": name,
+        "state": entry["state"],
+        "address": details.pop("address", None) or details.pop("url", None),
+        "pid": entry["pid"],
+        "memory_mib": _memory(entry["pid"]),
+        "uptime_seconds": round(time.time() - entry["created"]) if entry.get("created") else None,
+        "restarts": entry["restarts"],
+        "lag": _lag(details),
+        "details": details,
+    }
+
+
+def _lag(details: dict[str, Any]) -> int | None:
+    """Events that the component still has to deal with, over all its parts; None if it has no such thing."""
+    lags = [value for key, value in details.items() if key.endswith("lag") and isinstance(value, int | float)]
+    return round(sum(lags)) if lags else None
+
+
+def _memory(pid: int | None) -> int | None:
+    """Resident memory in MiB of a component and everything it started."""
+    import psutil
+
+    if pid is None:
+        return None
+    try:
+        process = psutil.Process(pid)
+        family = [process, *process.children(recursive=True)]
+    except psutil.Error:
+        return None
+    total = 0
+    for member in family:
+        try:
+            total += member.memory_info().rss
+        except psutil.Error:
+            continue
+    return int(total // 2**20)
