@@ -29,6 +29,9 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 DEFAULT_TOPIC_PREFIX = "penstock"
 
+EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - nobody is bound to them here
+"""Hosts that stand for all addresses of this machine: to listen on, and not to connect to."""
+
 
 def _listed(value: Any) -> Any:
     """A list as it is written in a flag or a variable: `a,b`, or as JSON."""
@@ -100,6 +103,22 @@ class Settings(BaseModel):
 
     metrics: bool = True
     """Whether metrics are recorded and served."""
+
+    console: bool = True
+    """Whether `penstock dev` starts the console, the pages that show the stack in a browser. See `docs/console.md`."""
+
+    console_port: int = Field(default=8081, ge=0, le=65535)
+    """Port of the console. 0 picks a free one."""
+
+    console_login: bool | None = None
+    """Whether the console asks for a token. Empty: unless it listens on a loopback address (`host`)."""
+
+    console_hosts: Names = []
+    """Names (`console.example.org,…`) by which browsers reach the console, besides addresses, `localhost` and the name
+    of the machine. A request by another name is refused: it may be a foreign page's."""
+
+    console_metrics: Names = []
+    """URLs of the `/metrics` that the console shows, where the roles run elsewhere. Empty: those of the data folder."""
 
     health_port: int | None = Field(default=None, ge=0, le=65535)
     """Port of `/livez`, `/readyz` and `/metrics` of a role that is started alone. 0 picks a free one. Empty: the role's
@@ -390,6 +409,13 @@ class Settings(BaseModel):
         named = urlsplit(self.address_base or "").hostname
         host = hosts.in_url(named) if named else hosts.reachable(self.host)
         return (self.tls_address_base or f"https://{host}:{self.tls_port}").rstrip("/")
+
+    @property
+    def console_url(self) -> str:
+        """URL of the console, as a browser on this machine reaches it."""
+        host = "127.0.0.1" if self.host in EVERYWHERE else self.host
+        host = f"[{host}]" if ":" in host else host
+        return f"http://{host}:{self.console_port}/"
 
     @property
     def api_url(self) -> str:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli import conformance, dev, doctor, examples, install, kubeconfig, status, version
+from penstock.cli.console import open as opening
 from penstock.cli.history import backtest, events, sql, trace
 from penstock.cli.kafka import topics
 from penstock.cli.operate import commands as operate
@@ -38,6 +39,7 @@ app.command("backtest")(backtest.backtest)
 app.command("dev")(dev.dev)
 app.command("doctor")(doctor.doctor)
 app.command("install")(install.install)
+app.command("open")(opening.open_console)
 app.command("kubeconfig")(kubeconfig.kubeconfig)
 app.command("events")(events.events)
 app.command("sql")(sql.sql)

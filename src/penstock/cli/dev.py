@@ -22,6 +22,7 @@ def dev(
     api_port: Annotated[int | None, typer.Option(help="Port of the Kubernetes API. (default: 8443)")] = None,
     kafka_port: Annotated[int | None, typer.Option(help="Port of the embedded Kafka. (default: 19092)")] = None,
     metrics_port: Annotated[int | None, typer.Option(help="Port of the metrics. (default: 9090)")] = None,
+    console_port: Annotated[int | None, typer.Option(help="Port of the console. (default: 8081)")] = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on. (default: 127.0.0.1)")] = None,
     kafka: Annotated[
         str | None, typer.Option(metavar="HOST:PORT,…", help="Use this Kafka instead of starting one.")
@@ -54,6 +55,7 @@ def dev(
             api_port=api_port,
             kafka_port=kafka_port,
             metrics_port=metrics_port,
+            console_port=console_port,
             host=host,
             kafka=kafka,
             spark_master=spark_master,

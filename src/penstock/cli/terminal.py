@@ -127,6 +127,8 @@ class StackScreen:
         say = self._console.print
         say(f"[bold green]penstock is ready[/bold green] after {seconds:.1f} s. Ctrl-C stops it.")
         say(f"  events {settings.ingress_url}{api}   Kafka {settings.bootstrap}{metrics}")
+        if settings.console:
+            say(f"  console {settings.console_url}", markup=False)
         say("\nIn another terminal, a Broker, a subscriber that prints, a Trigger, and an event:")
         alone = running_stacks.running() in ([], [settings.data_dir])
         for line in first_steps.lines(settings, first_steps.program(), first_steps.free_port(), is_alone=alone):

@@ -32,6 +32,7 @@ PORTS = (
     Port("api_port", "the Kubernetes API"),
     Port("kafka_port", "the embedded Kafka"),
     Port("metrics_port", "the metrics endpoint"),
+    Port("console_port", "the console"),
 )
 
 
@@ -44,6 +45,8 @@ def needed(settings: Settings) -> list[Port]:
         unused.add("api_port")
     if not settings.metrics:
         unused.add("metrics_port")
+    if not settings.console:
+        unused.add("console_port")
     return [port for port in PORTS if port.field not in unused]
 
 

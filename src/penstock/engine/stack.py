@@ -3,6 +3,7 @@
 kafka ----+--> ingress ----+
           +--> pipeline    |  (router and dispatcher; its JVM starts while Kafka still does)
 apiserver +--> control     |  (controllers and workloads)
+                           +--> console (once all others are ready)
 """
 
 from __future__ import annotations
@@ -236,6 +237,8 @@ def components(prepared: Prepared) -> list[Component]:
             before_last_try=spark_archive.discard,
         )
     )
+    if settings.console:
+        stack.append(Component("console", python("console"), needs=api, stage=2, late=True))
     return stack
 
 

@@ -18,6 +18,7 @@ from lightkube.core.exceptions import ConfigError
 
 from penstock.engine.problem import Problem
 from penstock.operations.installation import Installation
+from penstock.settings import IN_CLUSTER
 
 Obj = dict[str, Any]
 
@@ -55,12 +56,23 @@ ROUTES = (TRIGGERS, SUBSCRIPTIONS)
 TARGETS = (BROKERS, CHANNELS, IN_MEMORY_CHANNELS)
 
 
+class NotThere(Problem):
+    """The object that was named does not exist."""
+
+
+class NotReached(Problem):
+    """The API does not answer."""
+
+
 class ClusterApi:
     """A connection to the API of an installation. Every call raises Problem where it is not answered as hoped."""
 
-    def __init__(self, installation: Installation) -> None:
+    def __init__(self, installation: Installation, *, token: str | None = None) -> None:
+        """With a token, in the name of its owner in place of the installation's own user."""
         self._where = installation.where
         config = _config(installation)
+        if token is not None:
+            config = config._replace(user=User(token=token))
         self.namespace = os.environ.get("PENSTOCK_NAMESPACE") or config.namespace
         """Namespace of commands that name none."""
         self._client = Client(config, ConnectionParams(trust_env=False))
@@ -80,7 +92,7 @@ class ClusterApi:
         """An object. Raises Problem where there is none."""
         found = self.read(resource.path(namespace, name))
         if found is None:
-            raise Problem(f"There is no {resource.kind} {namespace}/{name} in {self._where}.")
+            raise NotThere(f"There is no {resource.kind} {namespace}/{name} in {self._where}.")
         return found
 
     def all(self, resource: Resource, namespace: str = "") -> list[Obj]:
@@ -100,7 +112,7 @@ class ClusterApi:
         accept = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"}
         response = self._send("GET", resource.path(namespace, name), headers=accept)
         if response.status_code == NOT_FOUND and name:
-            raise Problem(f"There is no {resource.kind} {namespace}/{name} in {self._where}.")
+            raise NotThere(f"There is no {resource.kind} {namespace}/{name} in {self._where}.")
         return _answer(response)
 
     def create(self, resource: Resource, namespace: str, obj: Obj) -> Obj:
@@ -128,7 +140,7 @@ class ClusterApi:
             params={"fieldManager": FIELD_MANAGER},
         )
         if response.status_code == NOT_FOUND:
-            raise Problem(f"There is no {resource.kind} {namespace}/{name} in {self._where}.")
+            raise NotThere(f"There is no {resource.kind} {namespace}/{name} in {self._where}.")
         return _answer(response)
 
     def delete(self, resource: Resource, namespace: str, name: str) -> bool:
@@ -196,12 +208,14 @@ class ClusterApi:
             raise self._not_reached(error) from None
 
     def _not_reached(self, error: Exception) -> Problem:
-        return Problem(f"The API of {self._where} does not answer: {error or type(error).__name__}.")
+        return NotReached(f"The API of {self._where} does not answer: {error or type(error).__name__}.")
 
 
 def _config(installation: Installation) -> SingleConfig:
     try:
-        if installation.kubeconfig is not None:
+        if installation.kubeconfig == IN_CLUSTER:
+            found = KubeConfig.from_service_account().get()
+        elif installation.kubeconfig is not None:
             found = KubeConfig.from_file(installation.kubeconfig).get()
         else:
             authority = installation.authority

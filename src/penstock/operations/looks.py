@@ -3,16 +3,55 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx2
+from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.engine.problem import Problem
 from penstock.observability.exposition import SharedMetrics
 from penstock.operations.installation import of_stack, running_folder
-from penstock.operations.route_rates import Counters, RouteName, Row, counters_of, rows_of
+from penstock.operations.route_rates import Counters, RouteName, Row, Target, accepted_of, counters_of, rows_of
 from penstock.operations.stack_state import METRICS
+
+
+@dataclass(frozen=True)
+class Counted:
+    """One look."""
+
+    routes: dict[RouteName, Counters]
+    targets: dict[Target, float]
+    """Events that each Broker and channel has accepted."""
+
+
+def counted_in(folder: Path) -> Counted:
+    """What the processes of a data folder have counted."""
+    metrics = list(SharedMetrics(folder).collect())
+    return Counted(counters_of(metrics), accepted_of(metrics))
+
+
+def counted_at(urls: Collection[str]) -> Counted:
+    """What roles elsewhere have counted. Raises Problem."""
+    routes: dict[RouteName, Counters] = {}
+    targets: dict[Target, float] = {}
+    for url in urls:
+        metrics = list(_fetched(url))
+        routes |= counters_of(metrics)
+        for target, accepted in accepted_of(metrics).items():
+            targets[target] = targets.get(target, 0.0) + accepted
+    return Counted(routes, targets)
+
+
+def _fetched(url: str) -> Iterable[Metric]:
+    try:
+        answer = httpx2.get(url, timeout=10, trust_env=False)
+        answer.raise_for_status()
+        return list(text_string_to_metric_families(answer.text))
+    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
+        raise Problem(f"The metrics at {url} cannot be read: {error}.") from None
 
 
 class Looks:
@@ -43,9 +82,4 @@ class Looks:
     def _look(self) -> dict[RouteName, Counters]:
         if self._folder is not None:
             return counters_of(SharedMetrics(self._folder).collect())
-        try:
-            answer = httpx2.get(self._url or "", timeout=10, trust_env=False)
-            answer.raise_for_status()
-            return counters_of(text_string_to_metric_families(answer.text))
-        except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
-            raise Problem(f"The metrics at {self._url} cannot be read: {error}.") from None
+        return counters_of(_fetched(self._url or ""))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Sample
 
-from penstock.observability.metrics import ATTEMPTS, DISPATCH, DROPPED, LAG, OLDEST, OUTSTANDING, UNREACHABLE
+from penstock.observability.metrics import ACCEPTED, ATTEMPTS, DISPATCH, DROPPED, LAG, OLDEST, OUTSTANDING, UNREACHABLE
 
 ROUTES = ("Trigger", "Subscription")
 
@@ -26,6 +26,22 @@ class RouteName(NamedTuple):
     def text(self) -> str:
         """As commands take it, with its namespace."""
         return f"{self.kind.lower()}/{self.name}" + ("" if self.namespace == "default" else f" ({self.namespace})")
+
+
+class Target(NamedTuple):
+    """Which Broker or channel."""
+
+    kind: str
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True)
+class TargetRow:
+    """What a Broker or channel did."""
+
+    rate: float
+    """Events accepted per second."""
 
 
 @dataclass
@@ -113,6 +129,24 @@ def _row(route: RouteName, was: Counters, now: Counters, seconds: float) -> Row:
         dropped=round(now.dropped),
         unreachable=now.unreachable,
     )
+
+
+def accepted_of(metrics: Iterable[Metric]) -> dict[Target, float]:
+    """How many events each Broker and channel has accepted."""
+    found: dict[Target, float] = defaultdict(float)
+    for metric in metrics:
+        for sample in metric.samples:
+            if sample.name == ACCEPTED.name:
+                labels = sample.labels
+                found[Target(labels["kind"], labels["namespace"], labels["name"])] += sample.value
+    return dict(found)
+
+
+def target_rows_of(
+    before: Mapping[Target, float], after: Mapping[Target, float], seconds: float
+) -> dict[Target, TargetRow]:
+    """What the Brokers and channels did between two looks."""
+    return {one: TargetRow(max(0.0, now - before.get(one, 0.0)) / seconds) for one, now in after.items()}
 
 
 def quantile(part: float, buckets: Mapping[float, float]) -> float | None:

@@ -24,12 +24,13 @@ def composed(settings: Settings) -> dict[str, Component]:
 
 
 def test_the_embedded_stack_has_everything() -> None:
-    assert list(composed(Settings())) == ["kafka", "apiserver", "ingress", "control", "pipeline"]
+    assert list(composed(Settings())) == ["kafka", "apiserver", "ingress", "control", "pipeline", "console"]
+    assert "console" not in composed(Settings(console=False))
 
 
 def test_a_given_kafka_and_a_given_cluster_are_not_started() -> None:
     parts = composed(Settings(kafka="k:9092", kubeconfig=Path("config")))
-    assert list(parts) == ["ingress", "control", "pipeline"]
+    assert list(parts) == ["ingress", "control", "pipeline", "console"]
     assert not [need for part in parts.values() for need in part.needs]
 
 

@@ -33,6 +33,7 @@ def _command(role: Role) -> Callable[..., None]:
         host: Annotated[str | None, typer.Option(help="Address to listen on. (default: 127.0.0.1)")] = None,
         port: Annotated[int | None, typer.Option(help="Port of the ingress. (default: 8080)")] = None,
         api_port: Annotated[int | None, typer.Option(help="Port of the Kubernetes API. (default: 8443)")] = None,
+        console_port: Annotated[int | None, typer.Option(help="Port of the console. (default: 8081)")] = None,
         health_port: Annotated[int | None, typer.Option(help="Port of the probes. 0: a free one.")] = None,
         kafka: Annotated[str | None, typer.Option(metavar="HOST:PORT,…", help="The Kafka to use.")] = None,
         spark_master: Annotated[
@@ -58,6 +59,7 @@ def _command(role: Role) -> Callable[..., None]:
                 host=host,
                 port=port,
                 api_port=api_port,
+                console_port=console_port,
                 health_port=health_port,
                 kafka=kafka,
                 spark_master=spark_master,

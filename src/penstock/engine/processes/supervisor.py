@@ -43,6 +43,8 @@ class Component:
     """Stopped before the components of lower stages."""
     early: bool = False
     """Started before what it needs is ready, and told when that is: for programs that are slow to start."""
+    late: bool = False
+    """Started once all others are ready, and not waited for: for what the stack does its work without."""
     probe: Callable[[], Awaitable[dict[str, Any]]] | None = None
     """Returns when a program that does not speak on its pipe is ready, with details to show."""
     before_last_try: Callable[[], None] = lambda: None
@@ -122,13 +124,20 @@ class Supervisor:
             await self._stop_all()
 
     async def _announce(self, on_ready: Callable[[], None]) -> None:
-        for watch in self.watches.values():
-            await watch.ready.wait()
+        await self._others_ready()
         self._was_whole = True
         on_ready()
 
+    async def _others_ready(self) -> None:
+        """Waits for everything that is not late."""
+        for watch in self.watches.values():
+            if not watch.component.late:
+                await watch.ready.wait()
+
     async def _keep(self, watch: Watch) -> None:
         deaths = Deaths(self._patience)
+        if watch.component.late:
+            await self._others_ready()
         while True:
             if not watch.component.early:
                 await self._needs_of(watch)

@@ -10,6 +10,7 @@ Rooms are imported by the process that runs them only, so that the ingress does 
 from __future__ import annotations
 
 import asyncio
+import importlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
@@ -101,6 +102,13 @@ async def _history(settings: Settings, lifecycle: Lifecycle, released: asyncio.E
     await follow.run(settings, lifecycle, released)
 
 
+async def _console(settings: Settings, lifecycle: Lifecycle, released: asyncio.Event) -> None:
+    """The console uses what the engine offers, as the command line does: it stands above it, and is found by name."""
+    room = importlib.import_module("penstock.console.service")
+    if await lifecycle.before_stop(released):
+        await room.run(settings, lifecycle)
+
+
 ROLES = (
     Role("ingress", "Take events by HTTP and store them in Kafka.", _ingress, health_port=9091, fast_loop=True),
     Role(
@@ -141,6 +149,7 @@ ROLES = (
         uses_kafka=False,
         uses_api=True,
     ),
+    Role("console", "Show the stack in a browser.", _console, health_port=9097, uses_kafka=False),
 )
 
 

@@ -1,0 +1,143 @@
+"""What stands before every page: who may ask by which name, which requests may change something, and what a browser
+may do with an answer.
+
+A page of another site can send requests to a console on this machine, and with a name of its own that resolves to
+127.0.0.1 (DNS rebinding) it could even read the answers. So a request must name the console by a name that is known
+here, and a browser must say of each change that it comes from one of the console's own pages.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Collection, Mapping
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+READING = frozenset({"GET", "HEAD"})
+MAX_BODY_BYTES = 2 * 1024 * 1024
+"""Of a form: an event of the largest usual size and what is around it."""
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "font-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches a server that listens on this address."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def names_of(host: str, more: Collection[str] = ()) -> frozenset[str]:
+    """The names by which a console that listens on `host` may be asked for. Addresses need not be named."""
+    names = {"localhost", host.lower(), *(name.lower() for name in more)}
+    if not is_loopback(host):
+        names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
+    return frozenset(names)
+
+
+def refused_host(header: str | None, names: Collection[str]) -> str | None:
+    """Why a `Host` header is not believed; None where it is. A plain address cannot be somebody's name for ours."""
+    try:
+        name = urlsplit(f"//{header or ''}").hostname or ""
+    except ValueError:
+        name = ""
+    if name in names:
+        return None
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return (
+            f"This console is not known as {name!r}. Add the name to the setting console_hosts if it is one of yours."
+            if name
+            else "The request does not say which host it is for."
+        )
+    return None
+
+
+def refused_origin(method: str, headers: Mapping[str, str]) -> str | None:
+    """Why a request is taken for one of another site; None where it is not.
+
+    Every browser of today sends `Sec-Fetch-Site`, and with a change `Origin`. A change without either comes from no
+    browser, and from no page of ours.
+    """
+    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+    if method in READING:
+        foreign = site == "cross-site" and headers.get("sec-fetch-mode") != "navigate"
+        return "Pages of other sites may not read the console." if foreign else None
+    if site is not None and site not in ("same-origin", "none"):
+        return "Changes are made from the console's own pages only."
+    if origin is not None:
+        own = headers.get("host", "").lower()
+        return None if urlsplit(origin).netloc.lower() == own else "Changes are made from the console's own pages only."
+    return None if site == "same-origin" else "A change has to say where it comes from (Origin)."
+
+
+class Guard:
+    """Passes on what may be answered, and gives every answer the headers that keep a browser careful."""
+
+    def __init__(self, app: ASGIApp, names: Collection[str]) -> None:
+        self._app, self._names = app, names
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def careful(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+                headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        headers = Headers(scope=scope)
+        refusal = self._refusal(scope, headers)
+        if refusal is not None:
+            status, why = refusal
+            await PlainTextResponse(f"{why}\n", status)(scope, receive, careful)
+            return
+        await self._app(scope, _limited(receive), careful)
+
+    def _refusal(self, scope: Scope, headers: Headers) -> tuple[int, str] | None:
+        if (why := refused_host(headers.get("host"), self._names)) is not None:
+            return 421, why
+        if (why := refused_origin(scope["method"], headers)) is not None:
+            return 403, why
+        length = headers.get("content-length", "0")
+        if not length.isdigit() or int(length) > MAX_BODY_BYTES:
+            return 413, f"The console takes {MAX_BODY_BYTES} bytes at most."
+        return None
+
+
+def _limited(receive: Receive) -> Receive:
+    """A body that does not say how long it is ends at the limit like one that does: the client is cut off."""
+    taken = 0
+
+    async def limited() -> Message:
+        nonlocal taken
+        message = await receive()
+        taken += len(message.get("body", b""))
+        return message if taken <= MAX_BODY_BYTES else {"type": "http.disconnect"}
+
+    return limited

@@ -1,0 +1,131 @@
+"""How a page is made of a template, where it stands in the navigation, and what it says when something is wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+from urllib.parse import parse_qsl, quote
+
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+
+from penstock.console.console import console_of
+from penstock.engine.problem import Problem
+from penstock.operations.cluster_api import NotReached, NotThere
+from penstock.operations.figures import count, duration
+
+
+@dataclass(frozen=True)
+class Section:
+    """A place in the navigation."""
+
+    path: str
+    title: str
+    key: str
+    """Pressed after `g`, it leads there."""
+    for_operators: bool = False
+    """Whether only those see it who may see everything."""
+
+
+SECTIONS = (
+    Section("/", "Map", "m"),
+    Section("/routes", "Routes", "r"),
+    Section("/stack", "Stack", "s", for_operators=True),
+)
+
+
+@cache
+def environment() -> Environment:
+    """Templates of the console and of its rooms. What is shown is escaped, and a name that is not given is an error."""
+    found = Environment(
+        loader=ChoiceLoader([PackageLoader("penstock.console", "templates")]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.filters |= {"count": count, "duration": duration, "rate": rate, "ms": milliseconds, "path": path_part}
+    return found
+
+
+def rate(number: float) -> str:
+    """Something per second."""
+    return count(number) if number >= 10 else f"{number:.1f}"
+
+
+def milliseconds(seconds: float | None) -> str:
+    """A latency; empty where there is none."""
+    if seconds is None:
+        return ""
+    return f"{seconds * 1000:.0f}" if seconds >= 0.01 else f"{seconds * 1000:.1f}"
+
+
+def path_part(text: str) -> str:
+    """A name as a part of a path."""
+    return quote(text, safe="")
+
+
+def render(request: Request, template: str, status: int = 200, /, **values: Any) -> HTMLResponse:
+    """A page of a template that extends `base.html`."""
+    console = console_of(request)
+    session = console.session(request)
+    sections = [
+        section for section in SECTIONS if session is not None and (session.is_operator or not section.for_operators)
+    ]
+    page = (
+        environment()
+        .get_template(template)
+        .render(
+            **values,
+            request_path=request.url.path,
+            sections=sections,
+            session=session,
+            asks_for_token=console.asks_for_token,
+        )
+    )
+    return HTMLResponse(page, status)
+
+
+def fragment(template: str, /, **values: Any) -> HTMLResponse:
+    """A piece of a page, for a script that puts it in place."""
+    return HTMLResponse(environment().get_template(template).render(**values))
+
+
+async def form(request: Request) -> dict[str, str]:
+    """The fields of a form; of a repeated one, the last."""
+    return dict(await form_fields(request))
+
+
+async def form_fields(request: Request) -> list[tuple[str, str]]:
+    """The fields of a form, repeated ones too."""
+    try:
+        body = await request.body()
+    except ClientDisconnect:
+        raise Problem("The form is too large, or did not arrive whole.") from None
+    return parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True)
+
+
+def back(path: str) -> RedirectResponse:
+    """After a change: the page that shows it, so that reloading does not repeat the change."""
+    return RedirectResponse(path, 303)
+
+
+async def told(request: Request, error: Exception) -> Response:
+    """A Problem as a page, or as text for a script."""
+    if not isinstance(error, Problem):
+        raise error
+    status = status_of(error, request.method)
+    if "text/html" not in request.headers.get("accept", ""):
+        return JSONResponse({"problem": error.what, "remedy": error.remedy}, status)
+    return render(request, "problem.html", status, title="Not done", problem=error)
+
+
+def status_of(problem: Problem, method: str) -> int:
+    """The status that tells a Problem."""
+    if isinstance(problem, NotThere):
+        return 404
+    if isinstance(problem, NotReached):
+        return 502
+    return 400 if method in ("GET", "HEAD") else 409

@@ -1,0 +1,98 @@
+"""`/routes`: all Triggers and Subscriptions in a table whose numbers move."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from penstock.console.console import console_of
+from penstock.console.pages import render
+from penstock.operations.cluster_api import ROUTES as KINDS
+from penstock.operations.pausing import is_paused
+from penstock.operations.route_rates import RouteName, Row
+from penstock.resources.conditions import find
+from penstock.resources.delivering import DELIVERING
+
+Obj = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class RouteLine:
+    """A route in the table."""
+
+    name: RouteName
+    source: str
+    """The Broker or channel that its events come from."""
+    subscriber: str
+    state: str
+    """`ready`, `paused`, `failing` or `not ready`."""
+    why: str
+    row: Row | None
+    lag: int
+
+    @property
+    def key(self) -> str:
+        """By which scripts find it."""
+        return "/".join(self.name)
+
+
+def line_of(obj: Obj, row: Row | None) -> RouteLine:
+    """A route by its object, and its numbers where there are any."""
+    spec, status, metadata = obj.get("spec") or {}, obj.get("status") or {}, obj["metadata"]
+    state, why = state_of(obj)
+    source = f"broker/{spec.get('broker')}" if obj["kind"] == "Trigger" else _channel(spec.get("channel") or {})
+    return RouteLine(
+        RouteName(obj["kind"], metadata["namespace"], metadata["name"]),
+        source,
+        subscriber_of(spec, status, obj["kind"]),
+        state,
+        why,
+        row,
+        row.lag if row else int((status.get("delivery") or {}).get("lag") or 0),
+    )
+
+
+def state_of(obj: Obj) -> tuple[str, str]:
+    """How a route is, in a word and a sentence: what is wrong comes first."""
+    conditions = (obj.get("status") or {}).get("conditions")
+    ready, delivering = find(conditions, "Ready") or {}, find(conditions, DELIVERING) or {}
+    if ready.get("status") != "True":
+        return "not ready", str(ready.get("message") or ready.get("reason") or "nobody has looked at it yet")
+    if delivering.get("status") == "False":
+        return "failing", str(delivering.get("message") or delivering.get("reason") or "")
+    return ("paused", "its deliveries are held") if is_paused(obj) else ("ready", "")
+
+
+def subscriber_of(spec: Obj, status: Obj, kind: str) -> str:
+    """Where events go: the resolved address, else what the spec names."""
+    resolved = status.get("subscriberUri") or (status.get("physicalSubscription") or {}).get("subscriberUri")
+    given = spec.get("subscriber") or spec.get("reply") or {}
+    ref = given.get("ref") or {}
+    named = f"{ref['kind'].lower()}/{ref['name']}" if ref.get("kind") and ref.get("name") else ""
+    return str(named or resolved or given.get("uri") or "")
+
+
+def _channel(ref: Obj) -> str:
+    return f"{str(ref.get('kind') or 'channel').lower()}/{ref.get('name')}"
+
+
+def table(request: Request) -> Response:
+    """The page; the worst first."""
+    console = console_of(request)
+    api, rows = console.api(request), console.numbers.frame.rows
+    objects = [obj for kind in KINDS for obj in api.all(kind)]
+    lines = [line_of(obj, rows.get(_name(obj))) for obj in objects]
+    order = {"failing": 0, "not ready": 1, "paused": 2, "ready": 3}
+    lines.sort(key=lambda line: (order[line.state], -line.lag, line.name))
+    return render(request, "routes.html", title="Routes", lines=lines)
+
+
+def _name(obj: Obj) -> RouteName:
+    return RouteName(obj["kind"], obj["metadata"]["namespace"], obj["metadata"]["name"])
+
+
+ROUTES = [Route("/routes", table)]

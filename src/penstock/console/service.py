@@ -1,0 +1,57 @@
+"""The console as a component: listens, serves its pages until told to stop, and lets streams end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+
+import uvicorn
+
+from penstock.console.app import application
+from penstock.console.console import Console
+from penstock.lifecycle import Lifecycle, first
+from penstock.serving import Server
+from penstock.settings import Settings
+from penstock.sockets import bound_socket
+
+
+async def run(settings: Settings, lifecycle: Lifecycle) -> None:
+    """Serves until told to stop."""
+    with contextlib.closing(_listen(settings, lifecycle)) as listener:
+        host, port = listener.getsockname()[:2]
+        console = Console(settings.model_copy(update={"console_port": port}), lifecycle.stopping)
+        server = Server(_configured(console))
+        serving = asyncio.create_task(server.serve(sockets=[listener]), name="console")
+        try:
+            await first(_ended(serving), server.listening.wait())
+            if not serving.done():
+                lifecycle.ready(url=f"http://{host}:{port}")
+                await first(_ended(serving), lifecycle.stopping.wait())
+        finally:
+            server.should_exit = True
+            await serving
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    await asyncio.wait({task})
+
+
+def _listen(settings: Settings, lifecycle: Lifecycle) -> socket.socket:
+    try:
+        return bound_socket(settings.host, settings.console_port)
+    except OSError as error:
+        lifecycle.fail(f"the console {error.strerror}; free the port or choose another with console_port")
+        raise
+
+
+def _configured(console: Console) -> uvicorn.Config:
+    return uvicorn.Config(
+        application(console),
+        lifespan="off",
+        access_log=False,
+        log_config=None,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=max(1, round(console.settings.drain_seconds)),
+        server_header=False,
+    )
