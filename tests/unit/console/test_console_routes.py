@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from console_client import MakeClient
 from known_api import KnownApi, trigger
 
-from conftest import MakeClient
 from penstock.console.routes_page import line_of
 
 

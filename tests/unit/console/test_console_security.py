@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from console_client import ORIGIN, MakeClient
 
-from conftest import ORIGIN, MakeClient
 from penstock.console.console import Console
 from penstock.console.guard import MAX_BODY_BYTES, is_loopback, names_of, refused_host, refused_origin
 from penstock.console.login import local_path
