@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from penstock.engine.problem import Problem
+
 DataDirOption = Annotated[
     Path | None,
     typer.Option("--data-dir", help="Data folder of the stack that is meant. (default: the one that runs)"),
@@ -18,6 +20,8 @@ KubeconfigOption = Annotated[
 
 def complete_namespaces(incomplete: str) -> list[str]:
     """Completes names of namespaces, in the shell; nothing where no stack runs."""
+    from penstock.operations.installation import find
+
     try:
         with find().api() as api:
             items = (api.read("/api/v1/namespaces") or {}).get("items") or []
