@@ -17,6 +17,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.console import live, login, routes_page
 from penstock.console.console import Console, NotForYou
+from penstock.console.events import pages as events
+from penstock.console.events.room import EventsRoom
 from penstock.console.guard import Guard, names_of
 from penstock.console.pages import render, told
 from penstock.engine.problem import Problem
@@ -32,6 +34,7 @@ def application(console: Console) -> Starlette:
         routes=[
             *login.ROUTES,
             *routes_page.ROUTES,
+            *events.ROUTES,
             Route("/live/numbers", live.numbers),
             Route("/healthz", healthy),
             Mount("/static", StaticFiles(directory=Path(__file__).with_name("static"))),
@@ -40,6 +43,7 @@ def application(console: Console) -> Starlette:
         exception_handlers={Problem: told, NotForYou: not_for_you, HTTPException: not_found},
     )
     app.state.console = console
+    app.state.events = EventsRoom(console.settings, console.stopping)
     return app
 
 

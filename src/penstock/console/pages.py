@@ -32,6 +32,9 @@ class Section:
 SECTIONS = (
     Section("/", "Map", "m"),
     Section("/routes", "Routes", "r"),
+    Section("/events", "Events", "e", for_operators=True),
+    Section("/deadletters", "Dead letters", "d", for_operators=True),
+    Section("/playground", "Playground", "p", for_operators=True),
     Section("/stack", "Stack", "s", for_operators=True),
 )
 

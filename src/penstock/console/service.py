@@ -7,6 +7,7 @@ import contextlib
 import socket
 
 import uvicorn
+from starlette.applications import Starlette
 
 from penstock.console.app import application
 from penstock.console.console import Console
@@ -21,7 +22,8 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
     with contextlib.closing(_listen(settings, lifecycle)) as listener:
         host, port = listener.getsockname()[:2]
         console = Console(settings.model_copy(update={"console_port": port}), lifecycle.stopping)
-        server = Server(_configured(console))
+        app = application(console)
+        server = Server(_configured(app, settings))
         serving = asyncio.create_task(server.serve(sockets=[listener]), name="console")
         try:
             await first(_ended(serving), server.listening.wait())
@@ -31,6 +33,7 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
         finally:
             server.should_exit = True
             await serving
+            await app.state.events.close()
 
 
 async def _ended(task: asyncio.Task[None]) -> None:
@@ -45,13 +48,13 @@ def _listen(settings: Settings, lifecycle: Lifecycle) -> socket.socket:
         raise
 
 
-def _configured(console: Console) -> uvicorn.Config:
+def _configured(app: Starlette, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
-        application(console),
+        app,
         lifespan="off",
         access_log=False,
         log_config=None,
         timeout_keep_alive=75,
-        timeout_graceful_shutdown=max(1, round(console.settings.drain_seconds)),
+        timeout_graceful_shutdown=max(1, round(settings.drain_seconds)),
         server_header=False,
     )

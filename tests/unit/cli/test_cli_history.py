@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 from penstock.cli import app
 from penstock.cli.history import output, trace
-from penstock.cli.history.asking import moment, window
 from penstock.engine.problem import Problem
 from penstock.history.reader.answers import Attempt, Event, Traced
+from penstock.operations.times import moment, window
 
 NOW = datetime(2026, 11, 17, 12, tzinfo=UTC)
 ANSWER = pa.table({"type": ["a", None], "count": [3, 10], "data": [b"text", b"\xff"]})

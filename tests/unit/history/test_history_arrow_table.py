@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
-from written import KeptRecords, attempt, event, write
 
 from penstock.history.reader.history import History
 from penstock.history.schema.columns import ATTEMPTS, EVENTS, VERSION, VERSION_ID, Column, Table
@@ -22,6 +21,7 @@ from penstock.history.writer.batches import Batches
 from penstock.history.writer.stored_table import Conflict
 from penstock.log.ranges import LogRecord
 from penstock.settings import Settings
+from written import KeptRecords, attempt, event, write
 
 A_DAY_MS = 86_400_000
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from written import NOON, attempt, event, write
 
 from penstock.history.reader.kept import FRESH_SECONDS, FirstKept, GivenUpBy, KeptEvents, record_of
 from penstock.history.schema.columns import ATTEMPTS, EVENTS
@@ -15,6 +14,7 @@ from penstock.history.schema.problem import HistoryProblem
 from penstock.history.schema.rows import event_row
 from penstock.log.ranges import LogRecord
 from penstock.settings import Settings
+from written import NOON, attempt, event, write
 
 
 @pytest.fixture

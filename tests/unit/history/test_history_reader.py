@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from written import KeptRecords, NoKafka, attempt, event, write
 
 from penstock.history.reader.history import History
 from penstock.history.reader.questions import DeadLetterFilter, EventFilter, Position, RouteName
 from penstock.history.schema.columns import ATTEMPTS, EVENTS
 from penstock.history.schema.problem import HistoryProblem
 from penstock.settings import Settings
+from written import KeptRecords, NoKafka, attempt, event, write
 
 NOON = datetime(2026, 11, 17, 12, tzinfo=UTC)
 Ask = Callable[..., History]

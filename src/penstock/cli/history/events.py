@@ -34,9 +34,10 @@ def events(
     from penstock.cli.history import asking
     from penstock.cli.terminal import problems
     from penstock.history.reader.questions import EventFilter
+    from penstock.operations.times import window
 
     with problems():
-        begin, end = asking.window(since, until)
+        begin, end = window(since, until)
         wanted = EventFilter(begin, end, kind, source, ident, where=where, limit=limit)
         with asking.opened(data_dir) as history:
             found = history.events(wanted)

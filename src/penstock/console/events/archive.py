@@ -1,0 +1,106 @@
+"""The history, kept open while somebody asks: in a thread of its own that gives way to deliveries.
+
+To open it costs a connection to Kafka and a look at everything that the tables do not have. So it stays open for a
+while, in which only what has come since is read; and it is closed when nobody asks any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from penstock.console.events.giving_way import thread_that_gives_way
+from penstock.engine.problem import Problem
+from penstock.history.reader.history import History
+from penstock.history.schema.problem import HistoryProblem
+
+MOST_RECORDS = 200_000
+"""Records of each topic, the newest, that are looked at where the tables do not have them."""
+FRESH_SECONDS = 1.0
+"""Answers are of this moment, or of one so long ago."""
+LONGEST_SECONDS = 60.0
+"""After so long it is opened anew: the tables have grown, and what was read of Kafka takes memory."""
+IDLE_SECONDS = 20.0
+PATIENCE_SECONDS = 30.0
+"""Whoever asks waits no longer than this."""
+
+T = TypeVar("T")
+
+
+class Archive:
+    """Answers questions one after the other. Used from one event loop."""
+
+    def __init__(self, open_history: Callable[[], History], clock: Callable[[], float] = time.monotonic) -> None:
+        self._open, self._clock = open_history, clock
+        self._thread = thread_that_gives_way("archive")
+        self._history: History | None = None
+        self._opened = self._moved = 0.0
+        self._idle: asyncio.TimerHandle | None = None
+        self._asking = 0
+
+    async def ask(self, question: Callable[[History], T]) -> T:
+        """The answer. Raises Problem where it cannot be had."""
+        self._asking += 1
+        self._stop_waiting()
+        work = asyncio.get_running_loop().run_in_executor(self._thread, self._answer, question)
+        try:
+            return await asyncio.wait_for(asyncio.shield(work), PATIENCE_SECONDS)
+        except TimeoutError:
+            self._interrupt()
+            with contextlib.suppress(Problem, asyncio.CancelledError):
+                await work
+            raise Problem(
+                f"The history has no answer within {PATIENCE_SECONDS:.0f} s.", "Ask for a shorter time."
+            ) from None
+        finally:
+            self._asking -= 1
+            if not self._asking:
+                self._idle = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._leave)
+
+    async def close(self) -> None:
+        """Gives everything back."""
+        self._stop_waiting()
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._forget)
+        self._thread.shutdown(wait=False)
+
+    def _answer(self, question: Callable[[History], T]) -> T:
+        try:
+            return question(self._current())
+        except HistoryProblem as problem:
+            raise Problem(problem.what, problem.remedy) from None
+        except KeyboardInterrupt:  # how the history says that it was interrupted
+            raise Problem("The question was interrupted.") from None
+
+    def _current(self) -> History:
+        now = self._clock()
+        away = self._history is not None and self._history.without_kafka is not None
+        if self._history is not None and (away or now - self._opened > LONGEST_SECONDS):
+            self._forget()
+        if self._history is None:
+            self._history, self._opened, self._moved = self._open(), now, now
+        elif now - self._moved > FRESH_SECONDS:
+            self._history.moved_on()
+            self._moved = now
+        return self._history
+
+    def _interrupt(self) -> None:
+        if (history := self._history) is not None:
+            history.interrupt()
+
+    def _leave(self) -> None:
+        """Nobody has asked for a while."""
+        self._idle = None
+        self._thread.submit(self._forget)
+
+    def _forget(self) -> None:
+        if self._history is not None:
+            self._history.close()
+            self._history = None
+
+    def _stop_waiting(self) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None

@@ -1,0 +1,241 @@
+"""`/events/PARTITION/OFFSET`: one event, what happened to it, where it came from and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from penstock.console.console import console_of
+from penstock.console.events.copied import as_curl, as_json, cloud_event, file_name
+from penstock.console.events.data_view import view_of
+from penstock.console.events.places import Place, places_of, send_again
+from penstock.console.events.room import EventsRoom, room_of
+from penstock.console.events.search_page import blind_spots
+from penstock.console.events.text import clock, size
+from penstock.console.events.timeline import RESULTS, STAGES, came_of, route_text, span_text, timeline_of
+from penstock.console.pages import back, render
+from penstock.engine.problem import Problem
+from penstock.events.event import CloudEvent
+from penstock.filters.parse import InvalidFilter, parse
+from penstock.filters.reasons import Step, steps_of
+from penstock.history.reader.answers import Attempt, Event, Traced
+from penstock.history.reader.history import History
+from penstock.operations.cluster_api import TRIGGERS, ClusterApi, NotThere
+from penstock.operations.pausing import is_paused
+
+MOST_ATTEMPTS = 200
+MOST_ROUTES = 100
+MOST_RELATED = 50
+CURL_LIMIT = 16 * 1024
+"""Longer commands are not put into the page: the data is downloaded instead."""
+
+Obj = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Story:
+    """What is known of an event."""
+
+    traced: Traced
+    parents: list[Event]
+    notes: list[str]
+
+
+@dataclass(frozen=True)
+class Row:
+    """An attempt in the table."""
+
+    number: int
+    attempt: Attempt
+    after: str
+    route: str
+    stage: str
+    came: str
+    due: str
+
+
+@dataclass(frozen=True)
+class Untouched:
+    """A route of the event's Broker without an attempt, and why that may be."""
+
+    name: str
+    namespace: str
+    passes: bool
+    why: str
+    steps: list[Step]
+
+
+@dataclass(frozen=True)
+class Relative:
+    """An event of the same trace."""
+
+    event: Event
+    depth: int
+    at: str
+
+
+def story_of(history: History, room: EventsRoom, partition: int, offset: int) -> Story | None:
+    """Everything about one event; None where nothing is known of it."""
+    event = history.event_at(partition, offset)
+    if event is None:
+        return None
+    return Story(history.trace_of(event), history.parents(event), blind_spots(history, room.settings))
+
+
+def rows_of(event: Event, attempts: Sequence[Attempt]) -> list[Row]:
+    """The attempts as the table shows them."""
+    return [
+        Row(
+            number,
+            attempt,
+            f"+{span_text(max(0.0, (attempt.start - event.arrival).total_seconds()))}",
+            route_text(attempt),
+            STAGES.get(attempt.stage, attempt.stage) or "the subscriber",
+            came_of(attempt),
+            clock(attempt.due) if attempt.due is not None else "",
+        )
+        for number, attempt in enumerate(attempts[:MOST_ATTEMPTS], 1)
+    ]
+
+
+def relatives(parents: Sequence[Event], traced: Traced) -> tuple[list[Relative], list[Relative]]:
+    """What came before it, the oldest first, and what came of it, as a tree."""
+    before = [Relative(event, 0, clock(event.arrival)) for event in reversed(parents[:MOST_RELATED])]
+    after = [Relative(one.event, depth, clock(one.event.arrival)) for one, depth in _descendants(traced, 0)]
+    return before, after[:MOST_RELATED]
+
+
+def _descendants(traced: Traced, depth: int) -> Iterator[tuple[Traced, int]]:
+    for child in traced.children:
+        yield child, depth
+        yield from _descendants(child, depth + 1)
+
+
+def untouched(triggers: Sequence[Obj], place: Place, attempts: Sequence[Attempt], event: CloudEvent) -> list[Untouched]:
+    """The Triggers of the event's Broker that have not tried it, with why: those that want it first."""
+    tried = {attempt.route for attempt in attempts}
+    found = [
+        _judged(trigger, event)
+        for trigger in triggers
+        if trigger["metadata"]["uid"] not in tried and _listens_to(trigger, place)
+    ]
+    return sorted(found, key=lambda one: (not one.passes, one.name))[:MOST_ROUTES]
+
+
+def _listens_to(trigger: Obj, place: Place) -> bool:
+    spec, namespace = trigger.get("spec") or {}, trigger["metadata"]["namespace"]
+    ref = spec.get("brokerRef") or {}
+    named = (ref.get("namespace") or namespace, ref.get("name") or spec.get("broker"))
+    return place.kind == "Broker" and named == (place.namespace, place.name)
+
+
+def _judged(trigger: Obj, event: CloudEvent) -> Untouched:
+    spec, metadata = trigger.get("spec") or {}, trigger["metadata"]
+    try:
+        predicate = parse((spec.get("filter") or {}).get("attributes"), spec.get("filters"))
+    except InvalidFilter as invalid:
+        return Untouched(metadata["name"], metadata["namespace"], False, f"its filter is not valid: {invalid}", [])
+    steps = steps_of(predicate, event)
+    if not steps[0].passes:
+        why = next((step.text for step in reversed(steps) if not step.passes), "")
+        return Untouched(metadata["name"], metadata["namespace"], False, why, steps)
+    why = "it is paused: the event waits" if is_paused(trigger) else "it has not begun, or was made after the event"
+    return Untouched(metadata["name"], metadata["namespace"], True, why, steps)
+
+
+def number_in(request: Request, name: str) -> int:
+    """A number of the path."""
+    return int(request.path_params[name])
+
+
+async def page(request: Request) -> Response:
+    """The page."""
+    room, api = room_of(request), console_of(request).api(request)
+    partition, offset = number_in(request, "partition"), number_in(request, "offset")
+    story = await room.archive.ask(lambda history: story_of(history, room, partition, offset))
+    if story is None:
+        raise NotThere(
+            f"Nothing is known of an event at offset {offset} of partition {partition}.",
+            "It may be older than what is kept, or only just accepted: reload the page.",
+        )
+    event, attempts = story.traced.event, story.traced.attempts
+    sent = cloud_event(event)
+    places, others = await run_in_threadpool(_surroundings, api, event, attempts, sent)
+    place = places.get(event.target)
+    curl = as_curl(sent, place.url if place and place.url else "http://ADDRESS")
+    before, after = relatives(story.parents, story.traced)
+    return render(
+        request,
+        "events/event.html",
+        title=f"Event {event.id}",
+        event=event,
+        arrived=clock(event.arrival),
+        attributes=sent.attributes,
+        place=place,
+        data=view_of(event.data, event.datacontenttype),
+        size=size,
+        curl=curl if len(curl) <= CURL_LIMIT else "",
+        json=as_json(sent) if len(event.data or b"") <= CURL_LIMIT else "",
+        timeline=timeline_of(event, attempts, datetime.now(UTC)) if attempts else None,
+        rows=rows_of(event, attempts),
+        results=RESULTS,
+        attempts=len(attempts),
+        untouched=others,
+        before=before,
+        after=after,
+        notes=story.notes,
+        resent=request.query_params.get("resent", ""),
+    )
+
+
+def _surroundings(
+    api: ClusterApi, event: Event, attempts: Sequence[Attempt], sent: CloudEvent
+) -> tuple[dict[str, Place], list[Untouched]]:
+    places = places_of(api)
+    place = places.get(event.target)
+    triggers = api.all(TRIGGERS) if place is not None and place.kind == "Broker" else []
+    return places, untouched(triggers, place, attempts, sent) if place is not None else []
+
+
+async def _event(request: Request) -> Event:
+    room, partition, offset = room_of(request), number_in(request, "partition"), number_in(request, "offset")
+    event = await room.archive.ask(lambda history: history.event_at(partition, offset))
+    if event is None:
+        raise NotThere(f"Nothing is known of an event at offset {offset} of partition {partition}.")
+    return event
+
+
+async def download(request: Request) -> Response:
+    """The data as it came, as a file: never as a page of the console's."""
+    event = await _event(request)
+    disposition = f'attachment; filename="{file_name(cloud_event(event))}"'
+    return Response(
+        event.data or b"", media_type="application/octet-stream", headers={"Content-Disposition": disposition}
+    )
+
+
+async def resend(request: Request) -> Response:
+    """Sends the event to its Broker or channel once more, as its sender did."""
+    event = await _event(request)
+    places = await run_in_threadpool(places_of, console_of(request).api(request))
+    place = places.get(event.target)
+    if place is None:
+        raise Problem("The Broker or channel that accepted this event is gone.")
+    await send_again(cloud_event(event), place)
+    query = urlencode({"resent": place.label})
+    return back(f"/events/{event.partition}/{event.offset}?{query}")
+
+
+ROUTES = [
+    Route("/events/{partition:int}/{offset:int}", page),
+    Route("/events/{partition:int}/{offset:int}/data", download),
+    Route("/events/{partition:int}/{offset:int}/resend", resend, methods=["POST"]),
+]

@@ -1,0 +1,195 @@
+"""Events and deliveries as they come, for as many people as look: one reader for all, and none while nobody looks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from penstock.console.events.giving_way import thread_that_gives_way
+from penstock.contract import headers, topics
+from penstock.engine.problem import Problem
+from penstock.filters.predicate import Everything
+from penstock.log.live.sample import Sample
+from penstock.log.live.selection import Selection
+from penstock.log.ranges import LogRecord
+from penstock.log.topic_ends import KafkaAway
+
+POLL_SECONDS = 0.25
+BEAT_SECONDS = 10.0
+"""Something is sent at least so often: without it nobody notices that a reader is gone."""
+PER_SECOND = 20
+"""Lines that are shown each second."""
+MOST_WAITING = 200
+"""Messages kept for somebody who does not take them."""
+MOST_VIEWERS = 50
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A record that is shown."""
+
+    record: LogRecord
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """So many were shown of those that came within a second."""
+
+    shown: int
+    of: int
+
+
+@dataclass(frozen=True)
+class Away:
+    """Why nothing comes."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Nothing:
+    """Nothing has come."""
+
+
+Message = Shown | Sampled | Away | Nothing
+
+
+class LiveRecords(Protocol):
+    """What is needed of Kafka."""
+
+    def poll(self, seconds: float) -> list[tuple[str, LogRecord]]:
+        """What has come. Raises KafkaAway."""
+
+
+Follow = Callable[..., AbstractContextManager[LiveRecords]]
+"""Opens a reader of some topics. Raises KafkaAway."""
+
+
+class Viewer:
+    """Somebody who looks."""
+
+    def __init__(self, selection: Selection, is_attempts: bool, clock: Callable[[], float] = time.monotonic) -> None:
+        self.topic = topics.ATTEMPTS if is_attempts else topics.EVENTS
+        self.waiting: asyncio.Queue[Message] = asyncio.Queue(MOST_WAITING)
+        self._selection, self._is_attempts = selection, is_attempts
+        self._wants_all = isinstance(selection.predicate, Everything) and selection.uid is None
+        self._found: list[Message] = []
+        self._sample = Sample(lambda shown, of: self._found.append(Sampled(shown, of)), PER_SECOND, clock)
+
+    def look_at(self, records: Iterable[LogRecord]) -> list[Message]:
+        """What is to be shown of these. What is beyond the sample is not even read, where everything is wanted."""
+        self._found = []
+        for record in records:
+            if self._wants(record) and self._sample.admits():
+                self._found.append(Shown(record))
+        self._sample.turn()
+        return self._found
+
+    def _wants(self, record: LogRecord) -> bool:
+        if self._wants_all:
+            return self._is_attempts or not is_marker(record)
+        return (self._selection.attempt if self._is_attempts else self._selection.event)(record) is not None
+
+    def put(self, messages: Iterable[Message]) -> None:
+        """Keeps messages until they are taken. Who does not take them gets the first."""
+        with contextlib.suppress(asyncio.QueueFull):
+            for message in messages:
+                self.waiting.put_nowait(message)
+
+
+class Tails:
+    """Everybody who looks, and the reader for them all. Used from one event loop."""
+
+    def __init__(self, follow: Follow, stopping: asyncio.Event) -> None:
+        self._follow, self._stopping = follow, stopping
+        self._viewers: set[Viewer] = set()
+        self._reading: asyncio.Task[None] | None = None
+        self._thread = thread_that_gives_way("tails")
+
+    async def watch(self, selection: Selection, is_attempts: bool) -> AsyncGenerator[Message]:
+        """What comes, until the console stops or the caller has seen enough. Raises what the reader failed with."""
+        viewer = Viewer(selection, is_attempts)
+        self._viewers.add(viewer)
+        try:
+            while not self._stopping.is_set():
+                yield await self._next(viewer)
+        finally:
+            self._viewers.discard(viewer)
+
+    def check_room(self) -> None:
+        """Raises Problem where as many look as may."""
+        if len(self._viewers) >= MOST_VIEWERS:
+            raise Problem(f"{MOST_VIEWERS} pages follow what comes already.", "Close some of them.")
+
+    async def close(self) -> None:
+        """Ends the reader."""
+        self._viewers.clear()
+        if self._reading is not None:
+            await asyncio.wait({self._reading})
+        self._thread.shutdown(wait=False)
+
+    async def _next(self, viewer: Viewer) -> Message:
+        """The next message; after a while without any, that nothing has come."""
+        reading, taken = self._reader(), asyncio.ensure_future(viewer.waiting.get())
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait({taken, reading, stopping}, timeout=BEAT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            if taken.done():
+                return taken.result()
+            if reading.done():
+                reading.result()
+            return Nothing()
+        finally:
+            taken.cancel()
+            stopping.cancel()
+
+    def _reader(self) -> asyncio.Task[None]:
+        """The task that reads; its failure is told to everybody who looks, and the next to look starts another."""
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.get_running_loop().create_task(self._read(), name="live records")
+        return self._reading
+
+    async def _read(self) -> None:
+        """Until nobody looks any more."""
+        while (wanted := self._topics()) and not self._stopping.is_set():
+            try:
+                await self._read_topics(wanted)
+            except KafkaAway as away:
+                for viewer in self._viewers:
+                    viewer.put([Away(str(away))])
+                await asyncio.sleep(POLL_SECONDS * 8)
+
+    async def _read_topics(self, wanted: tuple[str, ...]) -> None:
+        """As long as these are the topics that are looked at: who comes for another gets a reader that has it too."""
+        loop = asyncio.get_running_loop()
+        opened = self._follow(*wanted)
+        reader = await loop.run_in_executor(self._thread, opened.__enter__)
+        try:
+            while self._topics() == wanted and not self._stopping.is_set():
+                viewers = list(self._viewers)
+                found = await loop.run_in_executor(self._thread, _step, reader, viewers)
+                for viewer, messages in found:
+                    viewer.put(messages)
+        finally:
+            await loop.run_in_executor(self._thread, opened.__exit__, None, None, None)
+
+    def _topics(self) -> tuple[str, ...]:
+        return tuple(sorted({viewer.topic for viewer in self._viewers}))
+
+
+def _step(reader: LiveRecords, viewers: list[Viewer]) -> list[tuple[Viewer, list[Message]]]:
+    """One look at what has come, on the reader's thread."""
+    by_topic: dict[str, list[LogRecord]] = {}
+    for topic, record in reader.poll(POLL_SECONDS):
+        by_topic.setdefault(topic, []).append(record)
+    return [(viewer, viewer.look_at(by_topic.get(viewer.topic, ()))) for viewer in viewers]
+
+
+def is_marker(record: LogRecord) -> bool:
+    """Whether it is no event but one of the router's markers."""
+    return any(name == headers.MARKER for name, _ in record.headers)

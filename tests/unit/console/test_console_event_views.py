@@ -1,0 +1,234 @@
+"""What the page of an event is made of: data to fold, bytes, the picture of its attempts, commands to copy."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.console.events import folded_json
+from penstock.console.events.copied import as_curl, as_json, cloud_event, file_name
+from penstock.console.events.data_view import MOST_BYTES, MOST_TEXT, hex_dump, view_of
+from penstock.console.events.folded_json import Node, folded
+from penstock.console.events.text import beginning, size
+from penstock.console.events.timeline import MOST_LANES, span_text, ticks_of, timeline_of
+from penstock.events.event import CloudEvent
+from penstock.history.reader.answers import Attempt, Event
+
+NOON = datetime(2026, 11, 17, 12, tzinfo=UTC)
+
+
+def event(data: bytes | None = b"{}", **changes: Any) -> Event:
+    named: dict[str, Any] = {
+        "partition": 0,
+        "offset": 7,
+        "arrival": NOON,
+        "target": "uid-default",
+        "id": "1",
+        "source": "/s",
+        "type": "t",
+        "specversion": "1.0",
+        "subject": None,
+        "time": None,
+        "dataschema": None,
+        "datacontenttype": "application/json",
+        "extensions": {"region": "eu"},
+        "data": data,
+        "traceparent": None,
+    }
+    return Event(**{**named, **changes})
+
+
+def attempt(after: float, result: str = "delivered", **changes: Any) -> Attempt:
+    named: dict[str, Any] = {
+        "partition": 0,
+        "offset": 7,
+        "record": 0,
+        "route": "r",
+        "kind": "Trigger",
+        "namespace": "default",
+        "name": "orders",
+        "stage": "subscriber",
+        "attempt": 1,
+        "destination": "http://sink/",
+        "start": NOON + timedelta(seconds=after),
+        "duration": 0.1,
+        "status": 202,
+        "result": result,
+        "reason": None,
+        "due": None,
+    }
+    return Attempt(**{**named, **changes})
+
+
+# --- data ----------------------------------------------------------------------------------------------------------
+
+
+def test_json_is_folded_with_numbers_as_they_were_written() -> None:
+    tree = folded(b'{"a": [1.0, 1e400, 12345678901234567890123], "b": null, "c": "x"}')
+    assert tree is not None
+    assert [(child.name, child.kind, child.text) for child in tree.children] == [
+        ("a", "array", "3 entries"),
+        ("b", "literal", "null"),
+        ("c", "string", '"x"'),
+    ]
+    assert [one.text for one in tree.children[0].children] == ["1.0", "1e400", "12345678901234567890123"]
+
+
+def test_no_more_of_a_document_is_shown_than_one_can_look_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folded_json, "MOST_NODES", 10)
+    tree = folded(json.dumps(list(range(100))).encode())
+    assert tree is not None
+    assert tree.children[-1] == Node("rest", "91 more")
+    assert len(tree.children) == 10
+
+
+@pytest.mark.parametrize("data", [b"{", b"NaN", b"[" * 100_000, b"\xff"])
+def test_what_is_no_json_is_not_folded(data: bytes) -> None:
+    assert folded(data) is None
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=20))
+def test_every_document_can_be_looked_at(value: Any) -> None:
+    assert folded(json.dumps(value).encode()) is not None
+
+
+def test_data_is_shown_as_what_it_is() -> None:
+    assert view_of(None, None) is None
+    tree = view_of(b'{"a": 1}', "application/cloudevents+json")
+    assert tree is not None
+    assert tree.tree is not None
+    text = view_of(b"hello", "text/plain")
+    assert text is not None
+    assert (text.text, text.left) == ("hello", 0)
+    assert view_of(b"{broken", "application/json") == view_of(b"{broken", "application/json")
+    broken = view_of(b"{broken", "application/json")
+    assert broken is not None
+    assert broken.text == "{broken"
+    binary = view_of(b"\x00\xff" * MOST_BYTES, "image/png")
+    assert binary is not None
+    assert (len(binary.hex_lines), binary.left) == (MOST_BYTES // 16, MOST_BYTES)
+
+
+def test_a_long_text_is_cut_between_characters() -> None:
+    long = view_of("ä".encode() * MOST_TEXT, "text/plain")
+    assert long is not None
+    assert long.text is not None
+    assert set(long.text) == {"ä"}
+    assert long.left == MOST_TEXT
+
+
+def test_bytes_in_hexadecimal() -> None:
+    assert hex_dump(b"Hello, World! 123\x00") == [
+        "00000000  48 65 6c 6c 6f 2c 20 57  6f 72 6c 64 21 20 31 32  |Hello, World! 12|",
+        "00000010  33 00                                             |3.|",
+    ]
+
+
+def test_the_beginning_of_data_in_a_line() -> None:
+    assert beginning(b'{\n  "a": 1\n}', "application/json") == '{ "a": 1 }'
+    assert beginning(b"\xff\x00", "image/png") == "2 bytes of image/png"
+    assert beginning(b"x" * 5000, "text/plain").endswith("… (4.9 KiB)")
+    assert beginning(None, "") == ""
+    assert size(1) == "1 byte"
+    assert size(3 * 1024 * 1024) == "3.0 MiB"
+
+
+# --- the picture ---------------------------------------------------------------------------------------------------
+
+
+def test_a_lane_for_each_route_and_what_failed_comes_first() -> None:
+    attempts = [
+        attempt(0.1, route="fine", name="fine"),
+        attempt(0.0, "retry", status=503, reason="HTTP status 503"),
+        attempt(2.0, "dropped", attempt=2, status=None, reason="refused"),
+    ]
+    picture = timeline_of(event(), attempts, NOON)
+    assert [(lane.title, lane.is_well) for lane in picture.lanes] == [
+        ("trigger default/orders → http://sink/", False),
+        ("trigger default/fine → http://sink/", True),
+    ]
+    assert picture.summary == "2 routes, 1 served, 1 not"
+    first, last = picture.lanes[0].bars
+    assert (first.left, round(last.left), round(last.left + last.width)) == (0.0, 95, 100)
+    assert last.label == "attempt 2, after 2 s: no answer in 100 ms: given up, nobody takes it (refused)"
+    assert first.label == "attempt 1, after 0 ms: 503 in 100 ms: to be tried again"
+
+
+def test_what_is_due_is_drawn_until_it_is() -> None:
+    waiting = attempt(0.0, "retry", due=NOON + timedelta(seconds=10))
+    assert timeline_of(event(), [waiting], NOON).lanes[0].waits == (1.0, 100.0)
+    assert timeline_of(event(), [waiting], NOON + timedelta(seconds=11)).lanes[0].waits is None
+
+
+def test_a_picture_has_no_more_lanes_than_one_can_look_at() -> None:
+    picture = timeline_of(event(), [attempt(0.1, route=f"r{n}") for n in range(MOST_LANES + 5)], NOON)
+    assert (len(picture.lanes), picture.more) == (MOST_LANES, 5)
+
+
+@given(st.lists(st.tuples(st.floats(-5, 1e5), st.floats(0, 600)), min_size=1, max_size=8))
+def test_every_bar_lies_in_the_picture(times: list[tuple[float, float]]) -> None:
+    attempts = [attempt(after, duration=took) for after, took in times]
+    for lane in timeline_of(event(), attempts, NOON).lanes:
+        for bar in lane.bars:
+            assert 0 <= bar.left <= 100
+            assert bar.width > 0
+            assert bar.left + bar.width <= 100.01
+
+
+def test_ticks_are_round() -> None:
+    assert [tick.label for tick in ticks_of(6.3)] == ["0 ms", "2 s", "4 s", "6 s"]
+    assert [tick.label for tick in ticks_of(0.05)] == ["0 ms", "20 ms", "40 ms"]
+    assert (span_text(90), span_text(600), span_text(9000)) == ("90 s", "10 min", "2.5 h")
+
+
+# --- commands to copy ----------------------------------------------------------------------------------------------
+
+
+def arguments(command: str) -> list[str]:
+    return shlex.split(command.replace("\\\n", " "))
+
+
+def test_curl_sends_what_was_accepted() -> None:
+    sent = cloud_event(event(b"it's {}", subject="ä b"))
+    words = arguments(as_curl(sent, "http://127.0.0.1:8080/default/default?a=b&c"))
+    headers = [words[n + 1] for n, word in enumerate(words) if word == "-H"]
+    assert words[:2] == ["curl", "http://127.0.0.1:8080/default/default?a=b&c"]
+    assert set(headers) == {
+        "ce-specversion: 1.0",
+        "ce-id: 1",
+        "ce-source: /s",
+        "ce-type: t",
+        "ce-subject: %C3%A4%20b",
+        "content-type: application/json",
+        "ce-region: eu",
+    }
+    assert words[-2:] == ["--data-raw", "it's {}"]
+
+
+def test_curl_takes_bytes_from_a_pipe_and_long_data_from_a_file() -> None:
+    binary = as_curl(
+        CloudEvent({"specversion": "1.0", "id": "a/b", "source": "/s", "type": "t"}, b"\xff\x00"), "http://x"
+    )
+    assert binary.startswith("printf %s /wA= | base64 -d | curl http://x")
+    assert "-H 'Content-Type:'" in binary
+    long = CloudEvent({"specversion": "1.0", "id": "a/b", "source": "/s", "type": "t"}, b"x" * 100_000)
+    assert arguments(as_curl(long, "http://x"))[-1] == "@event-a-b"
+    assert file_name(long.with_attributes(id="../..")) == "event--"
+
+
+def test_json_is_that_of_cloudevents() -> None:
+    assert json.loads(as_json(cloud_event(event(b'{"a":1}')))) == {
+        "specversion": "1.0",
+        "id": "1",
+        "source": "/s",
+        "type": "t",
+        "datacontenttype": "application/json",
+        "region": "eu",
+        "data": {"a": 1},
+    }
