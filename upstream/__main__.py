@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,9 @@ from upstream.suite import NotListed, SuiteRun
 
 EXPECTED = binaries.MODULE / "expectations.yaml"
 FEATURES = binaries.MODULE / "config-features.yaml"
+GUARDED_FEATURES = binaries.MODULE / "config-features-oidc.yaml"
+GUARDED = re.compile("OIDC|AuthZ")
+"""Tests of who may send."""
 ALL = "."
 SHORT = (
     "TestBrokerWithDLQ",
@@ -84,17 +88,27 @@ async def run(built: binaries.Binaries, folder: Path, selection: str, silent: Se
         say("starting a stack")
         await stack.start()
         await stack.ready()
-        turn_features_on(stack.kubeconfig)
-        await suite.run([name for name in await suite.tests(test) if name not in silent], steps)
+        wanted = [name for name in await suite.tests(test) if name not in silent]
+        for features, tests in by_features(wanted).items():
+            turn_features_on(stack.kubeconfig, features)
+            await suite.run(tests, steps)
     finally:
         await stack.stop()
     return suite
 
 
-def turn_features_on(kubeconfig: Path) -> None:
+def by_features(tests: Sequence[str]) -> dict[Path, list[str]]:
+    """The tests with the features that they are run with, as Knative runs them: those of OIDC and EventPolicies after
+    the others, whose senders have no tokens."""
+    guarded = [test for test in tests if GUARDED.search(test)]
+    groups = {FEATURES: [test for test in tests if test not in guarded], GUARDED_FEATURES: guarded}
+    return {features: group for features, group in groups.items() if group}
+
+
+def turn_features_on(kubeconfig: Path, features: Path) -> None:
     """The suite looks at them and leaves out the tests of those that are off."""
     apply = ["kubectl", "--kubeconfig", str(kubeconfig), "apply", "--server-side", "--force-conflicts", "-f"]
-    subprocess.run([*apply, str(FEATURES)], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([*apply, str(features)], check=True, stdout=subprocess.DEVNULL)
 
 
 def settings_file(built: binaries.Binaries) -> str:

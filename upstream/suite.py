@@ -79,7 +79,7 @@ class SuiteRun:
         """Runs the tests, or of each the steps that match."""
         self._images.write_text(yaml.safe_dump(self._binaries.produced()))
         waiting = list(reversed(tests))
-        with (self._folder / "suite.jsonl").open("wb") as kept:
+        with (self._folder / "suite.jsonl").open("ab") as kept:
 
             async def work() -> None:
                 while waiting:

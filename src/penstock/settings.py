@@ -299,6 +299,14 @@ class Settings(BaseModel):
     """Kubeconfig of an existing cluster whose API the controllers use; `in-cluster` for the credentials that Kubernetes
     mounts into a Pod. Empty: the embedded API server is started."""
 
+    signing_key_days: float = Field(default=90, ge=1)
+    """Days that a key of the embedded API signs tokens of ServiceAccounts before the next one does. For as many again
+    what it signed is taken, so no token lives longer than that."""
+
+    oidc_issuers: Names = []
+    """Issuers of tokens that the ingress takes beside the Kubernetes API's own, where `authentication-oidc` is enabled:
+    URLs below which `/.well-known/openid-configuration` is found. See `docs/security.md`."""
+
     webhook_port: int = Field(default=9443, ge=0, le=65535)
     """Port of the admission webhook (HTTPS) that the API server of an existing cluster calls. 0 picks a free one."""
 

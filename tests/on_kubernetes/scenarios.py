@@ -324,8 +324,8 @@ SCENARIOS: dict[str, list[Step]] = {
     "features": [
         Step(
             "PATCH",
-            "/api/v1/namespaces/knative-eventing/configmaps/config-features",
-            {"data": {"authentication-oidc": "enabled"}},
+            "/api/v1/namespaces/knative-eventing/configmaps/config-features?dryRun=All",
+            {"data": {"authentication-oidc": "enabled"}, "metadata": {"labels": None}},
             MERGE,
         ),
         Step(

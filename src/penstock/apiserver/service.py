@@ -21,7 +21,7 @@ from starlette.types import ASGIApp
 from penstock.apiserver.access import certificates, identity, kubeconfig, policy
 from penstock.apiserver.access.authentication import Authenticator
 from penstock.apiserver.access.policy import Authorizer
-from penstock.apiserver.access.signing import load_signer
+from penstock.apiserver.access.signing_keys import keep_forever, load_signer
 from penstock.apiserver.cluster import bootstrap, node
 from penstock.apiserver.cluster.aggregation import Aggregation
 from penstock.apiserver.cluster.binding_gate import RESOURCE as SINK_BINDINGS
@@ -107,17 +107,19 @@ async def assembled(settings: Settings, owner: Owner, watches: Watches) -> Async
         )
         history = History(store.version())
         tokens, _ = identity.load_tokens(pki / "tokens.json")
+        signer = load_signer(pki)
         api = Api(
             registry,
             store,
             Reader(store, history, watches),
             Changer(store, verbs, authorizer),
-            authenticator=Authenticator(tokens, load_signer(pki), _lookup(store)),
+            authenticator=Authenticator(tokens, signer, _lookup(store)),
             authorizer=authorizer,
             address=f"{settings.host}:{settings.api_port}",
             logs=settings.data_dir / "logs" / "pods",
         )
         owner.start(expire_forever(store), "expiry of events")
+        owner.start(keep_forever(pki, signer, settings.signing_key_days), "keys for tokens")
         owner.start(emptying.run(store), "emptying of namespaces")
         owner.start(aggregation.run(store), "aggregation of ClusterRoles")
         yield api.application()
@@ -214,6 +216,7 @@ def _write_kubeconfigs(settings: Settings, pki: Path, by_user: dict[str, str]) -
         ("kubeconfig", identity.ADMIN),
         ("kubeconfig-control", identity.CONTROLLER),
         ("kubeconfig-node", identity.NODE),
+        ("kubeconfig-data-plane", identity.DATA_PLANE),
     ):
         kubeconfig.write(
             settings.data_dir / name, server=settings.api_url, authority=authority, user=user, token=by_user[user]

@@ -108,10 +108,10 @@ def _for_person(root: Path, name: str, groups: list[str], namespace: str, second
     """Whoever holds the data folder is the administrator, so the token can be signed without asking the API."""
     from penstock.apiserver.access import kubeconfig as files
     from penstock.apiserver.access import user_tokens
-    from penstock.apiserver.access.signing import KEY_FILE, load_signer
+    from penstock.apiserver.access.signing_keys import key_files, load_signer
     from penstock.engine.problem import Problem
 
-    if not (root / "pki" / KEY_FILE).exists():
+    if not key_files(root / "pki"):
         raise Problem(f"The data folder {root} has no key for tokens yet.", "Start its stack once: penstock dev")
     token = user_tokens.issue(name, groups, seconds=seconds, signer=load_signer(root / "pki"), now=time.time())
     return files.for_user(root / "kubeconfig", user=name, token=token, namespace=namespace)

@@ -146,6 +146,8 @@ class Route(msgspec.Struct, frozen=True, omit_defaults=True):
     max_in_flight: int | None = None
     ordering: Literal["unordered", "key"] = "unordered"
     paused: bool = False
+    account: str = ""
+    """ServiceAccount (of its namespace) whose tokens go with what it sends to addresses with an audience."""
 
     def since(self, start: tuple[int, ...]) -> Route:
         """The same route with another start."""

@@ -10,11 +10,22 @@ import structlog
 from starlette.types import ASGIApp
 
 from penstock.contract.routes import ServiceName
-from penstock.controllers.api import BROKER, IN_MEMORY_CHANNEL, SUBSCRIPTION, Api, Key
+from penstock.controllers.api import (
+    BROKER,
+    CHANNEL,
+    IN_MEMORY_CHANNEL,
+    PARALLEL,
+    SEQUENCE,
+    SUBSCRIPTION,
+    Api,
+    Key,
+)
 from penstock.controllers.reconciler import Reconciler, ReconcilerContext, Workers
+from penstock.controllers.reconcilers.access import tell_of_policies
 from penstock.controllers.reconcilers.broker import BrokerReconciler
 from penstock.controllers.reconcilers.channel import ChannelReconciler
 from penstock.controllers.reconcilers.event_type_maker import EventTypeMaker
+from penstock.controllers.reconcilers.eventpolicy import EventPolicyReconciler
 from penstock.controllers.reconcilers.eventtransform import EventTransformReconciler
 from penstock.controllers.reconcilers.eventtype import EventTypeReconciler
 from penstock.controllers.reconcilers.flows.parallel import ParallelReconciler
@@ -177,6 +188,7 @@ def _employ(world: ReconcilerContext, workers: Workers, sources: Sources) -> lis
         SequenceReconciler(world),
         ParallelReconciler(world),
         EventTypeReconciler(world),
+        EventPolicyReconciler(world),
         ReplayReconciler(world),
         *sources.reconcilers,
     ]
@@ -193,6 +205,7 @@ def _employ(world: ReconcilerContext, workers: Workers, sources: Sources) -> lis
         ]
     for reconciler in reconcilers:
         workers.employ(reconciler, world)
+    tell_of_policies(world, workers, (BROKER, CHANNEL, IN_MEMORY_CHANNEL, SEQUENCE, PARALLEL))
     return reconcilers
 
 

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 
@@ -26,6 +26,7 @@ from penstock.contract.snapshot import Snapshot
 from penstock.destinations import Destinations
 from penstock.dispatcher.cursors.cursor_store import CursorStore, GivenUp
 from penstock.dispatcher.delivery.attempt import AttemptSender
+from penstock.dispatcher.delivery.credentials import Credentials
 from penstock.dispatcher.delivery.replies import ReplyWriter
 from penstock.dispatcher.dispatcher import Dispatcher
 from penstock.dispatcher.http.client import SubscriberClient
@@ -46,6 +47,9 @@ from penstock.log.topic_ends import KafkaAway
 from penstock.observability import trace
 from penstock.observability.logs import describe
 from penstock.settings import Settings
+
+if TYPE_CHECKING:
+    from penstock.oidc.tokens import AccountTokens
 
 log = structlog.get_logger()
 
@@ -89,7 +93,12 @@ class _Task:
         self._clients = SubscriberClient(settings.max_event_bytes, Destinations(settings), self._owner)
         self._store = ReplyWriter(settings, failed, self._describe)
         sender = AttemptSender(
-            self._clients, self._store, self._tracer, settings.delivery_timeout_seconds, settings.max_event_bytes
+            self._clients,
+            self._store,
+            self._tracer,
+            settings.delivery_timeout_seconds,
+            settings.max_event_bytes,
+            credentials=Credentials(self._account_tokens),
         )
         self._reread = RandomReader(settings, topics.MATCHED, DECODER, self._owner)
         self._reporter = Reporter(settings, "dispatcher", instance, failed)
@@ -108,6 +117,11 @@ class _Task:
         self._tail: TailReader[Matched] | None = None
         self._started = False
         self._flushing: asyncio.Task[None] | None = None
+
+    def _account_tokens(self) -> AccountTokens:
+        from penstock.oidc.tokens import AccountTokens, TokenRequests
+
+        return AccountTokens(TokenRequests(self._settings), self._owner.start)
 
     def _announce(self, _: Snapshot) -> None:
         self._owner.hand_over(self._receive)

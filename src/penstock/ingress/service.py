@@ -12,6 +12,7 @@ from penstock.contract.snapshot import Snapshot
 from penstock.ingress.app import Ingress
 from penstock.ingress.disk import DiskWatch
 from penstock.ingress.kafka_watch import KafkaWatch
+from penstock.ingress.senders.door import Door
 from penstock.ingress.server import Server
 from penstock.ingress.targets import TargetTable
 from penstock.lifecycle import Lifecycle, first, settle_garbage
@@ -44,9 +45,10 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
     )
     kafka = KafkaWatch(events)
     reporter = Reporter(settings, "ingress", instance, owner.fail)
-    app = Ingress(settings, events, disk, kafka, tracer, tell_type=reporter.seen_type)
+    door = Door()
+    app = Ingress(settings, events, disk, kafka, tracer, tell_type=reporter.seen_type, door=door)
     server = Server(app, settings, owner)
-    following = _Following(app, reporter, owner)
+    following = _Following(app, reporter, owner, _TokensOnDemand(settings, door, owner))
     lifecycle.doubts.append(app.why_unready)
     follower = SnapshotFollower(settings, following.announce, owner.fail)
     owner.start(disk.run(), "disk watch")
@@ -86,12 +88,34 @@ def _listen(settings: Settings, tls: ServerTls, lifecycle: Lifecycle) -> tuple[s
         raise
 
 
+class _TokensOnDemand:
+    """Begins to know senders by tokens when the first target has an audience; before that, nothing of it is loaded."""
+
+    def __init__(self, settings: Settings, door: Door, owner: Owner) -> None:
+        self._settings, self._door, self._owner = settings, door, owner
+        self._has_begun = False
+
+    def look_at(self, snapshot: Snapshot) -> None:
+        """Told every snapshot before it counts."""
+        if self._has_begun or not any(one.access and one.access.audience for one in snapshot.targets.values()):
+            return
+        from penstock.ingress.senders.tokens import TokenRecogniser
+        from penstock.oidc.issuers import issuers_of
+        from penstock.oidc.verifier import Verifier
+
+        self._has_begun = True
+        issuers = issuers_of(self._settings)
+        issuers.want()
+        self._owner.start(issuers.run(), "keys of issuers")
+        self._door.add(TokenRecogniser(Verifier(issuers)))
+
+
 class _Following:
     """Brings snapshots from the follower's thread to the application."""
 
-    def __init__(self, app: Ingress, reporter: Reporter, owner: Owner) -> None:
+    def __init__(self, app: Ingress, reporter: Reporter, owner: Owner, tokens: _TokensOnDemand) -> None:
         self.caught_up = asyncio.Event()
-        self._app, self._reporter, self._owner = app, reporter, owner
+        self._app, self._reporter, self._owner, self._tokens = app, reporter, owner, tokens
         self._version = metrics.SNAPSHOT_VERSION.bind("ingress")
 
     def announce(self, snapshot: Snapshot) -> None:
@@ -99,6 +123,7 @@ class _Following:
         self._owner.hand_over(self._apply, snapshot)
 
     def _apply(self, snapshot: Snapshot) -> None:
+        self._tokens.look_at(snapshot)
         self._app.targets = TargetTable(snapshot.targets.values(), self._app.targets)
         self._version.set(snapshot.version)
         self.caught_up.set()

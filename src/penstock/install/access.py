@@ -30,7 +30,8 @@ _SOURCES = ["apiserversources", "containersources", "pingsources", "sinkbindings
 CONTROL_RULES = [
     rule(EVENTING, ["brokers", "triggers"], WATCH),
     rule(EVENTING, ["eventtypes"], ["create", *WATCH]),
-    rule(EVENTING, ["brokers/status", "triggers/status", "eventtypes/status"], ["update"]),
+    rule(EVENTING, ["eventpolicies"], WATCH),
+    rule(EVENTING, ["brokers/status", "triggers/status", "eventtypes/status", "eventpolicies/status"], ["update"]),
     rule(MESSAGING, ["channels", "inmemorychannels"], ["create", "delete", "update", *WATCH]),
     rule(MESSAGING, ["subscriptions"], ["create", "delete", "update", *WATCH]),
     rule(MESSAGING, ["channels/status", "inmemorychannels/status", "subscriptions/status"], ["update"]),
@@ -43,6 +44,7 @@ CONTROL_RULES = [
     rule("", ["configmaps", "services"], WATCH),
     rule("", ["events"], ["create", "update"]),
     rule("", ["namespaces"], WATCH),
+    rule("", ["serviceaccounts"], ["create", "delete", *WATCH]),
 ]
 """The controllers: the kinds they serve, and what they make of them."""
 CONTROL_BINDING_RULES = [

@@ -34,7 +34,9 @@ class PodKind:
     account: str
     ports: dict[str, int] = field(default_factory=dict)
     uses_api: bool = True
-    """Whether it gets the credentials of its account."""
+    """Whether it works with the API."""
+    verifies_tokens: bool = False
+    """Whether it asks the API for the keys of tokens, where OIDC is enabled, and for nothing else."""
     environment: tuple[Obj, ...] = ()
     files: tuple[tuple[str, str], ...] = ()
     """ConfigMaps, and where their entries are mounted as files."""
@@ -67,7 +69,7 @@ def _pod(kind: PodKind, values: Values) -> Obj:
     }
     return {
         "serviceAccountName": kind.account,
-        "automountServiceAccountToken": kind.uses_api,
+        "automountServiceAccountToken": kind.uses_api or kind.verifies_tokens,
         # Kubernetes would set PENSTOCK_WEBHOOK_PORT and the like, which would be taken for settings.
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": STOP_SECONDS,

@@ -24,7 +24,7 @@ _DEFAULTS = Settings()
 EXECUTOR_TEMPLATE = "penstock-executor"
 
 KINDS = (
-    PodKind("ingress", access.INGRESS, {"http": _DEFAULTS.port}, uses_api=False),
+    PodKind("ingress", access.INGRESS, {"http": _DEFAULTS.port}, uses_api=False, verifies_tokens=True),
     PodKind("control", access.CONTROL),
     PodKind("webhook", access.WEBHOOK, {"https": _DEFAULTS.webhook_port}),
     PodKind("pipeline", access.PIPELINE),

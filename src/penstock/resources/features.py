@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, get_args
 
+from penstock.contract.routes import AuthorizationMode
 from penstock.resources.admission import AdmissionContext
 
 CONFIG_MAP = "config-features"
+OIDC = "authentication-oidc"
+AUTHORIZATION_MODE = "default-authorization-mode"
 WEBHOOK = "config.webhook.eventing.knative.dev"
 
 DEFAULTS = {
@@ -30,21 +33,10 @@ for, as the filters of an ApiServerSource are (`new-apiserversource-filters`); a
 a Subscription may have only a reply, as the specification says."""
 
 
-PROMISES_OF_SAFETY = ("authentication-oidc",)
-"""Features that are not here yet; who turned one on would believe to be protected."""
 TRANSPORT_ENCRYPTION = "transport-encryption"
 Transport = Literal["disabled", "permissive", "strict"]
-WITHOUT_EFFECT = ("new-trigger-filters", "kreference-group", "kreference-mapping", "default-authorization-mode")
+WITHOUT_EFFECT = ("new-trigger-filters", "kreference-group", "kreference-mapping")
 """Features that are always as their default says."""
-
-
-def refused(data: Mapping[str, str]) -> list[str]:
-    """Why this content of the ConfigMap cannot be taken."""
-    return [
-        f'feature "{name}" cannot be "{data[name]}": it is not supported by penstock, only "{DEFAULTS[name]}" is'
-        for name in PROMISES_OF_SAFETY
-        if name in data and not _same(data[name], DEFAULTS[name])
-    ]
 
 
 def warnings(data: Mapping[str, str]) -> list[str]:
@@ -61,6 +53,9 @@ def warnings(data: Mapping[str, str]) -> list[str]:
         elif name == TRANSPORT_ENCRYPTION:
             if not any(_same(value, known) for known in get_args(Transport)):
                 told.append(f'feature "{name}" is off: "{value}" is neither "disabled", "permissive" nor "strict"')
+        elif name == AUTHORIZATION_MODE:
+            if not any(_same(value, known) for known in get_args(AuthorizationMode)):
+                told.append(f'feature "{name}" is "{authorization_mode(data)}": "{value}" is no such mode')
         elif _is_switch(name) and not any(_same(value, known) for known in ("enabled", "disabled")):
             told.append(f'feature "{name}" is off: "{value}" is neither "enabled" nor "disabled"')
     return told
@@ -78,6 +73,12 @@ def transport(data: Mapping[str, str]) -> Transport:
     """Over what events are taken with this content of the ConfigMap: HTTP, both, or HTTPS."""
     wanted = data.get(TRANSPORT_ENCRYPTION, "")
     return next((known for known in get_args(Transport) if _same(wanted, known)), "disabled")
+
+
+def authorization_mode(data: Mapping[str, str]) -> AuthorizationMode:
+    """Who may send to what no EventPolicy applies to, with this content of the ConfigMap."""
+    wanted = data.get(AUTHORIZATION_MODE, "")
+    return next((known for known in get_args(AuthorizationMode) if _same(wanted, known)), "allow-same-namespace")
 
 
 def enabled(feature: str, ctx: AdmissionContext) -> bool:

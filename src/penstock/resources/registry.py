@@ -13,6 +13,7 @@ import yaml
 from penstock.resources import (
     broker,
     channel,
+    eventpolicy,
     eventtransform,
     eventtype,
     features,
@@ -38,6 +39,8 @@ from penstock.resources.broker import validation as broker_validation
 from penstock.resources.channel import defaults as channel_defaults
 from penstock.resources.channel import validation as channel_validation
 from penstock.resources.definitions import read_definition
+from penstock.resources.eventpolicy import defaults as eventpolicy_defaults
+from penstock.resources.eventpolicy import validation as eventpolicy_validation
 from penstock.resources.eventtransform import defaults as eventtransform_defaults
 from penstock.resources.eventtransform import validation as eventtransform_validation
 from penstock.resources.eventtype import conversion as eventtype_conversion
@@ -80,6 +83,7 @@ PENSTOCK = "penstock.dev"
 ADMISSION: Mapping[tuple[str, str], Admission] = {
     (EVENTING, "Broker"): KindAdmission(EVENTING, broker_defaults.fill, broker_validation.check),
     (EVENTING, "Trigger"): KindAdmission(EVENTING, trigger_defaults.fill, trigger_validation.check),
+    (EVENTING, "EventPolicy"): KindAdmission(EVENTING, eventpolicy_defaults.fill, eventpolicy_validation.check),
     (EVENTING, "EventTransform"): KindAdmission(
         EVENTING, eventtransform_defaults.fill, eventtransform_validation.check
     ),
@@ -117,6 +121,7 @@ def crds() -> list[dict[str, Any]]:
         inmemorychannel,
         subscription,
         eventtype,
+        eventpolicy,
         eventtransform,
         requestreply,
         kservice,

@@ -8,8 +8,6 @@ from typing import Any
 from penstock.resources.conditions import Finding, false, true
 
 DEAD_LETTER_SINK_RESOLVED = "DeadLetterSinkResolved"
-EVENT_POLICIES_READY = "EventPoliciesReady"
-OIDC_IDENTITY_CREATED = "OIDCIdentityCreated"
 EVENTS_RETAINED = "EventsRetained"
 
 
@@ -20,6 +18,8 @@ class Address:
     url: str
     ca_certs: str | None = None
     audience: str | None = None
+    account: str = ""
+    """ServiceAccount whose tokens go with what a source sends there."""
 
     def fields(self, prefix: str) -> dict[str, str]:
         """The address as `<prefix>Uri`, `<prefix>CACerts` and `<prefix>Audience`."""
@@ -51,17 +51,6 @@ def dead_letter_finding(resolution: Resolution) -> Finding:
     if isinstance(resolution, Unresolved):
         return false(DEAD_LETTER_SINK_RESOLVED, "Unable to get the dead letter sink's URI", resolution.message)
     return true(DEAD_LETTER_SINK_RESOLVED)
-
-
-def policies_finding() -> Finding:
-    """The condition `EventPoliciesReady`: there are none to wait for."""
-    message = 'Feature "authentication-oidc" must be enabled to support Authorization'
-    return true(EVENT_POLICIES_READY, "OIDCDisabled", message)
-
-
-def identity_finding() -> Finding:
-    """The condition `OIDCIdentityCreated`: none is needed."""
-    return true(OIDC_IDENTITY_CREATED, "authentication-oidc feature disabled")
 
 
 def loss_finding(losses: tuple[str, ...]) -> list[Finding]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from types import TracebackType
 from urllib.parse import urlsplit
@@ -29,6 +29,8 @@ REFUSED_FOR_GOOD = frozenset({400, 413, 415, 422, 431})
 """Answers about the event itself: it is malformed, or too large."""
 
 Locate = Callable[[str], Location]
+GetToken = Callable[[str, str, str], Awaitable[str]]
+"""The token of a ServiceAccount, by its namespace, its name and the audience."""
 
 
 class NotAccepted(Exception):  # the sink's answer, not a defect
@@ -43,8 +45,8 @@ class NotAccepted(Exception):  # the sink's answer, not a defect
 class Sinks:
     """Sends events. Connections are opened with the first event, so that a stack without sources has none."""
 
-    def __init__(self, locate: Locate) -> None:
-        self._locate = locate
+    def __init__(self, locate: Locate, token: GetToken | None = None) -> None:
+        self._locate, self._token = locate, token
         self._clients: dict[str | None, Client] = {}
         self._turns: dict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(MOST_PER_HOST))
 
@@ -68,6 +70,8 @@ class Sinks:
         try:
             location = self._locate(sink.url)
             request = self._client(sink.ca_certs).post(location.url).headers(headers).header("Kn-Namespace", namespace)
+            if sink.audience and sink.account and self._token is not None:
+                request = request.bearer_auth(await self._token(namespace, sink.account, sink.audience))
             if location.host:
                 request = request.header("Host", location.host)
             response = await request.body_bytes(body).build().send()

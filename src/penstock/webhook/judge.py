@@ -61,7 +61,7 @@ class Judge:
         if not review.stores_an_object or place != ("", "ConfigMap", SYSTEM_NAMESPACE, features.CONFIG_MAP):
             return allowed(review)
         data = (review.obj or {}).get("data") or {}
-        refused = [*features.refused(data), *self._unencryptable(data)]
+        refused = self._unencryptable(data)
         if refused:
             return denied(review, f"validation failed: {'; '.join(refused)}")
         return allowed(review, warnings=features.warnings(data))

@@ -1,4 +1,4 @@
-"""Features without effect are refused or warned of, never taken in silence."""
+"""Features without effect are warned of, never taken in silence."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from penstock.apiserver.cluster.features_gate import FeaturesGate
 from penstock.apiserver.kinds.core_kinds import CORE_KINDS
-from penstock.apiserver.verbs.admission import AdmissionRequest, Denied
+from penstock.apiserver.verbs.admission import AdmissionRequest
 from penstock.resources import features
 
 CONFIG_MAPS = next(kind for kind in CORE_KINDS if kind.plural == "configmaps")
@@ -32,7 +32,7 @@ def test_the_features_that_exist_from_the_start_raise_no_warning() -> None:
     [
         ("kreference-group", "enabled", 'feature "kreference-group" has no effect in penstock'),
         ("new-trigger-filters", "disabled", 'behaves as with "enabled"'),
-        ("default-authorization-mode", "deny-all", 'feature "default-authorization-mode" has no effect'),
+        ("default-authorization-mode", "open", 'is "allow-same-namespace": "open" is no such mode'),
         ("telepathy", "enabled", 'feature "telepathy" is not known to penstock and has no effect'),
         ("transport-encryption", "maybe", 'feature "transport-encryption" is off: "maybe" is neither'),
         ("delivery-timeout", "maybe", 'feature "delivery-timeout" is off: "maybe" is neither'),
@@ -43,11 +43,9 @@ def test_what_has_no_effect_is_named(feature: str, value: str, told: str) -> Non
     assert told in warning
 
 
-@pytest.mark.parametrize(("feature", "value"), [("authentication-oidc", "Enabled")])
-def test_a_promise_of_safety_that_is_not_kept_is_refused(feature: str, value: str) -> None:
-    with pytest.raises(Denied, match=f'feature "{feature}" cannot be "{value}"'):
-        warned({feature: value})
-    assert warned({feature: "Disabled"}) == []
+@pytest.mark.parametrize("mode", ["allow-all", "Deny-All", "Allow-Same-Namespace"])
+def test_who_may_send_can_be_chosen(mode: str) -> None:
+    assert warned({"authentication-oidc": "Enabled", "default-authorization-mode": mode}) == []
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from penstock.apiserver.access import account_tokens, user_tokens
 from penstock.apiserver.access.authentication import Authenticator
 from penstock.apiserver.access.identity import Tokens, User
-from penstock.apiserver.access.signing import KEY_FILE, Signer, load_signer
+from penstock.apiserver.access.signing import Signer
+from penstock.apiserver.access.signing_keys import KEY_FILE, load_signer
 from penstock.apiserver.errors import ApiError
 
 NOW = 1_800_000_000.0

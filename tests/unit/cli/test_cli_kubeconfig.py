@@ -10,7 +10,7 @@ import yaml
 from typer.testing import CliRunner
 
 from penstock.apiserver.access import certificates, kubeconfig, user_tokens
-from penstock.apiserver.access.signing import load_signer
+from penstock.apiserver.access.signing_keys import load_signer
 from penstock.cli import app
 
 runner = CliRunner()

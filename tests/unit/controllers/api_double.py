@@ -22,7 +22,7 @@ from penstock.contract.unreadable import Unreadable
 from penstock.controllers.api import CONFIG_MAP, NAMESPACE, Key, Kind, Obj, key_of
 from penstock.log.routes import Stored, StoredReader
 from penstock.log.topic_ends import Retained
-from penstock.resources.admission import CONTROLLER_USER
+from penstock.resources.admission import CONTROLLER_USER, SYSTEM_NAMESPACE
 from penstock.resources.registry import ADMISSION, AdmissionContext, bootstrap_configmaps
 from penstock.settings import Settings
 
@@ -30,6 +30,10 @@ from penstock.settings import Settings
 def refuse(code: int, message: str) -> ApiError:
     """The error that lightkube would raise."""
     return ApiError(status=Status(code=code, message=message))
+
+
+def _configures(kind: Kind, key: Key) -> bool:
+    return kind == CONFIG_MAP and key.namespace == SYSTEM_NAMESPACE
 
 
 def _in(key: Key, namespace: str) -> bool:
@@ -199,7 +203,7 @@ class ApiDouble:
         admission = ADMISSION.get((kind.group, kind.kind))
         if admission is None:
             return obj
-        maps = {cm["metadata"]["name"]: cm["data"] for cm in bootstrap_configmaps(self._settings)}
+        maps = {key.name: obj["data"] for (kept, key), obj in self._objects.items() if _configures(kept, key)}
         operation = "CREATE" if held is None else "UPDATE"
         namespace = obj["metadata"]["namespace"]
         ctx = AdmissionContext(user, namespace, maps, self._settings, operation, held)

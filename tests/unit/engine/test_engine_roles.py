@@ -95,6 +95,6 @@ def test_a_kubeconfig_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_a_role_without_credentials_starts_with_the_settings_of_all() -> None:
-    """The ingress gets no token in its Pod."""
+    """The ingress does without the API, but for the keys of tokens where those are asked for."""
     needing = {kind.role for kind in KINDS if kind.uses_api}
     assert needing == {role.name for role in ROLES if role.uses_api}

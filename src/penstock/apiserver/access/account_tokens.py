@@ -34,7 +34,7 @@ def issue(asked: Obj, namespace: str, name: str, *, lookup: Lookup, signer: Sign
     spec = asked.get("spec") or {}
     if not isinstance(spec, dict):
         raise errors.bad_request("spec is not an object")
-    seconds = _seconds(spec.get("expirationSeconds"))
+    seconds = int(min(_seconds(spec.get("expirationSeconds")), signer.longest_seconds))
     audiences = [str(one) for one in spec.get("audiences") or AUDIENCES]
     bound = _bound(spec.get("boundObjectRef"), account, lookup)
     claims = claims_of(account, audiences=audiences, seconds=seconds, bound=bound, now=now)

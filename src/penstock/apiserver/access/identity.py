@@ -18,6 +18,7 @@ ANONYMOUS = "system:anonymous"
 ADMIN = "kubernetes-admin"
 CONTROLLER = "system:serviceaccount:knative-eventing:eventing-controller"
 NODE = "system:node:penstock"
+DATA_PLANE = "system:serviceaccount:knative-eventing:eventing-data-plane"
 _ACCOUNT_PREFIX = "system:serviceaccount:"
 
 
@@ -81,6 +82,7 @@ COMPONENTS = {
     ADMIN: (MASTERS, AUTHENTICATED),
     CONTROLLER: (*account_groups("knative-eventing"), AUTHENTICATED),
     NODE: ("system:nodes", AUTHENTICATED),
+    DATA_PLANE: (*account_groups("knative-eventing"), AUTHENTICATED),
 }
 """Who has a token in the data folder, and the groups they are in, whatever the file of an earlier version says."""
 

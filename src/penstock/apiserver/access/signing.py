@@ -1,21 +1,19 @@
-"""Tokens that the server signs: JSON Web Tokens, made and read with a key that never leaves the data folder."""
+"""Tokens that the server signs: JSON Web Tokens, made and read with keys that never leave the data folder."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import jwt
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from jwt.algorithms import ECAlgorithm
 from jwt.types import Options
 
-from penstock.private_files import write_private
-
-KEY_FILE = "tokens.key"
-"""In the folder of the certificates."""
-_ALGORITHM = "ES256"
+ALGORITHM = "ES256"
 _REMEMBERED = 1024
 
 _TIMELESS: Options = {
@@ -31,38 +29,54 @@ Claims = dict[str, Any]
 
 
 class Signer:
-    """Signs tokens, and knows its own signature."""
+    """Signs tokens with one key, and knows the signatures of others beside it: older ones, and the one to come."""
 
-    def __init__(self, key: ec.EllipticCurvePrivateKey) -> None:
-        self._private, self._public = key, key.public_key()
+    def __init__(self, key: ec.EllipticCurvePrivateKey, *others: ec.EllipticCurvePrivateKey) -> None:
+        self.longest_seconds = float("inf")
+        """How long a token may live: what it is signed with must still be known when it ends."""
+        self.use(key, *others)
+
+    def use(self, key: ec.EllipticCurvePrivateKey, *others: ec.EllipticCurvePrivateKey) -> None:
+        """Signs with this key from now on, and takes what is signed with any of them."""
+        self._private, self._kid = key, key_id(key.public_key())
+        self._public = {key_id(one.public_key()): one.public_key() for one in (key, *others)}
         # To check a signature takes many times longer than anything else about a request.
         self._read = lru_cache(_REMEMBERED)(self._verify)
 
     def sign(self, claims: Claims) -> str:
         """The token of these claims."""
-        return jwt.encode(claims, self._private, algorithm=_ALGORITHM)
+        return jwt.encode(claims, self._private, algorithm=ALGORITHM, headers={"kid": self._kid})
 
     def read(self, token: str, now: float) -> Claims | None:
         """What a token claims, if it was signed here and holds now."""
         claims = self._read(token)
         return claims if claims and claims.get("nbf", 0) <= now < claims["exp"] else None
 
+    def published(self) -> list[dict[str, Any]]:
+        """The public keys, as a JSON Web Key Set lists them."""
+        return [
+            {"use": "sig", "kid": kid, "alg": ALGORITHM, **ECAlgorithm.to_jwk(key, as_dict=True)}
+            for kid, key in self._public.items()
+        ]
+
     def _verify(self, token: str) -> Claims | None:
         try:
-            claims: Claims = jwt.decode(token, self._public, algorithms=[_ALGORITHM], options=_TIMELESS)
-        except jwt.InvalidTokenError:
+            kid = jwt.get_unverified_header(token).get("kid")
+            # Tokens of earlier versions name no key.
+            keys = list(self._public.values()) if kid is None else [self._public[kid]]
+        except (jwt.InvalidTokenError, KeyError):
             return None
-        return claims
+        for key in keys:
+            try:
+                claims: Claims = jwt.decode(token, key, algorithms=[ALGORITHM], options=_TIMELESS)
+            except jwt.InvalidTokenError:
+                continue
+            return claims
+        return None
 
 
-def load_signer(folder: Path) -> Signer:
-    """The signer with the key in the folder, which is made if there is none."""
-    path = folder / KEY_FILE
-    if not path.exists():
-        key = ec.generate_private_key(ec.SECP256R1())
-        encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
-        write_private(path, key.private_bytes(encoding, form, serialization.NoEncryption()))
-    stored = serialization.load_pem_private_key(path.read_bytes(), None)
-    if not isinstance(stored, ec.EllipticCurvePrivateKey):
-        raise ValueError(f"{path} is not the key that penstock made; remove the file to make a new one")
-    return Signer(stored)
+def key_id(key: ec.EllipticCurvePublicKey) -> str:
+    """The name of a key: a digest of its public half, as Kubernetes names them."""
+    encoding, form = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    digest = hashlib.sha256(key.public_bytes(encoding, form)).digest()
+    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()

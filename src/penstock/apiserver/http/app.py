@@ -22,6 +22,7 @@ from penstock.apiserver.errors import ApiError
 from penstock.apiserver.http import pod_logs, requests
 from penstock.apiserver.http.changing import Changer
 from penstock.apiserver.http.guard import Guard
+from penstock.apiserver.http.issuer import DISCOVERY_PATH, KEYS_PATH, Issuer
 from penstock.apiserver.http.openapi_documents import OpenApiDocuments
 from penstock.apiserver.http.reading import Reader
 from penstock.apiserver.http.requests import Place
@@ -68,6 +69,7 @@ class Api:
         self._reviews = Reviews(authenticator, authorizer)
         self._address, self._logs = address, logs
         self._openapi = OpenApiDocuments(registry)
+        self._issuer = Issuer(authenticator.signer, f"https://{address}")
 
     def application(self) -> ASGIApp:
         """The ASGI application."""
@@ -75,6 +77,8 @@ class Api:
             Route("/livez", _healthy),
             Route("/readyz", _healthy),
             Route("/healthz", _healthy),
+            Route(DISCOVERY_PATH, self._issuer.discovery),
+            Route(KEYS_PATH, self._issuer.keys),
             Route("/version", lambda _: object_response(dict(VERSION))),
             Route("/api", self._groups),
             Route("/apis", self._groups),

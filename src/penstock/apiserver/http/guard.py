@@ -14,10 +14,11 @@ from penstock.apiserver.access.identity import User, account_of, acting_as
 from penstock.apiserver.access.policy import Authorizer
 from penstock.apiserver.access.rules import AccessRequest
 from penstock.apiserver.errors import ApiError
+from penstock.apiserver.http.issuer import DISCOVERY_PATH, KEYS_PATH
 from penstock.apiserver.http.requests import path_parts
 from penstock.apiserver.http.responses import refusal
 
-OPEN_PATHS = ("/livez", "/readyz", "/healthz")
+OPEN_PATHS = ("/livez", "/readyz", "/healthz", DISCOVERY_PATH, KEYS_PATH)
 _VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _NAMESPACE_SUBRESOURCES = ("status", "finalize")
 _IMPERSONATE = b"impersonate-"

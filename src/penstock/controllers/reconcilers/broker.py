@@ -5,6 +5,7 @@ from __future__ import annotations
 from penstock.contract.routes import key_of
 from penstock.controllers.api import BROKER, CONFIG_MAP, Key, Kind, Obj
 from penstock.controllers.reconciler import ReconcilerContext
+from penstock.controllers.reconcilers.access import access_of
 from penstock.controllers.reconcilers.configuration import ingress_addresses, tells_types, transport
 from penstock.controllers.reconcilers.destinations import resolve_optional
 from penstock.controllers.routes.route_records import broker_path, broker_target
@@ -40,14 +41,18 @@ class BrokerReconciler:
             world.publisher.claim(me, [])
             await self._refuse(obj, broker.broker_class)
             return
-        target = broker_target(broker.identity, tells_types=tells_types(world, me), transport=transport(world, me))
+        access = access_of(world, me, BROKER, obj)
+        target = broker_target(
+            broker.identity, tells_types=tells_types(world, me), transport=transport(world, me), access=access
+        )
         world.publisher.claim(me, [target])
         sink = (broker.delivery or {}).get("deadLetterSink")
         seen = BrokerObservation(
-            addresses=ingress_addresses(world, me, broker_path(broker.identity)),
+            addresses=ingress_addresses(world, me, broker_path(broker.identity), access.audience),
             ingress_takes_it=world.dataplane.ingress_has_taken(key_of(target), before=was_true(obj, INGRESS_READY)),
             dead_letter=resolve_optional(sink, key.namespace, world.tracker.lookup(me)),
             config_problem=self._config_problem(me, broker),
+            access=access,
         )
         await world.write_status(BROKER, obj, status_of(obj, seen, world.now()))
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from penstock.controllers.api import CHANNEL, CONFLICT, IN_MEMORY_CHANNEL, NOT_FOUND, Key, Kind, Obj, code_of
 from penstock.controllers.reconciler import ReconcilerContext
+from penstock.controllers.reconcilers.access import access_of
 from penstock.controllers.reconcilers.subscribers import Entry, Subscribers
 from penstock.resources.channel.model import Channel
 from penstock.resources.channel.status import BackingChannel, status_of
@@ -44,7 +45,8 @@ class ChannelReconciler:
             "name": key.name,
             "namespace": key.namespace,
         }
-        status = status_of(obj, BackingChannel(reference, backing, failure), world.now())
+        access = access_of(world, (CHANNEL.kind, key), CHANNEL, obj)
+        status = status_of(obj, BackingChannel(reference, backing, failure), world.now(), access)
         await world.write_status(CHANNEL, obj, status)
 
     async def _backing(self, key: Key, obj: Obj, channel: Channel, kind: Kind) -> tuple[Obj | None, str | None]:

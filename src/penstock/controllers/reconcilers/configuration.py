@@ -14,26 +14,27 @@ from penstock.resources.resolution import Address
 from penstock.tls.server import trusted_by_clients
 
 
+def features_of(world: ReconcilerContext, me: Observer) -> Mapping[str, str]:
+    """What `config-features` says; who asks hears when that changes."""
+    found = world.tracker.look(me, CONFIG_MAP, Key(SYSTEM_NAMESPACE, features.CONFIG_MAP))
+    return (found or {}).get("data") or {}
+
+
 def tells_types(world: ReconcilerContext, me: Observer) -> bool:
     """Whether the target should report the types of its events; who asks hears when that changes."""
-    return features.enabled_by("eventtype-auto-create", _features(world, me))
+    return features.enabled_by("eventtype-auto-create", features_of(world, me))
 
 
 def transport(world: ReconcilerContext, me: Observer) -> features.Transport:
     """Over what the target takes events; who asks hears when that changes."""
-    return features.transport(_features(world, me))
+    return features.transport(features_of(world, me))
 
 
-def ingress_addresses(world: ReconcilerContext, me: Observer, path: str) -> tuple[Address, ...]:
+def ingress_addresses(world: ReconcilerContext, me: Observer, path: str, audience: str | None) -> tuple[Address, ...]:
     """The addresses of what the ingress takes events for at this path, the one to prefer first."""
     settings, wanted = world.settings, transport(world, me)
-    plain = Address(settings.ingress_url + path)
+    plain = Address(settings.ingress_url + path, audience=audience)
     if wanted == "disabled":
         return (plain,)
-    secure = Address(settings.tls_ingress_url + path, trusted_by_clients(settings, datetime.now(UTC)))
+    secure = Address(settings.tls_ingress_url + path, trusted_by_clients(settings, datetime.now(UTC)), audience)
     return (secure,) if wanted == "strict" else (secure, plain)
-
-
-def _features(world: ReconcilerContext, me: Observer) -> Mapping[str, str]:
-    found = world.tracker.look(me, CONFIG_MAP, Key(SYSTEM_NAMESPACE, features.CONFIG_MAP))
-    return (found or {}).get("data") or {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from penstock.contract.routes import Record, Route, key_of
 from penstock.controllers.api import CHANNEL, IN_MEMORY_CHANNEL, SUBSCRIPTION, Key, Obj
 from penstock.controllers.reconciler import ReconcilerContext, tell_of_missing_past
+from penstock.controllers.reconcilers.access import access_of
 from penstock.controllers.reconcilers.broker import was_true
 from penstock.controllers.reconcilers.channel import write_subscribers
 from penstock.controllers.reconcilers.configuration import ingress_addresses, tells_types, transport
@@ -38,7 +39,10 @@ class InMemoryChannelReconciler:
             world.publisher.claim(me, [])
             return
         channel = InMemoryChannel.read(obj)
-        target = channel_target(channel.identity, tells_types=tells_types(world, me), transport=transport(world, me))
+        access = access_of(world, me, IN_MEMORY_CHANNEL, obj)
+        target = channel_target(
+            channel.identity, tells_types=tells_types(world, me), transport=transport(world, me), access=access
+        )
         routes = [self._route(me, channel, entry) for entry in channel.subscribers]
         records: list[Record] = [target, *routes]
         if world.embedded:
@@ -47,7 +51,7 @@ class InMemoryChannelReconciler:
         sink = (channel.delivery or {}).get("deadLetterSink")
         ready_before = _ready_before(obj)
         seen = ChannelObservation(
-            addresses=ingress_addresses(world, me, channel_path(channel.identity)),
+            addresses=ingress_addresses(world, me, channel_path(channel.identity), access.audience),
             ingress_takes_it=world.dataplane.ingress_has_taken(key_of(target), before=was_true(obj, ENDPOINTS_READY)),
             dead_letter=resolve_optional(sink, key.namespace, world.tracker.lookup(me)),
             taken={
@@ -57,6 +61,7 @@ class InMemoryChannelReconciler:
                 for route in routes
             },
             waiting=world.dataplane.waiting,
+            access=access,
         )
         await world.write_status(IN_MEMORY_CHANNEL, obj, status_of(obj, seen, world.now()))
         if not _has_owner(obj):

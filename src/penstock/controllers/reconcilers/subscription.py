@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock.controllers.api import CHANNEL, IN_MEMORY_CHANNEL, SUBSCRIPTION, Key, Kind, Obj
 from penstock.controllers.reconciler import ReconcilerContext
+from penstock.controllers.reconcilers.access import identity_of
 from penstock.controllers.reconcilers.broker import was_true
 from penstock.controllers.reconcilers.channel import write_subscribers
 from penstock.controllers.reconcilers.destinations import resolve_optional
@@ -51,6 +52,7 @@ class SubscriptionReconciler:
             losses=world.dataplane.losses(subscription.identity.uid),
             delivery=world.dataplane.delivery(subscription.identity.uid),
             paused=RouteOptions.read(obj).paused,
+            identity=await identity_of(world, me, SUBSCRIPTION, obj),
         )
         self._subscribers.put(key, subscriber_spec(obj, seen, delivery))
         kind = Kind(subscription.channel.api_version, subscription.channel.kind)

@@ -11,6 +11,7 @@ from typing import Any
 from penstock.contract.routes import Route, key_of
 from penstock.controllers.api import BROKER, TRIGGER, Key, Kind, Obj
 from penstock.controllers.reconciler import ReconcilerContext, tell_of_missing_past
+from penstock.controllers.reconcilers.access import identity_of
 from penstock.controllers.reconcilers.broker import was_true
 from penstock.controllers.reconcilers.destinations import resolve, resolve_optional
 from penstock.controllers.routes.route_records import trigger_route
@@ -59,7 +60,12 @@ class TriggerReconciler:
         delivery = effective(trigger.delivery, None if broker is None else Broker.read(broker).delivery)
         subscriber = resolve(trigger.subscriber, key.namespace, lookup)
         dead_letter = resolve_optional(delivery.get("deadLetterSink"), key.namespace, lookup)
-        route = self._route(trigger, broker, subscriber, delivery, dead_letter) if served else None
+        identity = await identity_of(world, me, TRIGGER, obj)
+        route = (
+            self._route(trigger, broker, subscriber, delivery, dead_letter, account=identity.account)
+            if served
+            else None
+        )
         if served:
             claimed = self._kept(trigger, broker) if route is None else [route]
             world.publisher.claim(me, claimed, expected=[] if broker is None else [f"route/{trigger.identity.uid}"])
@@ -80,6 +86,7 @@ class TriggerReconciler:
             losses=world.dataplane.losses(trigger.identity.uid),
             delivery=world.dataplane.delivery(trigger.identity.uid),
             paused=trigger.options.paused,
+            identity=identity,
         )
         await world.write_status(TRIGGER, obj, status_of(obj, seen, world.now()))
 
@@ -90,10 +97,12 @@ class TriggerReconciler:
         subscriber: Address | Unresolved,
         delivery: dict[str, Any],
         dead_letter: Resolution,
+        *,
+        account: str,
     ) -> Route | None:
         if broker is None or isinstance(subscriber, Unresolved) or isinstance(dead_letter, Unresolved):
             return None
-        return trigger_route(trigger, broker["metadata"]["uid"], subscriber, delivery, dead_letter)
+        return trigger_route(trigger, broker["metadata"]["uid"], subscriber, delivery, dead_letter, account=account)
 
     def _kept(self, trigger: Trigger, broker: Obj | None) -> list[Route]:
         held = self._world.publisher.held(f"route/{trigger.identity.uid}")

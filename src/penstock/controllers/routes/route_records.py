@@ -9,9 +9,10 @@ from urllib.parse import urlsplit
 import msgspec
 
 from penstock.contract.names import CLUSTER_DOMAIN
-from penstock.contract.routes import Delivery, Endpoint, Replay, Route, ServiceName, Target
+from penstock.contract.routes import Access, Delivery, Endpoint, Replay, Route, ServiceName, Target
 from penstock.hosts import from_here, in_url
 from penstock.resources.delivery import DeliveryOptions
+from penstock.resources.eventpolicy.access import OPEN, TargetAccess
 from penstock.resources.features import Transport
 from penstock.resources.metadata import Identity
 from penstock.resources.options import RouteOptions
@@ -40,30 +41,44 @@ def channel_host(identity: Identity) -> str:
     return f"{identity.name}-kn-channel.{identity.namespace}.svc.{CLUSTER_DOMAIN}"
 
 
-def broker_target(identity: Identity, *, tells_types: bool = False, transport: Transport = "disabled") -> Target:
+def broker_target(
+    identity: Identity, *, tells_types: bool = False, transport: Transport = "disabled", access: TargetAccess = OPEN
+) -> Target:
     """A Broker."""
-    paths = (broker_path(identity),)
     return Target(
-        identity.uid, "Broker", identity.namespace, identity.name, paths, tells_types=tells_types, transport=transport
+        identity.uid,
+        "Broker",
+        identity.namespace,
+        identity.name,
+        (broker_path(identity),),
+        tells_types=tells_types,
+        transport=transport,
+        access=access_record(access),
     )
 
 
-def channel_target(identity: Identity, *, tells_types: bool = False, transport: Transport = "disabled") -> Target:
+def channel_target(
+    identity: Identity, *, tells_types: bool = False, transport: Transport = "disabled", access: TargetAccess = OPEN
+) -> Target:
     """A channel, also reached by its host name in full and short."""
     host = channel_host(identity)
     short = host.removesuffix(f".{CLUSTER_DOMAIN}")
-    hosts = (host, short, short.removesuffix(".svc"))
-    paths = (channel_path(identity),)
     return Target(
         identity.uid,
         "Channel",
         identity.namespace,
         identity.name,
-        paths,
-        hosts,
+        (channel_path(identity),),
+        (host, short, short.removesuffix(".svc")),
         tells_types=tells_types,
         transport=transport,
+        access=access_record(access),
     )
+
+
+def access_record(access: TargetAccess) -> Access | None:
+    """Who may send to a target; None: everybody."""
+    return None if access.audience is None else Access(access.audience, access.policies, access.mode)
 
 
 def ingress_name(host: str, settings: Settings) -> ServiceName:
@@ -81,7 +96,13 @@ def _place(url: str) -> str:
 
 
 def trigger_route(
-    trigger: Trigger, target: str, subscriber: Address, delivery: Mapping[str, Any], dead_letter: Resolution
+    trigger: Trigger,
+    target: str,
+    subscriber: Address,
+    delivery: Mapping[str, Any],
+    dead_letter: Resolution,
+    *,
+    account: str = "",
 ) -> Route:
     """A Trigger; `delivery` are the options in force."""
     identity, options = trigger.identity, trigger.options
@@ -100,6 +121,7 @@ def trigger_route(
         ordering=options.ordering,
         paused=options.paused,
         asked_from=options.since,
+        account=account,
     )
 
 
@@ -123,6 +145,7 @@ def subscription_route(entry: Mapping[str, Any], channel: Identity, options: Rou
         ordering=options.ordering,
         paused=options.paused,
         asked_from=options.since,
+        account=str((entry.get("auth") or {}).get("serviceAccountName") or ""),
     )
 
 

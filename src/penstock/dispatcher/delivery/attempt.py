@@ -14,6 +14,7 @@ from penstock.contract.routes import Endpoint, Route, Target
 from penstock.dispatcher.cursors import stage_payload as stage_payloads
 from penstock.dispatcher.cursors.cursor import STAGE_NAMES, Stage
 from penstock.dispatcher.cursors.stage_payload import StagePayload
+from penstock.dispatcher.delivery.credentials import Credentials, NoCredentials
 from penstock.dispatcher.delivery.dead_letter import NO_ANSWER, error_data, no_answer_data
 from penstock.dispatcher.delivery.decision import Verdict, destination, expects_reply
 from penstock.dispatcher.delivery.replies import NotStored, ReplyWriter
@@ -30,6 +31,7 @@ from penstock.observability import span_attributes, trace
 
 BAD_GATEWAY = 502
 """`knativeerrorcode` where the answer claims to be an event and is none."""
+UNAUTHORIZED = 401
 UNAVAILABLE = 503
 """`knativeerrorcode` where a reply could not be stored."""
 ATTRIBUTES_BYTES = 512 * 1024
@@ -98,8 +100,11 @@ class AttemptSender:
         tracer: trace.Tracer,
         default_timeout: float,
         max_event_bytes: int,
+        *,
+        credentials: Credentials | None = None,
     ) -> None:
         self._clients, self._store, self._tracer = clients, store, tracer
+        self._credentials = credentials
         self._default_timeout, self._max_event_bytes = default_timeout, max_event_bytes
         self.names = NameTable()
 
@@ -121,6 +126,11 @@ class AttemptSender:
         except (KeyError, ValueError) as problem:
             return _refused(f"the stored event cannot be sent: {problem!r}", endpoint, begun)
         seconds = route.delivery.timeout or self._default_timeout
+        try:
+            if route.account and endpoint.audience and self._credentials is not None:
+                lines += await self._credentials.lines(route, endpoint.audience, seconds)
+        except NoCredentials as problem:
+            return _no_answer(NoAnswer(str(problem)), endpoint, begun)
         counts = expects_reply(route, stage)
         try:
             answer = await self._clients.post(
@@ -148,6 +158,8 @@ class AttemptSender:
         return report
 
     async def _judge(self, exchange: _Exchange, answer: SubscriberResponse) -> AttemptResult:
+        if answer.status == UNAUTHORIZED and self._credentials is not None:
+            self._credentials.refused(exchange.route, exchange.endpoint.audience)
         outcome = classify(answer.status)
         if outcome is not Outcome.DELIVERED:
             reason = f"HTTP status {answer.status}"

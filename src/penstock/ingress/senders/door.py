@@ -36,6 +36,10 @@ class Door:
     def __init__(self, recognisers: Sequence[Recogniser] = ()) -> None:
         self._recognisers = tuple(recognisers)
 
+    def add(self, recogniser: Recogniser) -> None:
+        """Has one more asked, after the others."""
+        self._recognisers = (*self._recognisers, recogniser)
+
     def refusal(self, request: Request, addressee: Addressee, rules: TargetRules) -> Response | None:
         """Why a request is not taken, as far as its head tells; notes its sender."""
         for recogniser in self._recognisers:

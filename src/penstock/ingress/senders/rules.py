@@ -18,42 +18,65 @@ ACCOUNT_PREFIX = "system:serviceaccount:"
 NOTHING = Not(Everything())
 
 
+MOST_SUBJECTS = 1000
+"""Subjects of which it is kept what they may send."""
+
+
 class TargetRules:
     """The rules of one target, with its filters parsed."""
 
-    __slots__ = ("_namespace", "_policies", "access")
+    __slots__ = ("_allowed", "_own", "_policies", "access")
 
     def __init__(self, target: Target, access: Access) -> None:
-        self.access, self._namespace = access, target.namespace
+        self.access = access
+        self._own = f"{ACCOUNT_PREFIX}{target.namespace}:"
         self._policies = [(policy, _predicate(policy)) for policy in access.policies]
+        self._allowed: dict[str, Predicate | None] = {}
 
     def why_not(self, subject: str) -> str | None:
         """Why nothing of what the subject sends is taken; None where some events may be."""
         if self._policies:
-            if any(names(policy.subjects, subject) for policy, _ in self._policies):
+            if self._wanted(subject) is not None:
                 return None
             listed = ", ".join(policy.name for policy, _ in self._policies)
             return f'none of the event policies that apply here ({listed}) is for the subject "{subject}"'
         mode = self.access.default_mode
         if mode == "deny-all":
             return "no event policy applies here, and default-authorization-mode is deny-all"
-        if mode == "allow-same-namespace" and not subject.startswith(f"{ACCOUNT_PREFIX}{self._namespace}:"):
+        if mode == "allow-same-namespace" and not subject.startswith(self._own):
             return (
                 "no event policy applies here, default-authorization-mode is allow-same-namespace, "
-                f'and the subject "{subject}" is no ServiceAccount of the namespace "{self._namespace}"'
+                f'and the subject "{subject}" is no ServiceAccount of the target\'s namespace'
             )
         return None
 
     def why_not_these(self, subject: str, events: Iterable[CloudEvent]) -> str | None:
         """Why these events of a subject that may send are not taken."""
-        filters = [predicate for policy, predicate in self._policies if names(policy.subjects, subject)]
-        if not filters or any(isinstance(predicate, Everything) for predicate in filters):
+        if not self._policies:
             return None
-        wanted = AnyOf(tuple(filters))
+        wanted = self._wanted(subject)
+        if isinstance(wanted, Everything):
+            return None
         for event in events:
-            if not matches_event(wanted, event):
+            if wanted is None or not matches_event(wanted, event):
                 return f'the event policies for the subject "{subject}" do not let the event "{event.id}" pass'
         return None
+
+    def _wanted(self, subject: str) -> Predicate | None:
+        """What the policies take of what the subject sends; None: nothing."""
+        if subject not in self._allowed:
+            if len(self._allowed) >= MOST_SUBJECTS:
+                self._allowed.clear()
+            self._allowed[subject] = _any([one for policy, one in self._policies if names(policy.subjects, subject)])
+        return self._allowed[subject]
+
+
+def _any(predicates: list[Predicate]) -> Predicate | None:
+    if any(isinstance(predicate, Everything) for predicate in predicates):
+        return Everything()
+    if len(predicates) == 1:
+        return predicates[0]
+    return AnyOf(tuple(predicates)) if predicates else None
 
 
 def names(patterns: Iterable[str], subject: str) -> bool:

@@ -8,8 +8,9 @@ from typing import Any
 
 from penstock.resources.admission import Obj
 from penstock.resources.conditions import READY, Finding, conclude, false, find, true, unknown
+from penstock.resources.eventpolicy.access import OPEN, TargetAccess
 from penstock.resources.metadata import Identity
-from penstock.resources.resolution import Address, Resolution, addresses, dead_letter_finding, policies_finding
+from penstock.resources.resolution import Address, Resolution, addresses, dead_letter_finding
 
 INGRESS_READY = "IngressReady"
 CONFIG_PARSED = "ConfigParsed"
@@ -27,6 +28,7 @@ class BrokerObservation:
     dead_letter: Resolution
     config_problem: str | None = None
     """Why `spec.config` leads nowhere; None where it is found, or none is given."""
+    access: TargetAccess = OPEN
 
 
 def status_of(obj: Obj, seen: BrokerObservation, now: str) -> dict[str, Any]:
@@ -42,12 +44,13 @@ def status_of(obj: Obj, seen: BrokerObservation, now: str) -> dict[str, Any]:
         true("Addressable"),
         _config_finding(seen.config_problem),
         dead_letter_finding(seen.dead_letter),
-        policies_finding(),
+        seen.access.finding(),
     ]
     status: dict[str, Any] = {
         "observedGeneration": Identity.read(obj).generation,
         "conditions": conclude(previous, findings, now),
         **addresses(*seen.addresses),
+        **seen.access.fields(),
     }
     if isinstance(seen.dead_letter, Address):
         status |= seen.dead_letter.fields("deadLetterSink")

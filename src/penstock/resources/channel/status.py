@@ -8,8 +8,9 @@ from typing import Any
 
 from penstock.resources.admission import Obj
 from penstock.resources.conditions import READY, Finding, conclude, false, find, true, unknown
+from penstock.resources.eventpolicy.access import OPEN, TargetAccess
 from penstock.resources.metadata import Identity
-from penstock.resources.resolution import DEAD_LETTER_SINK_RESOLVED, Address, dead_letter_finding, policies_finding
+from penstock.resources.resolution import DEAD_LETTER_SINK_RESOLVED, Address, dead_letter_finding
 
 BACKING_CHANNEL_READY = "BackingChannelReady"
 
@@ -25,7 +26,7 @@ class BackingChannel:
     """Why it could not be created or read."""
 
 
-def status_of(obj: Obj, backing: BackingChannel, now: str) -> dict[str, Any]:
+def status_of(obj: Obj, backing: BackingChannel, now: str, access: TargetAccess = OPEN) -> dict[str, Any]:
     """The Channel's status."""
     previous = (obj.get("status") or {}).get("conditions") or []
     theirs: Mapping[str, Any] = (backing.obj or {}).get("status") or {}
@@ -40,11 +41,12 @@ def status_of(obj: Obj, backing: BackingChannel, now: str) -> dict[str, Any]:
         _backing_finding(backing),
         addressable,
         _dead_letter_finding(wants_dead_letters, backing, theirs),
-        policies_finding(),
+        access.finding(),
     ]
     status: dict[str, Any] = {
         "observedGeneration": Identity.read(obj).generation,
         "conditions": conclude(previous, findings, now),
+        **access.fields(),
     }
     if backing.obj is not None:
         status["channel"] = backing.reference

@@ -8,8 +8,9 @@ from typing import Any
 
 from penstock.resources.admission import Obj
 from penstock.resources.conditions import Finding, conclude, false, true, unknown
+from penstock.resources.eventpolicy.access import OPEN
 from penstock.resources.eventtransform.model import EventTransform
-from penstock.resources.resolution import Address, Resolution, Unresolved, addresses, policies_finding
+from penstock.resources.resolution import Address, Resolution, Unresolved, addresses
 
 DEPLOYMENT_READY = "JsonataDeploymentReady"
 SINK_BINDING_READY = "JsonataSinkBindingReady"
@@ -38,7 +39,7 @@ def status_of(obj: Obj, seen: EventTransformObservation, now: str) -> dict[str, 
     addressable = true("Addressable") if takes else waiting
     status: dict[str, Any] = {
         "observedGeneration": wanted.identity.generation,
-        "conditions": conclude(previous, [running, bound, ready, addressable, policies_finding()], now),
+        "conditions": conclude(previous, [running, bound, ready, addressable, OPEN.finding()], now),
         "jsonata": {"deployment": dict((seen.deployment or {}).get("status") or {})},
     }
     if takes:

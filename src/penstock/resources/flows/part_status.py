@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.resources.admission import Obj
 from penstock.resources.conditions import READY, Finding, find, true, unknown
-from penstock.resources.resolution import policies_finding
+from penstock.resources.eventpolicy.access import TargetAccess
 
 CHANNELS_READY = "ChannelsReady"
 SUBSCRIPTIONS_READY = "SubscriptionsReady"
@@ -54,6 +54,13 @@ def address_of(channel: Obj) -> dict[str, Any] | None:
     return dict(address) if address.get("url") else None
 
 
+def auth_of(subscriptions: Iterable[Obj]) -> dict[str, Any]:
+    """`auth` of the status: the identities as which a flow sends are those of its Subscriptions."""
+    found = [((one.get("status") or {}).get("auth") or {}).get("serviceAccountName") for one in subscriptions]
+    accounts = [account for account in found if account]
+    return {"auth": {"serviceAccountNames": accounts}} if accounts else {}
+
+
 def findings_of(
     missing: Missing,
     *,
@@ -62,11 +69,12 @@ def findings_of(
     address: dict[str, Any] | None,
     channel_failure: str | None,
     subscription_failure: str | None,
+    access: TargetAccess,
 ) -> list[Finding]:
     """What is said of a flow's parts. Where the Channels cannot be had, nothing is known of the rest."""
     if channel_failure is not None:
         channels = missing(CHANNELS_READY, CHANNELS_NOT_READY, channel_failure)
-        return [channels, unknown(SUBSCRIPTIONS_READY), unknown(ADDRESSABLE), policies_finding()]
+        return [channels, unknown(SUBSCRIPTIONS_READY), unknown(ADDRESSABLE), access.finding()]
     channels = true(CHANNELS_READY)
     if not channels_ready:
         channels = missing(CHANNELS_READY, CHANNELS_NOT_READY, CHANNELS_WAITED_FOR)
@@ -75,4 +83,4 @@ def findings_of(
         why = subscription_failure or SUBSCRIPTIONS_WAITED_FOR
         subscriptions = missing(SUBSCRIPTIONS_READY, SUBSCRIPTIONS_NOT_READY, why)
     addressable = true(ADDRESSABLE) if address else missing(ADDRESSABLE, "emptyAddress", "addressable is nil")
-    return [channels, subscriptions, addressable, policies_finding()]
+    return [channels, subscriptions, addressable, access.finding()]

@@ -8,8 +8,9 @@ from typing import Any
 
 from penstock.resources.admission import Obj
 from penstock.resources.conditions import conclude, true, unknown
+from penstock.resources.eventpolicy.access import OPEN, TargetAccess
 from penstock.resources.metadata import Identity
-from penstock.resources.resolution import Address, Resolution, addresses, dead_letter_finding, policies_finding
+from penstock.resources.resolution import Address, Resolution, addresses, dead_letter_finding
 
 ENDPOINTS_READY = "EndpointsReady"
 
@@ -27,6 +28,7 @@ class ChannelObservation:
     """By uid of a subscriber: whether the data plane delivers to it as it is now."""
     waiting: str = ""
     """Why it cannot act by anything new for now, where that is known."""
+    access: TargetAccess = OPEN
 
 
 def status_of(obj: Obj, seen: ChannelObservation, now: str) -> dict[str, Any]:
@@ -38,11 +40,12 @@ def status_of(obj: Obj, seen: ChannelObservation, now: str) -> dict[str, Any]:
         if seen.ingress_takes_it
         else unknown(ENDPOINTS_READY, "DispatcherEndpointsNotReady", waiting)
     )
-    findings = [endpoints, true("Addressable"), dead_letter_finding(seen.dead_letter), policies_finding()]
+    findings = [endpoints, true("Addressable"), dead_letter_finding(seen.dead_letter), seen.access.finding()]
     status: dict[str, Any] = {
         "observedGeneration": Identity.read(obj).generation,
         "conditions": conclude(previous, findings, now),
         **addresses(*seen.addresses),
+        **seen.access.fields(),
     }
     subscribers = (obj.get("spec") or {}).get("subscribers") or []
     if subscribers:

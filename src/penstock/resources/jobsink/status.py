@@ -6,9 +6,9 @@ from typing import Any
 
 from penstock.resources.admission import Obj
 from penstock.resources.conditions import conclude, true
+from penstock.resources.eventpolicy.access import OPEN
 from penstock.resources.jobsink.model import selector_of
 from penstock.resources.metadata import Identity
-from penstock.resources.resolution import policies_finding
 
 
 def status_of(obj: Obj, url: str, now: str) -> dict[str, Any]:
@@ -17,7 +17,7 @@ def status_of(obj: Obj, url: str, now: str) -> dict[str, Any]:
     previous = (obj.get("status") or {}).get("conditions") or []
     return {
         "observedGeneration": identity.generation,
-        "conditions": conclude(previous, [true("Addressable"), policies_finding()], now),
+        "conditions": conclude(previous, [true("Addressable"), OPEN.finding()], now),
         "address": {"name": "http", "url": url},
         "job": {"selector": selector_of(identity.name)},
     }

@@ -8,8 +8,8 @@ from typing import Any
 
 from penstock.resources.admission import Obj
 from penstock.resources.conditions import Finding, conclude, false, is_ready, true, unknown
+from penstock.resources.eventpolicy.access import EVENT_POLICIES_READY
 from penstock.resources.metadata import Identity
-from penstock.resources.resolution import EVENT_POLICIES_READY
 
 BROKER_ADDRESS = "knative.dev/brokerAddress"
 

@@ -9,8 +9,9 @@ from typing import Any
 from penstock.resources.admission import Obj
 from penstock.resources.conditions import READY, Finding, conclude, false, find, true, unknown
 from penstock.resources.delivering import DeliveryState, delivering_finding, delivery_fields
+from penstock.resources.eventpolicy.access import NOBODY, SenderIdentity
 from penstock.resources.metadata import Identity
-from penstock.resources.resolution import Address, Resolution, Unresolved, identity_finding, loss_finding
+from penstock.resources.resolution import Address, Resolution, Unresolved, loss_finding
 
 REFERENCES_RESOLVED = "ReferencesResolved"
 ADDED_TO_CHANNEL = "AddedToChannel"
@@ -33,6 +34,7 @@ class SubscriptionObservation:
     delivery: DeliveryState | None = None
     """How deliveries go; None where nothing is known."""
     paused: bool = False
+    identity: SenderIdentity = NOBODY
 
 
 def status_of(obj: Obj, seen: SubscriptionObservation, now: str) -> dict[str, Any]:
@@ -43,6 +45,7 @@ def status_of(obj: Obj, seen: SubscriptionObservation, now: str) -> dict[str, An
         "conditions": conclude(previous, _findings(obj, seen), now),
         "physicalSubscription": _physical(seen),
         **delivery_fields(seen.delivery, seen.paused),
+        **seen.identity.fields(),
     }
 
 
@@ -53,6 +56,7 @@ def subscriber_spec(obj: Obj, seen: SubscriptionObservation, delivery: Mapping[s
         return None
     identity = Identity.read(obj)
     entry: dict[str, Any] = {"name": identity.name, "uid": identity.uid, "generation": identity.generation}
+    entry |= seen.identity.fields()
     if isinstance(seen.subscriber, Address):
         entry |= seen.subscriber.fields("subscriber")
     if isinstance(seen.reply, Address):
@@ -80,7 +84,7 @@ def _physical(seen: SubscriptionObservation) -> dict[str, str]:
 
 def _findings(obj: Obj, seen: SubscriptionObservation) -> list[Finding]:
     references = _references_finding(seen)
-    rest = [identity_finding(), *loss_finding(seen.losses), *delivering_finding(seen.delivery, seen.paused)]
+    rest = [seen.identity.finding(), *loss_finding(seen.losses), *delivering_finding(seen.delivery, seen.paused)]
     if references.status != "True" or seen.channel is None:
         return [references, unknown(ADDED_TO_CHANNEL), unknown(CHANNEL_READY), *rest]
     identity = Identity.read(obj)

@@ -9,15 +9,14 @@ from typing import Any
 from penstock.resources.admission import Obj
 from penstock.resources.conditions import READY, Finding, conclude, false, find, true, unknown
 from penstock.resources.delivering import DeliveryState, delivering_finding, delivery_fields
+from penstock.resources.eventpolicy.access import NOBODY, OIDC_IDENTITY_CREATED, SenderIdentity
 from penstock.resources.metadata import Identity
 from penstock.resources.resolution import (
     DEAD_LETTER_SINK_RESOLVED,
-    OIDC_IDENTITY_CREATED,
     Address,
     Resolution,
     Unresolved,
     dead_letter_finding,
-    identity_finding,
     loss_finding,
 )
 
@@ -48,6 +47,7 @@ class TriggerObservation:
     delivery: DeliveryState | None = None
     """How deliveries go; None where nothing is known."""
     paused: bool = False
+    identity: SenderIdentity = NOBODY
 
 
 def status_of(obj: Obj, seen: TriggerObservation, now: str) -> dict[str, Any]:
@@ -56,6 +56,7 @@ def status_of(obj: Obj, seen: TriggerObservation, now: str) -> dict[str, Any]:
     status: dict[str, Any] = {"observedGeneration": Identity.read(obj).generation}
     status["conditions"] = conclude(previous, _findings(seen), now)
     status["subscriberUri"] = ""
+    status |= seen.identity.fields()
     if seen.broker is not None:
         if isinstance(seen.subscriber, Address):
             status |= seen.subscriber.fields("subscriber")
@@ -83,7 +84,7 @@ def _findings(seen: TriggerObservation) -> list[Finding]:
         dead_letter_finding(seen.dead_letter),
         seen.dependency,
         _subscription_finding(seen),
-        identity_finding(),
+        seen.identity.finding(),
         *_warnings(seen),
     ]
 

@@ -3,8 +3,11 @@ what leads out of it."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from penstock.controllers.api import PARALLEL, SUBSCRIPTION, Key, Kind, Obj
 from penstock.controllers.reconciler import ReconcilerContext
+from penstock.controllers.reconcilers.access import access_of
 from penstock.controllers.reconcilers.flows.leftovers import behind_the_last, of_another_kind
 from penstock.controllers.reconcilers.parts import PartFailed, Parts
 from penstock.resources.flows.parallel.model import Parallel, branch_name, filter_name
@@ -33,6 +36,7 @@ class ParallelReconciler:
             self._world.recorder.warning(obj, "InternalError", failure)
         elif len(seen.subscriptions) == len(parallel.branches):
             await self._clear(parts, key, parallel)
+        seen = replace(seen, access=access_of(self._world, (PARALLEL.kind, key), PARALLEL, obj))
         await self._world.write_status(PARALLEL, obj, status_of(obj, seen, self._world.now()))
 
     async def _bring_about(self, parts: Parts, parallel: Parallel) -> ParallelObservation:

@@ -3,8 +3,11 @@ the step's answers on to the next Channel."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from penstock.controllers.api import SEQUENCE, SUBSCRIPTION, Key, Kind, Obj
 from penstock.controllers.reconciler import ReconcilerContext
+from penstock.controllers.reconcilers.access import access_of
 from penstock.controllers.reconcilers.flows.leftovers import behind_the_last, of_another_kind
 from penstock.controllers.reconcilers.parts import PartFailed, Parts
 from penstock.resources.flows.part_status import address_of
@@ -33,6 +36,7 @@ class SequenceReconciler:
             self._world.recorder.warning(obj, "InternalError", failure)
         elif len(seen.subscriptions) == len(sequence.steps):
             await self._clear(parts, key, sequence)
+        seen = replace(seen, access=access_of(self._world, (SEQUENCE.kind, key), SEQUENCE, obj))
         await self._world.write_status(SEQUENCE, obj, status_of(obj, seen, self._world.now()))
 
     async def _bring_about(self, parts: Parts, sequence: Sequence) -> SequenceObservation:

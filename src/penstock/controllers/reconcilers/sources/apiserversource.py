@@ -4,9 +4,11 @@ hands the source to what does."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from penstock.controllers.api import API_SERVER_SOURCE, NAMESPACE, Key, Kind, Obj, key_of
 from penstock.controllers.reconciler import ReconcilerContext
+from penstock.controllers.reconcilers.access import identity_of
 from penstock.controllers.reconcilers.destinations import resolve
 from penstock.controllers.reconcilers.sources.account_apis import AccountApis
 from penstock.controllers.reconcilers.sources.described_events import DescribedEvents
@@ -58,12 +60,14 @@ class ApiServerSourceReconciler:
         world, source = self._world, ApiServerSource.read(obj)
         me = (API_SERVER_SOURCE.kind, key)
         sink = resolve(source.sink, key.namespace, world.tracker.lookup(me))
+        identity = await identity_of(world, me, API_SERVER_SOURCE, obj)
         namespaces, missing = self._namespaces(me, source), None
         uid, predicate = source.identity.uid, _predicate(source)
         if isinstance(sink, Address):
             missing = None if source.skips_permissions else await self._missing(source, namespaces)
             if missing is None:
-                self._runner.put(WatchPlan(source, namespaces, predicate, sink, world.api.url))
+                addressed = replace(sink, account=identity.account)
+                self._runner.put(WatchPlan(source, namespaces, predicate, addressed, world.api.url))
             else:
                 self._runner.remove(uid)
         seen = ApiServerObservation(
@@ -74,6 +78,7 @@ class ApiServerSourceReconciler:
             self._runner.watching(uid),
             self._runner.problem(uid),
             self._runner.trouble(uid),
+            identity,
         )
         status = status_of(obj, seen, world.now())
         await world.write_status(API_SERVER_SOURCE, obj, status)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from penstock.controllers.api import PING_SOURCE, Key, Obj
 from penstock.controllers.reconciler import ReconcilerContext
+from penstock.controllers.reconcilers.access import identity_of
 from penstock.controllers.reconcilers.destinations import resolve
 from penstock.controllers.reconcilers.sources.described_events import DescribedEvents
 from penstock.controllers.tracker import Observer
@@ -43,11 +45,12 @@ class PingSourceReconciler:
         world, source = self._world, PingSource.read(obj)
         sink = resolve(source.sink, key.namespace, world.tracker.lookup((PING_SOURCE.kind, key)))
         schedule, problem = _schedule(source)
+        identity = await identity_of(world, (PING_SOURCE.kind, key), PING_SOURCE, obj)
         if schedule is not None and isinstance(sink, Address):
-            self.runner.put(Ping(source, schedule, sink))
+            self.runner.put(Ping(source, schedule, replace(sink, account=identity.account)))
         else:
             self.runner.pause(source.identity.uid)
-        seen = PingObservation(sink, problem, self.runner.trouble(source.identity.uid))
+        seen = PingObservation(sink, problem, self.runner.trouble(source.identity.uid), identity)
         status = status_of(obj, seen, world.now())
         await world.write_status(PING_SOURCE, obj, status)
         await self._described.ensure((PING_SOURCE.kind, key), obj, status, source.event_source)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
 
 from penstock.controllers.reconciler import Reconciler, ReconcilerContext
 from penstock.controllers.reconcilers.sources.apiserversource import ApiServerSourceReconciler
@@ -13,12 +14,18 @@ from penstock.controllers.reconcilers.sources.sinkbinding import SinkBindingReco
 from penstock.controllers.tracker import Observer
 from penstock.sources.sinks import Sinks
 
+if TYPE_CHECKING:
+    from penstock.oidc.tokens import AccountTokens
+
 
 class Sources:
     """Everything about sources that one control plane has."""
 
     def __init__(self, world: ReconcilerContext, enqueue: Callable[[Observer], None]) -> None:
-        self._sinks = Sinks(world.publisher.locate)
+        self._settings = world.settings
+        self._group: asyncio.TaskGroup | None = None
+        self._tokens: AccountTokens | None = None
+        self._sinks = Sinks(world.publisher.locate, self._token)
         self._pings = PingSourceReconciler(world, enqueue, self._sinks)
         self._watches = ApiServerSourceReconciler(world, enqueue, self._sinks)
         self.reconcilers: list[Reconciler] = [
@@ -31,5 +38,19 @@ class Sources:
     async def run(self) -> None:
         """Runs them until cancelled. To be started when every object has been looked at once."""
         async with self._sinks, asyncio.TaskGroup() as group:
+            self._group = group
             group.create_task(self._pings.runner.run(), name="PingSources")
             group.create_task(self._watches.run(), name="ApiServerSources")
+
+    async def _token(self, namespace: str, account: str, audience: str) -> str:
+        """A token of the source's ServiceAccount, where the sink has an audience. Raises NoToken."""
+        from penstock.oidc.tokens import AccountTokens, TokenRequests, Wanted
+
+        if self._tokens is None:
+            self._tokens = AccountTokens(TokenRequests(self._settings), self._start)
+        return await self._tokens.token(Wanted(namespace, account, audience))
+
+    def _start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        if self._group is None:
+            raise RuntimeError("a source sends before the sources run")
+        return self._group.create_task(work, name=name)

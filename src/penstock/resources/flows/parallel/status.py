@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from penstock.resources.admission import Obj
 from penstock.resources.conditions import READY, Finding, conclude, false
-from penstock.resources.flows.part_status import address_of, all_ready, findings_of, ready_of, reference_to
+from penstock.resources.eventpolicy.access import OPEN, TargetAccess
+from penstock.resources.flows.part_status import address_of, all_ready, auth_of, findings_of, ready_of, reference_to
 from penstock.resources.metadata import Identity
 
 
@@ -22,6 +24,7 @@ class ParallelObservation:
     channel_failure: str | None = None
     """Why the Channels cannot be had; nothing is known of Subscriptions then."""
     subscription_failure: str | None = None
+    access: TargetAccess = OPEN
 
 
 def status_of(obj: Obj, seen: ParallelObservation, now: str) -> dict[str, Any]:
@@ -32,6 +35,8 @@ def status_of(obj: Obj, seen: ParallelObservation, now: str) -> dict[str, Any]:
         "observedGeneration": Identity.read(obj).generation,
         "conditions": conclude(previous, _findings(seen, address), now),
         "branchStatuses": _branches(seen),
+        **seen.access.fields(),
+        **auth_of(chain(*zip(seen.filter_subscriptions, seen.subscriptions, strict=False))),
     }
     if seen.channels:
         status["ingressChannelStatus"] = _channel_state(seen.channels[0])
@@ -71,4 +76,5 @@ def _findings(seen: ParallelObservation, address: dict[str, Any] | None) -> list
         address=address,
         channel_failure=seen.channel_failure,
         subscription_failure=seen.subscription_failure,
+        access=seen.access,
     )

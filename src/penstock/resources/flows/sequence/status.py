@@ -7,7 +7,8 @@ from typing import Any
 
 from penstock.resources.admission import Obj
 from penstock.resources.conditions import Finding, conclude, unknown
-from penstock.resources.flows.part_status import address_of, all_ready, findings_of, ready_of, reference_to
+from penstock.resources.eventpolicy.access import OPEN, TargetAccess
+from penstock.resources.flows.part_status import address_of, all_ready, auth_of, findings_of, ready_of, reference_to
 from penstock.resources.metadata import Identity
 
 
@@ -20,6 +21,7 @@ class SequenceObservation:
     channel_failure: str | None = None
     """Why the Channels cannot be had; nothing is known of Subscriptions then."""
     subscription_failure: str | None = None
+    access: TargetAccess = OPEN
 
 
 def status_of(obj: Obj, seen: SequenceObservation, now: str) -> dict[str, Any]:
@@ -37,6 +39,8 @@ def status_of(obj: Obj, seen: SequenceObservation, now: str) -> dict[str, Any]:
         "subscriptionStatuses": [
             {"subscription": reference_to(one), "ready": ready_of(one, "Subscription")} for one in seen.subscriptions
         ],
+        **seen.access.fields(),
+        **auth_of(seen.subscriptions),
     }
 
 
@@ -48,4 +52,5 @@ def _findings(seen: SequenceObservation, address: dict[str, Any] | None) -> list
         address=address,
         channel_failure=seen.channel_failure,
         subscription_failure=seen.subscription_failure,
+        access=seen.access,
     )

@@ -7,7 +7,8 @@ from typing import Any
 
 from penstock.resources.admission import Obj
 from penstock.resources.conditions import Finding, conclude, false, true, unknown
-from penstock.resources.resolution import Address, Unresolved, identity_finding
+from penstock.resources.eventpolicy.access import NOBODY, SenderIdentity
+from penstock.resources.resolution import Address, Unresolved
 from penstock.resources.sources.apiserversource.model import CHANGES, ApiServerSource, event_type
 from penstock.resources.sources.source_status import (
     DEPLOYED,
@@ -35,6 +36,7 @@ class ApiServerObservation:
     """Why something cannot be watched."""
     trouble: str | None = None
     """Why events wait for the sink; None where none does."""
+    identity: SenderIdentity = NOBODY
 
 
 def status_of(obj: Obj, seen: ApiServerObservation, now: str) -> dict[str, Any]:
@@ -45,7 +47,7 @@ def status_of(obj: Obj, seen: ApiServerObservation, now: str) -> dict[str, Any]:
         sink_finding(seen.sink),
         _deployed(seen),
         _permissions(seen),
-        identity_finding(),
+        seen.identity.finding(),
         *acceptance_finding(seen.trouble),
     ]
     status: dict[str, Any] = {
@@ -53,6 +55,7 @@ def status_of(obj: Obj, seen: ApiServerObservation, now: str) -> dict[str, Any]:
         "conditions": conclude(previous, findings, now),
         "namespaces": list(seen.namespaces),
         **sink_fields(seen.sink),
+        **seen.identity.fields(),
     }
     if isinstance(seen.sink, Address) and seen.missing is None:
         status |= event_attributes(seen.api_url, *(event_type(source.mode, change) for change in CHANGES))

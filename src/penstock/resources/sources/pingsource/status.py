@@ -7,7 +7,8 @@ from typing import Any
 
 from penstock.resources.admission import Obj
 from penstock.resources.conditions import conclude, false, true, unknown
-from penstock.resources.resolution import Address, Unresolved, identity_finding
+from penstock.resources.eventpolicy.access import NOBODY, SenderIdentity
+from penstock.resources.resolution import Address, Unresolved
 from penstock.resources.sources.pingsource.model import EVENT_TYPE, PingSource
 from penstock.resources.sources.source_status import (
     DEPLOYED,
@@ -27,6 +28,7 @@ class PingObservation:
     """Why the schedule cannot be kept; only of objects that no admission has seen."""
     trouble: str | None = None
     """Why events wait for the sink; None where none does."""
+    identity: SenderIdentity = NOBODY
 
 
 def status_of(obj: Obj, seen: PingObservation, now: str) -> dict[str, Any]:
@@ -37,11 +39,12 @@ def status_of(obj: Obj, seen: PingObservation, now: str) -> dict[str, Any]:
         deployed = false(DEPLOYED, "InvalidSchedule", seen.bad_schedule)
     else:
         deployed = true(DEPLOYED) if isinstance(seen.sink, Address) else unknown(DEPLOYED)
-    findings = [sink_finding(seen.sink), deployed, identity_finding(), *acceptance_finding(seen.trouble)]
+    findings = [sink_finding(seen.sink), deployed, seen.identity.finding(), *acceptance_finding(seen.trouble)]
     status: dict[str, Any] = {
         "observedGeneration": source.identity.generation,
         "conditions": conclude(previous, findings, now),
         **sink_fields(seen.sink),
+        **seen.identity.fields(),
     }
     if isinstance(seen.sink, Address):
         status |= event_attributes(source.event_source, EVENT_TYPE)

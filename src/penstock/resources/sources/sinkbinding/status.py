@@ -7,8 +7,9 @@ from typing import Any
 
 from penstock.resources.admission import Obj
 from penstock.resources.conditions import conclude, false, true
+from penstock.resources.eventpolicy.access import NOBODY
 from penstock.resources.metadata import Identity
-from penstock.resources.resolution import Address, Unresolved, identity_finding
+from penstock.resources.resolution import Address, Unresolved
 from penstock.resources.sources.source_status import SINK_PROVIDED, sink_fields
 
 AVAILABLE = "SinkBindingAvailable"
@@ -46,7 +47,7 @@ def status_of(obj: Obj, seen: BindingObservation, now: str) -> dict[str, Any]:
     findings = [
         true(AVAILABLE) if problem is None else false(AVAILABLE, problem.reason, problem.message),
         provided,
-        identity_finding(),
+        NOBODY.finding(),
         true(OIDC_TOKEN_SECRET_CREATED, _NO_OIDC),
         true(TRUST_BUNDLE_PROPAGATED),
     ]

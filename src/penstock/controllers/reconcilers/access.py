@@ -1,0 +1,143 @@
+"""Identities of senders and policies of targets: what statuses and routes need of both where OIDC is enabled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from penstock.contract.routes import Policy
+from penstock.controllers.api import (
+    CHANNEL,
+    CONFLICT,
+    EVENT_POLICY,
+    NOT_FOUND,
+    PARALLEL,
+    SEQUENCE,
+    SERVICE_ACCOUNT_KIND,
+    Key,
+    Kind,
+    Obj,
+    code_of,
+    key_of,
+)
+from penstock.controllers.reconciler import ReconcilerContext, Workers
+from penstock.controllers.reconcilers.configuration import features_of
+from penstock.controllers.tracker import Observer
+from penstock.oidc.names import account_of, audience_of
+from penstock.resources import features
+from penstock.resources.eventpolicy.access import NOBODY, OPEN, SenderIdentity, TargetAccess
+from penstock.resources.eventpolicy.model import EventPolicy
+from penstock.resources.flows.parallel.model import ingress_name as parallel_ingress
+from penstock.resources.flows.sequence.model import part_name as sequence_part
+from penstock.resources.metadata import controller_of, controller_reference
+
+OIDC_LABEL = "eventing.knative.dev/oidc"
+
+_WAY_IN: Mapping[Kind, Callable[[str], str]] = {
+    CHANNEL: lambda name: name,
+    SEQUENCE: lambda name: sequence_part(name, 0),
+    PARALLEL: parallel_ingress,
+}
+"""Objects that take events by a channel that they own, and its name."""
+
+
+async def identity_of(world: ReconcilerContext, me: Observer, kind: Kind, obj: Obj) -> SenderIdentity:
+    """The ServiceAccount as which the object sends, made if it is not there; removed where OIDC is disabled."""
+    metadata = obj["metadata"]
+    account = account_of(kind.group, kind.kind, metadata["name"])
+    key = Key(metadata["namespace"], account)
+    if not features.enabled_by(features.OIDC, features_of(world, me)):
+        if (obj.get("status") or {}).get("auth"):
+            await _remove(world, me, key, metadata["uid"])
+        return NOBODY
+    found = world.tracker.look(me, SERVICE_ACCOUNT_KIND, key)
+    if found is None:
+        try:
+            await world.create(SERVICE_ACCOUNT_KIND, service_account(kind, obj, account))
+        except Exception as error:
+            code = code_of(error)
+            if code in (None, CONFLICT):
+                raise
+            what = f"could not create OIDC service account {key.namespace}/{metadata['name']} for {kind.kind}"
+            return SenderIdentity(account, f"{what}: {error}")
+    elif (controller_of(found) or {}).get("uid") != metadata["uid"]:
+        return SenderIdentity(account, f"service account {account} not owned by {kind.kind} {metadata['name']}")
+    return SenderIdentity(account)
+
+
+def service_account(kind: Kind, obj: Obj, account: str) -> Obj:
+    """The ServiceAccount of an object, as it is created. It goes when the object goes."""
+    metadata = obj["metadata"]
+    owner = controller_reference({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata})
+    description = f'Service Account for OIDC Authentication for {kind.kind} "{metadata["name"]}"'
+    return {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {
+            "name": account,
+            "namespace": metadata["namespace"],
+            "labels": {OIDC_LABEL: "enabled"},
+            "annotations": {"description": description},
+            "ownerReferences": [{**owner, "blockOwnerDeletion": False}],
+        },
+    }
+
+
+def access_of(world: ReconcilerContext, me: Observer, kind: Kind, obj: Obj) -> TargetAccess:
+    """Who may send to the object."""
+    data = features_of(world, me)
+    if not features.enabled_by(features.OIDC, data):
+        return OPEN
+    metadata = obj["metadata"]
+    audience = audience_of(kind.group, kind.kind, metadata["namespace"], metadata["name"])
+    applying = [policy for policy in _policies(world, metadata["namespace"]) if _applies(world, me, policy, kind, obj)]
+    return TargetAccess(
+        audience,
+        features.authorization_mode(data),
+        tuple(Policy(one.name, one.subjects if one.is_ready else (), one.filters) for one in applying),
+        tuple(one.name for one in applying if not one.is_ready),
+    )
+
+
+def tell_of_policies(world: ReconcilerContext, workers: Workers, kinds: tuple[Kind, ...]) -> None:
+    """Has the objects of these kinds looked at again when an EventPolicy of their namespace changes."""
+
+    def changed(key: Key, _: Obj | None) -> None:
+        for kind in kinds:
+            for obj in world.tracker.informer(kind).all():
+                if (found := key_of(obj)).namespace == key.namespace:
+                    workers.enqueue((kind.queue, found))
+
+    world.tracker.informer(EVENT_POLICY).listen(changed)
+
+
+def _policies(world: ReconcilerContext, namespace: str) -> list[EventPolicy]:
+    stored = (obj for obj in world.tracker.informer(EVENT_POLICY).all() if key_of(obj).namespace == namespace)
+    return sorted((EventPolicy.read(obj) for obj in stored), key=lambda policy: policy.name)
+
+
+def _applies(world: ReconcilerContext, me: Observer, policy: EventPolicy, kind: Kind, obj: Obj) -> bool:
+    """Whether the policy is for the object, or for what the object takes events for: the channel that does the work of
+    a Channel, or takes the events of a flow, is as guarded as that."""
+    metadata = obj["metadata"]
+    if policy.applies_to(kind.group, kind.kind, metadata["name"], metadata.get("labels") or {}):
+        return True
+    owner = controller_of(obj)
+    if owner is None:
+        return False
+    owner_kind, name = Kind(str(owner.get("apiVersion")), str(owner.get("kind"))), str(owner.get("name"))
+    way_in = _WAY_IN.get(owner_kind)
+    if way_in is None or metadata["name"] != way_in(name):
+        return False
+    found = world.tracker.look(me, owner_kind, Key(metadata["namespace"], name))
+    return found is not None and _applies(world, me, policy, owner_kind, found)
+
+
+async def _remove(world: ReconcilerContext, me: Observer, key: Key, owner: str) -> None:
+    found = world.tracker.look(me, SERVICE_ACCOUNT_KIND, key)
+    if found is None or (controller_of(found) or {}).get("uid") != owner:
+        return
+    try:
+        await world.api.delete(SERVICE_ACCOUNT_KIND, key)
+    except Exception as error:
+        if code_of(error) != NOT_FOUND:
+            raise

@@ -1,0 +1,33 @@
+"""Senders with a token of OpenID Connect, for targets that have an audience.
+
+The last recogniser to be asked: it takes every `Authorization: Bearer` for a token.
+"""
+
+from __future__ import annotations
+
+from penstock.ingress import responses
+from penstock.ingress.request import Request
+from penstock.ingress.responses import Response
+from penstock.ingress.senders.sender import Sender
+from penstock.ingress.targets import Addressee
+from penstock.oidc.verifier import Refused, Verifier
+
+
+class TokenRecogniser:
+    """Knows senders by their tokens."""
+
+    def __init__(self, verifier: Verifier) -> None:
+        self._verifier = verifier
+
+    def recognise(self, request: Request, addressee: Addressee) -> Sender | Response | None:
+        """See `Recogniser`."""
+        access = addressee.target.access
+        if access is None or not access.audience:
+            return None
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer":
+            return None
+        found = self._verifier.subject(token.strip(), access.audience)
+        if not isinstance(found, Refused):
+            return Sender(found)
+        return responses.not_yet_known(found.reason) if found.is_passing else responses.unauthorized(found.reason)

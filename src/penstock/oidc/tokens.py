@@ -1,0 +1,133 @@
+"""Tokens of ServiceAccounts, asked for from the Kubernetes API and kept until shortly before they end.
+
+They are in memory and nowhere else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, NamedTuple
+
+import httpx2
+
+from penstock.oidc.api_client import NoAccess, api_client
+from penstock.settings import Settings
+from penstock.timestamps import parse_rfc3339
+
+ASKED_SECONDS = 3600
+FRESH_SHARE = 0.2
+"""A token is replaced when less than this of its life is left."""
+AGAIN_SECONDS = 2.0
+"""After an answer that was no token, nothing is asked for the same one for so long."""
+MOST = 10_000
+
+
+class Wanted(NamedTuple):
+    """Which token: whose, and for whom."""
+
+    namespace: str
+    account: str
+    audience: str
+
+
+class Issued(NamedTuple):
+    """A token, and until when it is good."""
+
+    token: str
+    expires: float
+
+
+class NoToken(Exception):  # the reason of an attempt that could not be made
+    """There is no token."""
+
+
+Ask = Callable[[Wanted], Awaitable[Issued]]
+Start = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[Any]]
+"""Begins work that belongs to somebody who ends when it fails."""
+
+
+class _Held:
+    __slots__ = ("asking", "failure", "issued", "renew_at")
+
+    def __init__(self) -> None:
+        self.issued: Issued | None = None
+        self.renew_at = 0.0
+        self.failure = ""
+        self.asking: asyncio.Task[Any] | None = None
+
+
+class AccountTokens:
+    """Tokens by account and audience. Many who want the same one ask once."""
+
+    def __init__(self, ask: Ask, start: Start, clock: Callable[[], float] = time.time) -> None:
+        self._ask, self._start, self._clock = ask, start, clock
+        self._held: dict[Wanted, _Held] = {}
+
+    async def token(self, wanted: Wanted) -> str:
+        """A token that is good for a while. Raises NoToken."""
+        held = self._held.get(wanted)
+        if held is None:
+            if len(self._held) >= MOST:
+                self._held.pop(next(iter(self._held)))
+            held = self._held[wanted] = _Held()
+        now = self._clock()
+        if now >= held.renew_at:
+            if held.asking is None or held.asking.done():
+                held.asking = self._start(self._renew(wanted, held), "token of a ServiceAccount")
+            if held.issued is None or now >= held.issued.expires:
+                await asyncio.shield(held.asking)
+        if held.issued is None or self._clock() >= held.issued.expires:
+            raise NoToken(held.failure)
+        return held.issued.token
+
+    def forget(self, wanted: Wanted) -> None:
+        """The token was not taken: the next one is asked for anew."""
+        self._held.pop(wanted, None)
+
+    async def _renew(self, wanted: Wanted, held: _Held) -> None:
+        try:
+            issued = await self._ask(wanted)
+        except NoToken as error:
+            held.failure, held.renew_at = str(error), self._clock() + AGAIN_SECONDS
+            return
+        now = self._clock()
+        held.issued, held.renew_at = issued, now + (issued.expires - now) * (1 - FRESH_SHARE)
+
+
+class TokenRequests:
+    """Asks the Kubernetes API."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._client: httpx2.AsyncClient | None = None
+
+    async def __call__(self, wanted: Wanted) -> Issued:
+        """A new token. Raises NoToken."""
+        whom = f"ServiceAccount {wanted.namespace}/{wanted.account}"
+        path = f"/api/v1/namespaces/{wanted.namespace}/serviceaccounts/{wanted.account}/token"
+        spec = {"audiences": [wanted.audience], "expirationSeconds": ASKED_SECONDS}
+        try:
+            if self._client is None:
+                self._client = api_client(self._settings)
+            asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+            answer = await self._client.post(path, json=asked)
+            if answer.status_code >= 300:
+                raise NoToken(f"there is no token for the {whom}: {_message(answer)}")
+            told = answer.json()["status"]
+            return Issued(str(told["token"]), parse_rfc3339(told["expirationTimestamp"]).timestamp())
+        except (NoAccess, httpx2.HTTPError, KeyError, TypeError, ValueError) as error:
+            raise NoToken(f"there is no token for the {whom}: {error or type(error).__name__}") from error
+
+    async def close(self) -> None:
+        """Ends its connections."""
+        if self._client is not None:
+            await self._client.aclose()
+
+
+def _message(answer: httpx2.Response) -> str:
+    try:
+        return str(answer.json()["message"])
+    except (ValueError, KeyError, TypeError):
+        return f"HTTP status {answer.status_code}"
