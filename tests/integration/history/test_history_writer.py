@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from topics_of_test import remove_records, send_attempts, send_events
 
-from penstock.engine.history.work import Hint, Writer, by_arrow, by_spark
+from penstock.engine.history.hint import Hint
+from penstock.engine.history.work import Writer, by_arrow, by_spark
 from penstock.history.reader.history import History
 from penstock.history.reader.questions import EventFilter
 from penstock.history.schema import frames

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -34,3 +36,9 @@ def test_a_failure_is_a_line(error: Exception, line: str) -> None:
 
 def test_a_folder_of_this_machine_needs_no_spark(tmp_path: Path) -> None:
     assert isinstance(fitting(Settings(data_dir=tmp_path))(EVENTS), ArrowTable)
+
+
+def test_the_stack_loads_nothing_of_the_tables_while_the_history_rests() -> None:
+    ask = "import sys, penstock.engine.stack; print({'pyarrow', 'deltalake', 'duckdb', 'pyspark'} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import structlog
 
 from penstock.contract import topics
-from penstock.engine.history.work import Hint
+from penstock.engine.history.hint import Hint
 from penstock.engine.processes import process
 from penstock.engine.processes.child_logs import ComponentLog
 from penstock.engine.processes.supervisor import Component, Watch
@@ -85,8 +85,7 @@ class HistoryKeeper:
                     await self._failed(watch, str(error), stopping)
         finally:
             watch.log.close()
-            if self._reader is not None:
-                await asyncio.to_thread(self._reader.close)
+            await asyncio.to_thread(self._leave)
 
     async def _round(self, watch: Watch, stopping: asyncio.Event) -> None:
         """Waits until it is time to write, and writes."""
@@ -144,14 +143,20 @@ class HistoryKeeper:
                 for table in TABLES
             ]
         except KafkaAway:
-            if self._reader is not None:
-                self._reader.close()
-            self._reader = None
+            self._leave()
             return "rest"
         seen = tuple(kept.end for standing in standings for kept in standing.retained.values())
         self._moved, self._seen = seen != self._seen, seen
+        if not self._moved:
+            self._leave()
         hours = (time.time() - max(hint.written, self._began)) / 3600
         return urgency(standings, self._settings, hours, asked)
+
+    def _leave(self) -> None:
+        """Where nothing comes, no client of Kafka is kept between two looks."""
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
 
     async def _write(self, watch: Watch, wanted: Urgency, stopping: asyncio.Event) -> str | None:
         """One run of the writer; why it failed, or None."""

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import structlog
 
+from penstock.engine.history.hint import Hint
 from penstock.history.reader.tables import read_files
 from penstock.history.schema.columns import TABLES, Table, TableName
 from penstock.history.schema.problem import HistoryProblem
@@ -28,39 +25,9 @@ from penstock.settings import Settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-HINT = Path("run", "history.json")
-"""Where in the data folder it is noted how far the tables are: a hint about when to write, never about what."""
 VACUUM_EVERY_HOURS = 24.0
 
 log = structlog.get_logger()
-
-
-@dataclass
-class Hint:
-    """What the keeper has to know without reading a table."""
-
-    positions: dict[TableName, dict[int, int]] = field(default_factory=dict)
-    written: float = 0.0
-    """Unix time of the last run."""
-    vacuumed: float = 0.0
-
-    @classmethod
-    def read(cls, data_dir: Path) -> Hint:
-        """The last note; an empty one where there is none that can be read."""
-        try:
-            told = json.loads((data_dir / HINT).read_bytes())
-            positions = {name: {int(p): int(at) for p, at in of.items()} for name, of in told["positions"].items()}
-            return cls(positions, float(told["written"]), float(told["vacuumed"]))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return cls()
-
-    def write(self, data_dir: Path) -> None:
-        """Notes it."""
-        path = data_dir / HINT
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_suffix(f".{os.getpid()}.new")
-        draft.write_text(json.dumps(self.__dict__))
-        draft.replace(path)
 
 
 StoreOf = Callable[[Table], StoredTable]

@@ -72,13 +72,13 @@ def read_files(root: str, table: Table) -> list[tuple[date, int]]:
 
 def open_table(place: str) -> DeltaTable | None:
     """The table at a place; None where there is none. Raises HistoryProblem."""
+    if "://" not in place and not Path(place, "_delta_log").is_dir():
+        return None
     try:
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError, TableNotFoundError
     except ImportError:
         raise HistoryProblem("The history cannot be read here.", HOW_TO_INSTALL) from None
-    if "://" not in place and not Path(place, "_delta_log").is_dir():
-        return None
     try:
         return DeltaTable(place)
     except TableNotFoundError:
