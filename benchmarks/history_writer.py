@@ -142,13 +142,15 @@ def write_once(settings: Settings, way: str, pairs: int) -> dict[str, Any]:
         cpu, mib = watched(process)
     if process.returncode:
         raise RuntimeError((folder / "writer.log").read_text()[-2000:])
-    return {
+    found = {
         "cpu_us_per_pair": round(1e6 * cpu / pairs, 1),
         "cpu_seconds": round(cpu, 1),
         "seconds": round(time.monotonic() - began, 1),
         "mib": round(mib),
         "bytes_per_pair": round(sum(f.stat().st_size for f in (folder / "history").rglob("*.parquet")) / pairs),
     }
+    print(f"{way}: {json.dumps(found)}", file=sys.stderr, flush=True)
+    return found
 
 
 def watched(process: subprocess.Popen[bytes]) -> tuple[float, float]:
