@@ -109,7 +109,8 @@ chaos: $(VENV)/.ready ## hit a stack under load and prove that nothing is lost (
 	$(BIN)/python -m chaos $(if $(KILLS),--kills $(KILLS)) $(if $(SEED),--seed $(SEED)) $(if $(RATE),--rate $(RATE)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(PUBLISH),--publish)
 
 test-cluster: $(VENV)/.ready ## three brokers, a standalone Spark, a real kube-apiserver, every role twice, hit under load (ONLY=pipeline,broker; needs Go)
-	$(BIN)/python -m cluster $(if $(ONLY),--only $(ONLY)) $(if $(RATE),--rate $(RATE))
+	@$(BIN)/python -m cluster $(if $(ONLY),--only $(ONLY)) $(if $(RATE),--rate $(RATE)) \
+	  $(if $(IF_POSSIBLE),|| { [ $$? = 2 ] && echo "LEFT OUT: the cluster could not be tried on this machine, see above" >&2; })
 
 conformance: $(VENV)/.ready ## the specifications' tests on a fresh stack, and the report on them
 	rm -rf build/conformance

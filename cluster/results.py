@@ -16,7 +16,7 @@ from cluster import yardstick
 LONGEST_PAUSE_SECONDS = 30.0
 LONGEST_TAKE_OVER_SECONDS = 15.0
 SHOWN = 5
-HEAD = """| what | how | taken over | events flow again | longest pause | machine |
+HEAD = """| what | how | taken over | longest pause | over after | machine |
 |---|---|---|---|---|---|"""
 
 
@@ -27,10 +27,10 @@ class Outcome:
     what: str
     victim: str
     take_over: float | None
-    recovery: float
-    """From the fault to the first delivery of an event that was accepted after it."""
+    over: float
+    """From the fault to the end of the longest pause."""
     pause: float
-    """The longest time without any delivery meanwhile."""
+    """The longest time without any delivery, until everything was as before."""
     slowness: float = 1.0
     """How many times as slow as the reference the machine was, before or after the fault."""
     planned: bool = False
@@ -50,7 +50,7 @@ class Outcome:
     def row(self) -> str:
         """A line of the table."""
         taken = "" if self.take_over is None else f"{self.take_over:.1f} s"
-        times = f"{self.recovery:.1f} s | {self.pause:.1f} s | {self.slowness:.1f}"
+        times = f"{self.pause:.1f} s | {max(0.0, self.over):.1f} s | {self.slowness:.1f}"
         return f"| {self.victim} | {self.what} | {taken} | {times} |"
 
 

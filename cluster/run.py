@@ -20,6 +20,7 @@ from cluster import yardstick
 from cluster.blows import Blow, Strike
 from cluster.changes import Changes
 from cluster.faults import Faults
+from cluster.gaps import Gaps
 from cluster.installation import USER, Installation
 from cluster.kafka import KafkaCluster, running_cluster
 from cluster.kubernetes import RealApi, real_api
@@ -70,8 +71,9 @@ class Run:
         self._installation: Installation | None = None
         self.result = Result()
         self._books = Books()
+        self._gaps = Gaps()
         self._recovery = Recovery(self._books.sent, routes.HEALTHY)
-        self._receiver = Receiver(self._books, random.Random(1), self._recovery.delivered)
+        self._receiver = Receiver(self._books, random.Random(1), self._delivered)
         self._load = Load(self._books.sent, rate, self._ingress_url, self._recovery.accepted)
         self._expected = expectations()
 
@@ -161,23 +163,21 @@ class Run:
 
     async def _one(self, installation: Installation, strike: Strike, slow_before: float) -> float:
         """One fault, and how slow the machine was after it."""
-        self._recovery.begin(clock())
-        blow: Blow = await strike()
-        self._recovery.watch(blow.struck)
-        recovered = await self._recovery.wait(RECOVERY_SECONDS)
-        if recovered is None:
-            raise RuntimeError(f"{blow.victim} {blow.what}: nothing new was delivered for {RECOVERY_SECONDS:g} s")
-        pause = self._recovery.silence
+        self._gaps.begin(clock())
+        blow = await strike()
+        await self._flows(blow)
         if blow.mended is not None:
             await blow.mended()
         installation.hit.clear()
         await asyncio.sleep(STEADY_SECONDS)
+        await self._flows(blow)
+        pause, over = self._gaps.longest, self._gaps.ended
         slow = await yardstick.slowness()
         outcome = Outcome(
             blow.what,
             blow.victim,
             blow.take_over,
-            recovered - blow.struck,
+            over - blow.struck,
             pause,
             max(slow, slow_before),
             planned=blow.planned,
@@ -185,6 +185,19 @@ class Run:
         self.result.outcomes.append(outcome)
         self._say(outcome.row)
         return slow
+
+    async def _flows(self, blow: Blow) -> None:
+        """Waits until an event is delivered that was accepted from now on."""
+        now = clock()
+        self._recovery.begin(now)
+        self._recovery.watch(now)
+        if await self._recovery.wait(RECOVERY_SECONDS) is None:
+            raise RuntimeError(f"{blow.victim} {blow.what}: nothing new was delivered for {RECOVERY_SECONDS:g} s")
+
+    def _delivered(self, subscriber: str, number: int, now: float) -> None:
+        if subscriber in routes.HEALTHY:
+            self._gaps.delivered(now)
+        self._recovery.delivered(subscriber, number, now)
 
     async def _drain(self) -> None:
         deadline = clock() + DRAIN_SECONDS

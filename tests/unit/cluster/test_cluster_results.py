@@ -9,8 +9,8 @@ from chaos.checker import Findings, Lost
 from cluster import results, yardstick
 from cluster.results import Outcome, Result
 
-GOOD = Outcome("killed", "pipeline-1", take_over=13.0, recovery=20.0, pause=21.5)
-LATE = Outcome("killed", "pipeline-1", take_over=16.0, recovery=40.0, pause=41.5)
+GOOD = Outcome("killed", "pipeline-1", take_over=13.0, over=20.0, pause=21.5)
+LATE = Outcome("killed", "pipeline-1", take_over=16.0, over=40.0, pause=41.5)
 
 
 def of(*outcomes: Outcome) -> Result:
@@ -57,6 +57,6 @@ def test_the_report_has_a_row_for_each_fault(tmp_path: Path) -> None:
     found.left_out.append("a fault, for want of time")
     results.write(found, tmp_path)
     page = (tmp_path / "report.md").read_text()
-    assert "| pipeline-1 | killed | 13.0 s | 20.0 s | 21.5 s | 1.0 |" in page
+    assert "| pipeline-1 | killed | 13.0 s | 21.5 s | 20.0 s | 1.0 |" in page
     assert "LEFT OUT: a fault, for want of time" in page
     assert json.loads((tmp_path / "report.json").read_bytes())["broken"] == []
