@@ -83,7 +83,11 @@ class Settings(BaseModel):
     """Folder of downloaded jars. Empty: `penstock` in the user's cache folder (`XDG_CACHE_HOME` or `~/.cache`)."""
 
     host: str = "127.0.0.1"
-    """Address the ingress and the API listen on."""
+    """Address the ingress and the API listen on. Beyond loopback the ingress wants `authentication-oidc`, or
+    `insecure_open`."""
+
+    insecure_open: bool = False
+    """Whether the ingress may listen beyond loopback and take events from everybody who reaches it."""
 
     port: int = Field(default=8080, ge=0, le=65535)
     """Port of the ingress: producers POST events here. 0 picks a free one."""
@@ -427,5 +431,5 @@ class Settings(BaseModel):
 
     @property
     def api_url(self) -> str:
-        """URL of the embedded Kubernetes API."""
-        return f"https://{self.host}:{self.api_port}"
+        """URL of the embedded Kubernetes API, for those who are elsewhere too."""
+        return f"https://{hosts.reachable(self.host)}:{self.api_port}"

@@ -44,12 +44,14 @@ from penstock.apiserver.verbs.admission import Gates
 from penstock.apiserver.verbs.history import History
 from penstock.apiserver.verbs.namespace_finalizer import Emptying
 from penstock.apiserver.verbs.writing import Verbs
+from penstock.hosts import from_here, reachable
 from penstock.lifecycle import Lifecycle, first
 from penstock.log.threads import Owner
 from penstock.resources import registry as project_kinds
 from penstock.serving import Server
 from penstock.settings import Settings
 from penstock.sockets import bound_socket
+from penstock.tls.names import server_names
 
 SWITCH_SECONDS = 0.0005
 """How soon the writer's thread gets its turn while the loop is busy; every statement of SQLite asks for one."""
@@ -66,7 +68,7 @@ async def _run(settings: Settings, lifecycle: Lifecycle, listener: socket.socket
     sys.setswitchinterval(SWITCH_SECONDS)
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     pki = settings.data_dir / "pki"
-    certificates.ensure(pki, settings.host)
+    certificates.ensure(pki, *server_names(settings))
     _write_kubeconfigs(settings, pki, identity.load_tokens(pki / "tokens.json")[1])
     owner, watches = Owner(), Watches()
     async with assembled(settings, owner, watches) as app:
@@ -115,7 +117,7 @@ async def assembled(settings: Settings, owner: Owner, watches: Watches) -> Async
             Changer(store, verbs, authorizer),
             authenticator=Authenticator(tokens, signer, _lookup(store)),
             authorizer=authorizer,
-            address=f"{settings.host}:{settings.api_port}",
+            address=f"{reachable(settings.host)}:{settings.api_port}",
             logs=settings.data_dir / "logs" / "pods",
         )
         owner.start(expire_forever(store), "expiry of events")
@@ -212,15 +214,14 @@ def _define(registry: Registry, definition: Obj) -> None:
 
 def _write_kubeconfigs(settings: Settings, pki: Path, by_user: dict[str, str]) -> None:
     authority = (pki / "ca.crt").read_bytes()
-    for name, user in (
-        ("kubeconfig", identity.ADMIN),
-        ("kubeconfig-control", identity.CONTROLLER),
-        ("kubeconfig-node", identity.NODE),
-        ("kubeconfig-data-plane", identity.DATA_PLANE),
+    here = f"https://{from_here(settings.host)}:{settings.api_port}"
+    for name, user, server in (
+        ("kubeconfig", identity.ADMIN, settings.api_url),
+        ("kubeconfig-control", identity.CONTROLLER, here),
+        ("kubeconfig-node", identity.NODE, here),
+        ("kubeconfig-data-plane", identity.DATA_PLANE, here),
     ):
-        kubeconfig.write(
-            settings.data_dir / name, server=settings.api_url, authority=authority, user=user, token=by_user[user]
-        )
+        kubeconfig.write(settings.data_dir / name, server=server, authority=authority, user=user, token=by_user[user])
 
 
 def _allow_many_connections() -> None:

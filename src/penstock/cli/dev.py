@@ -24,6 +24,9 @@ def dev(
     metrics_port: Annotated[int | None, typer.Option(help="Port of the metrics. (default: 9090)")] = None,
     console_port: Annotated[int | None, typer.Option(help="Port of the console. (default: 8081)")] = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on. (default: 127.0.0.1)")] = None,
+    insecure_open: Annotated[
+        bool | None, typer.Option("--insecure-open", help="Let everybody who reaches --host send events.")
+    ] = None,
     kafka: Annotated[
         str | None, typer.Option(metavar="HOST:PORT,…", help="Use this Kafka instead of starting one.")
     ] = None,
@@ -57,6 +60,7 @@ def dev(
             metrics_port=metrics_port,
             console_port=console_port,
             host=host,
+            insecure_open=insecure_open,
             kafka=kafka,
             spark_master=spark_master,
             kubeconfig=kubeconfig,

@@ -18,6 +18,7 @@ from rich.markup import escape
 from penstock.cli import first_steps
 from penstock.engine import running_stacks
 from penstock.engine.problem import Problem
+from penstock.hosts import reachable
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -122,7 +123,9 @@ class StackScreen:
         self._end_status()
         self._up = True
         kubeconfig = settings.kubeconfig or settings.data_dir / "kubeconfig"
-        metrics = f"   metrics http://{settings.host}:{settings.metrics_port}/metrics" if settings.metrics else ""
+        metrics = (
+            f"   metrics http://{reachable(settings.host)}:{settings.metrics_port}/metrics" if settings.metrics else ""
+        )
         api = "" if settings.kubeconfig else f"   Kubernetes API {settings.api_url}"
         say = self._console.print
         say(f"[bold green]penstock is ready[/bold green] after {seconds:.1f} s. Ctrl-C stops it.")

@@ -33,7 +33,7 @@ class Endpoint(msgspec.Struct, frozen=True, omit_defaults=True):
 
     url: str
     ca_certs: str | None = None
-    """PEM bundle that the server's certificate is verified with, in place of the system's."""
+    """PEM bundle that the server's certificate is verified with, besides the system's."""
     audience: str | None = None
 
 

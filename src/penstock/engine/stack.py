@@ -23,7 +23,7 @@ import psutil
 from penstock.engine import embedded_kafka as kafka
 from penstock.engine import jars as jar_cache
 from penstock.engine import java as java_search
-from penstock.engine import ports, running_stacks, spark
+from penstock.engine import openness, ports, running_stacks, spark
 from penstock.engine.datadir import DataDir
 from penstock.engine.history.keeper import HistoryKeeper
 from penstock.engine.private_folder import UMASK
@@ -70,6 +70,7 @@ class Prepared:
 def prepare(settings: Settings, screen: Screen) -> Prepared:
     """Makes a stack ready to start. Raises Problem for what the user can put right. May be interrupted at any time."""
     settings = settings.model_copy(update={"data_dir": settings.data_dir.expanduser().absolute()})
+    openness.check(settings)
     spark.check(settings)
     topics.check_security(settings)
     java = java_search.find()

@@ -25,7 +25,8 @@ def _settings() -> dict[str, Any]:
         "broker_classes": ["Penstock"],
         "address_base": ADDRESS,
         "drain_seconds": 25,
-        "host": "0.0.0.0",  # noqa: S104 — in a Pod: who may connect is for the NetworkPolicies to say
+        "host": "0.0.0.0",  # noqa: S104
+        "insecure_open": True,  # in a Pod: who may connect is for NetworkPolicies to say, or for authentication-oidc
         "kubeconfig": "in-cluster",
         "lease_namespace": SYSTEM_NAMESPACE,
         "data_dir": "/var/lib/penstock",

@@ -31,6 +31,9 @@ def _command(role: Role) -> Callable[..., None]:
         *,
         data_dir: DataDirOption = None,
         host: Annotated[str | None, typer.Option(help="Address to listen on. (default: 127.0.0.1)")] = None,
+        insecure_open: Annotated[
+            bool | None, typer.Option("--insecure-open", help="Let everybody who reaches --host send events.")
+        ] = None,
         port: Annotated[int | None, typer.Option(help="Port of the ingress. (default: 8080)")] = None,
         api_port: Annotated[int | None, typer.Option(help="Port of the Kubernetes API. (default: 8443)")] = None,
         console_port: Annotated[int | None, typer.Option(help="Port of the console. (default: 8081)")] = None,
@@ -57,6 +60,7 @@ def _command(role: Role) -> Callable[..., None]:
                 assignments,
                 data_dir=data_dir,
                 host=host,
+                insecure_open=insecure_open,
                 port=port,
                 api_port=api_port,
                 console_port=console_port,

@@ -126,11 +126,13 @@ class Pool:
         self._idle.clear()
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def trust(ca_certs: str | None) -> ssl.SSLContext:
-    """TLS that trusts these certificates, or those of the system. Raises ValueError where they are none."""
+    """TLS that trusts what the system trusts, and these certificates. Raises ValueError where they are none."""
+    context = ssl.create_default_context()
     try:
-        context = ssl.create_default_context(cadata=ca_certs or None)
+        if ca_certs:
+            context.load_verify_locations(cadata=ca_certs)
     except (ssl.SSLError, ValueError) as error:
         raise ValueError(f"the certificates of the destination cannot be used: {error}") from error
     context.set_alpn_protocols(["http/1.1"])

@@ -22,7 +22,7 @@ from pathlib import Path
 import psutil
 import structlog
 
-from penstock.engine import datadir, jars, java, ports
+from penstock.engine import datadir, jars, java, openness, ports
 from penstock.engine.private_folder import UMASK, check_owner
 from penstock.engine.problem import Problem
 from penstock.engine.roles import health
@@ -68,6 +68,8 @@ def prepare(role: Role, settings: Settings) -> Settings:
         )
     if role.uses_api:
         _check_kubeconfig(settings.kubeconfig)
+    if role.takes_events:
+        openness.check(settings)
     if settings.api_port == 0:
         settings = settings.model_copy(update={"api_port": ports.free_ports(1)[0]})
     if role.uses_spark:

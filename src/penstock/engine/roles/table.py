@@ -40,6 +40,8 @@ class Role:
     uses_spark: bool = False
     uses_api: bool = False
     """Whether it needs the credentials that `kubeconfig` names; all roles of an installation have the same settings."""
+    takes_events: bool = False
+    """Whether whoever reaches its port can send events."""
     fast_loop: bool = False
     """Whether requests per second count, so that the faster event loop is worth its import."""
 
@@ -110,7 +112,14 @@ async def _console(settings: Settings, lifecycle: Lifecycle, released: asyncio.E
 
 
 ROLES = (
-    Role("ingress", "Take events by HTTP and store them in Kafka.", _ingress, health_port=9091, fast_loop=True),
+    Role(
+        "ingress",
+        "Take events by HTTP and store them in Kafka.",
+        _ingress,
+        health_port=9091,
+        takes_events=True,
+        fast_loop=True,
+    ),
     Role(
         "control",
         "Run the controllers: from Brokers and Triggers to routes.",
