@@ -20,7 +20,10 @@ from penstock.console.console import Console, NotForYou
 from penstock.console.events import pages as events
 from penstock.console.events.room import EventsRoom
 from penstock.console.guard import Guard, names_of
+from penstock.console.map import page as map_page
 from penstock.console.pages import render, told
+from penstock.console.route import page as route_page
+from penstock.console.stack import page as stack_page
 from penstock.engine.problem import Problem
 
 OPEN = ("/login", "/static/", "/healthz")
@@ -33,7 +36,10 @@ def application(console: Console) -> Starlette:
     app = Starlette(
         routes=[
             *login.ROUTES,
+            *map_page.ROUTES,
             *routes_page.ROUTES,
+            *route_page.ROUTES,
+            *stack_page.ROUTES,
             *events.ROUTES,
             Route("/live/numbers", live.numbers),
             Route("/healthz", healthy),

@@ -11,6 +11,7 @@ from starlette.requests import Request
 
 from penstock.console.guard import is_loopback
 from penstock.console.numbers import Numbers, source_of
+from penstock.console.objects import RecentObjects
 from penstock.console.sessions import LOCAL, Session, Sessions
 from penstock.operations.cluster_api import ClusterApi, Resource
 from penstock.operations.installation import Installation
@@ -42,6 +43,7 @@ class Console:
             settings=settings,
         )
         self.sessions = Sessions(settings.console_port)
+        self.objects = RecentObjects()
         self.numbers = Numbers(source_of(settings), stopping)
         self._clients: OrderedDict[str | None, ClusterApi] = OrderedDict()
         self._lock = threading.Lock()

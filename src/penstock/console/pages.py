@@ -49,7 +49,8 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters |= {"count": count, "duration": duration, "rate": rate, "ms": milliseconds, "path": path_part}
+    found.filters |= {"count": count, "duration": duration, "rate": rate, "ms": milliseconds}
+    found.filters |= {"path": path_part, "clip": clip}
     return found
 
 
@@ -63,6 +64,14 @@ def milliseconds(seconds: float | None) -> str:
     if seconds is None:
         return ""
     return f"{seconds * 1000:.0f}" if seconds >= 0.01 else f"{seconds * 1000:.1f}"
+
+
+def clip(text: str, letters: int) -> str:
+    """What fits: the middle of a long text is left out, since names differ at both ends."""
+    if len(text) <= letters:
+        return text
+    tail = letters // 3
+    return f"{text[: letters - tail - 1]}…{text[-tail:]}"
 
 
 def path_part(text: str) -> str:

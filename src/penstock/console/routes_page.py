@@ -11,11 +11,8 @@ from starlette.routing import Route
 
 from penstock.console.console import console_of
 from penstock.console.pages import render
-from penstock.operations.cluster_api import ROUTES as KINDS
-from penstock.operations.pausing import is_paused
+from penstock.console.route_state import state_of
 from penstock.operations.route_rates import RouteName, Row
-from penstock.resources.conditions import find
-from penstock.resources.delivering import DELIVERING
 
 Obj = dict[str, Any]
 
@@ -56,17 +53,6 @@ def line_of(obj: Obj, row: Row | None) -> RouteLine:
     )
 
 
-def state_of(obj: Obj) -> tuple[str, str]:
-    """How a route is, in a word and a sentence: what is wrong comes first."""
-    conditions = (obj.get("status") or {}).get("conditions")
-    ready, delivering = find(conditions, "Ready") or {}, find(conditions, DELIVERING) or {}
-    if ready.get("status") != "True":
-        return "not ready", str(ready.get("message") or ready.get("reason") or "nobody has looked at it yet")
-    if delivering.get("status") == "False":
-        return "failing", str(delivering.get("message") or delivering.get("reason") or "")
-    return ("paused", "its deliveries are held") if is_paused(obj) else ("ready", "")
-
-
 def subscriber_of(spec: Obj, status: Obj, kind: str) -> str:
     """Where events go: the resolved address, else what the spec names."""
     resolved = status.get("subscriberUri") or (status.get("physicalSubscription") or {}).get("subscriberUri")
@@ -83,8 +69,8 @@ def _channel(ref: Obj) -> str:
 def table(request: Request) -> Response:
     """The page; the worst first."""
     console = console_of(request)
-    api, rows = console.api(request), console.numbers.frame.rows
-    objects = [obj for kind in KINDS for obj in api.all(kind)]
+    rows = console.numbers.frame.rows
+    objects = console.objects.of(console.api(request)).routes
     lines = [line_of(obj, rows.get(_name(obj))) for obj in objects]
     order = {"failing": 0, "not ready": 1, "paused": 2, "ready": 3}
     lines.sort(key=lambda line: (order[line.state], -line.lag, line.name))

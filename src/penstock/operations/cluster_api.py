@@ -52,6 +52,8 @@ CHANNELS = Resource("messaging.knative.dev/v1", "Channel", "channels", True)
 IN_MEMORY_CHANNELS = Resource("messaging.knative.dev/v1", "InMemoryChannel", "inmemorychannels", True)
 SUBSCRIPTIONS = Resource("messaging.knative.dev/v1", "Subscription", "subscriptions", True)
 
+REPLAYS = Resource("penstock.dev/v1alpha1", "Replay", "replays", True)
+
 ROUTES = (TRIGGERS, SUBSCRIPTIONS)
 TARGETS = (BROKERS, CHANNELS, IN_MEMORY_CHANNELS)
 

@@ -95,16 +95,15 @@ def _make(api: ClusterApi, namespace: str, wanted: Obj, *, watch: bool, as_json:
     import json
 
     from penstock.cli.terminal import console
-    from penstock.operations.cluster_api import Resource
+    from penstock.operations.cluster_api import REPLAYS
     from penstock.operations.replay_progress import succeeded
 
-    replays = Resource("penstock.dev/v1alpha1", "Replay", "replays", True)
-    made = api.create(replays, namespace, wanted)
+    made = api.create(REPLAYS, namespace, wanted)
     name = made["metadata"]["name"]
     if not as_json:
         console().print(f"replay {namespace}/{name} was made", markup=False)
     if watch:
-        made = _watch(api, replays, namespace, name, quiet=as_json)
+        made = _watch(api, REPLAYS, namespace, name, quiet=as_json)
     if as_json:
         typer.echo(json.dumps(made, indent=2))
     elif not watch:

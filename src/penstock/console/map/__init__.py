@@ -1,0 +1,1 @@
+"""The map: what leads where, laid out and drawn."""

@@ -1,0 +1,1 @@
+"""The stack itself: its components, versions and logs."""
