@@ -56,6 +56,8 @@ def test_the_printed_commands_work_pasted_into_a_shell(stack: Stack) -> None:
 
 
 def test_status_shows_every_component(stack: Stack) -> None:
+    # The console comes after all others, and nobody waits for it.
+    eventually(lambda: stack.record["components"]["console"]["state"] == "ready", 120)
     shown = penstock("status", "--data-dir", str(stack.settings.data_dir)).stdout
     for name, entry in stack.record["components"].items():
         assert re.search(rf"^{name} +ready .*\b{entry['pid']} +\d+ ", shown, re.MULTILINE), shown

@@ -105,7 +105,7 @@ def drawing_of(bands: Sequence[Band], opened: Iterable[str] = ()) -> Drawing:
     boxes: list[Box] = []
     lines: list[Line] = []
     y, left_out = MARGIN, 0
-    for band in bands:
+    for band in sorted(bands, key=lambda band: band.key not in open_keys):  # what was opened is on top
         folds = total > EASY and len(band.routes) > FOLD and band.key not in open_keys
         shown = _in_trouble(band) if folds else band.routes[:PAGE]
         left_out += 0 if folds else len(band.routes) - len(shown)
