@@ -10,10 +10,12 @@ from types import ModuleType
 import pytest
 
 from penstock.cli import first_steps
+from penstock.cli.terminal import StackScreen
 from penstock.engine.ports import PORTS
 from penstock.settings import Settings
 
-SCRIPT = Path(__file__).parents[3] / "scripts" / "first_start.py"
+ROOT = Path(__file__).parents[3]
+SCRIPT = ROOT / "scripts" / "first_start.py"
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +56,17 @@ def test_the_program_goes_by_its_name_only_where_that_leads_to_it(
     for folder, expected in ((mine.parent, "penstock"), (other.parent, str(mine))):
         monkeypatch.setenv("PATH", str(folder))
         assert first_steps.program() == expected
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/getting-started.md"])
+def test_pages_show_what_is_printed_when_everything_is_ready(
+    page: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("NO_COLOR", "1")
+    StackScreen().ready(Settings(), 12.3)
+    told, *_ = capsys.readouterr().out.replace("12.3", "…").partition("\n\n")
+    assert told in (ROOT / page).read_text()
 
 
 def test_the_ports_that_are_looked_at_are_those_of_the_settings(script: ModuleType) -> None:
