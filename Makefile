@@ -110,7 +110,7 @@ chaos: $(VENV)/.ready ## hit a stack under load and prove that nothing is lost (
 
 test-cluster: $(VENV)/.ready ## three brokers, a standalone Spark, a real kube-apiserver, every role twice, hit under load (ONLY=pipeline,broker; needs Go)
 	@$(BIN)/python -m cluster $(if $(ONLY),--only $(ONLY)) $(if $(RATE),--rate $(RATE)) \
-	  $(if $(IF_POSSIBLE),|| { [ $$? = 2 ] && echo "LEFT OUT: the cluster could not be tried on this machine, see above" >&2; })
+	  $(if $(IF_POSSIBLE),|| { [ $$? = 2 ] && echo "LEFT OUT: the cluster could not be tried on this machine (see above)" >&2; })
 
 conformance: $(VENV)/.ready ## the specifications' tests on a fresh stack, and the report on them
 	rm -rf build/conformance

@@ -69,12 +69,12 @@ class SparkFaults:
             while True:
                 for worker in self._spark.workers:
                     for executor in self._spark.executors(worker):
-                        if _speaks_with(executor, self._subscribers):
+                        if speaks_with(executor, self._subscribers):
                             return worker, executor
                 await asyncio.sleep(LOOK_SECONDS)
 
 
-def _speaks_with(executor: psutil.Process, port: int) -> bool:
+def speaks_with(executor: psutil.Process, port: int) -> bool:
     """Whether one of its Python processes is connected to the port; one that is frozen may have been before."""
     with contextlib.suppress(psutil.Error):
         for one in executor.children(recursive=True):
