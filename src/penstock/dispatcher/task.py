@@ -49,7 +49,7 @@ from penstock.observability.logs import describe
 from penstock.settings import Settings
 
 if TYPE_CHECKING:
-    from penstock.oidc.tokens import AccountTokens
+    from penstock.oidc.tokens import AccountTokens, TokenRequests
 
 log = structlog.get_logger()
 
@@ -108,6 +108,7 @@ class _Task:
         self._dispatcher = Dispatcher(
             settings, partitions, sender, self._reporter, matched=self._reread, events=self._kept, failed=failed
         )
+        self._requests: TokenRequests | None = None
         self._ending = threading.Event()
         self._replays = Replays(
             self._dispatcher, self._kept, self._given_up, self._reporter, at_once=settings.catch_up_records
@@ -121,7 +122,8 @@ class _Task:
     def _account_tokens(self) -> AccountTokens:
         from penstock.oidc.tokens import AccountTokens, TokenRequests
 
-        return AccountTokens(TokenRequests(self._settings), self._owner.start)
+        self._requests = TokenRequests(self._settings)
+        return AccountTokens(self._requests, self._owner.start)
 
     def _announce(self, _: Snapshot) -> None:
         self._owner.hand_over(self._receive)
@@ -266,6 +268,8 @@ class _Task:
             store.given_up.set()
         await self._dispatcher.drain(0)
         await self._clients.close()
+        if self._requests is not None:
+            await self._requests.close()
         await self._store.close()
         ends = [self._follower.stop, self._reread.stop, self._events.stop, self._reporter.close, self._tracer.close]
         if self._tail is not None:

@@ -76,7 +76,7 @@ class ControlPlane:
         """Waits for the end of its work, and raises what ended it."""
         await asyncio.wait_for(asyncio.shield(self._task), 5)
 
-    async def until(self, look: Callable[[], Any], seconds: float = 5.0) -> Any:
+    async def until(self, look: Callable[[], Any], seconds: float = 60.0) -> Any:
         """The first true thing that `look` returns."""
         deadline = time.monotonic() + seconds
         while not (seen := look()):
@@ -89,7 +89,7 @@ class ControlPlane:
 
     async def settled(self) -> None:
         """Returns when nothing has changed for a while."""
-        quiet, before, deadline = 0, None, time.monotonic() + 5
+        quiet, before, deadline = 0, None, time.monotonic() + 60
         while quiet < 8:
             await asyncio.sleep(0.01)
             if time.monotonic() > deadline:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from oidc_world import AUDIENCE, CURVE, NEXT_CURVE, NOW, OTHER, RSA, TILL, World, listed
 
+from penstock.oidc import issuers as issuers_module
 from penstock.oidc.issuers import REFETCH_SECONDS, read_keys
 from penstock.oidc.verifier import LONGEST_TOKEN, SKEW_SECONDS, Refused
 
@@ -196,3 +198,24 @@ def test_only_public_keys_are_taken_from_a_key_set() -> None:
     }
     assert list(read_keys(keys)) == ["a"]
     assert read_keys({"keys": None}) == {}
+
+
+async def test_keys_are_fetched_once_they_are_wanted_and_until_they_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(issuers_module, "PAUSE_SECONDS", (0.0, 0.0))
+    world = World()
+    world.answers = False
+    running = asyncio.create_task(world.issuers.run())
+    await asyncio.sleep(0)
+    assert world.asked == 0
+    world.issuers.want()
+    while world.asked < 4:  # noqa: ASYNC110  # the loop under test is what it waits for
+        await asyncio.sleep(0)
+    world.answers = True
+    while isinstance(world.verifier.subject(world.token(), AUDIENCE), Refused):  # noqa: ASYNC110  # likewise
+        await asyncio.sleep(0)
+    asked = world.asked
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert world.asked == asked
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)

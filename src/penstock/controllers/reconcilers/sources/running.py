@@ -15,7 +15,7 @@ from penstock.controllers.tracker import Observer
 from penstock.sources.sinks import Sinks
 
 if TYPE_CHECKING:
-    from penstock.oidc.tokens import AccountTokens
+    from penstock.oidc.tokens import AccountTokens, TokenRequests
 
 
 class Sources:
@@ -25,6 +25,7 @@ class Sources:
         self._settings = world.settings
         self._group: asyncio.TaskGroup | None = None
         self._tokens: AccountTokens | None = None
+        self._requests: TokenRequests | None = None
         self._sinks = Sinks(world.publisher.locate, self._token)
         self._pings = PingSourceReconciler(world, enqueue, self._sinks)
         self._watches = ApiServerSourceReconciler(world, enqueue, self._sinks)
@@ -37,17 +38,22 @@ class Sources:
 
     async def run(self) -> None:
         """Runs them until cancelled. To be started when every object has been looked at once."""
-        async with self._sinks, asyncio.TaskGroup() as group:
-            self._group = group
-            group.create_task(self._pings.runner.run(), name="PingSources")
-            group.create_task(self._watches.run(), name="ApiServerSources")
+        try:
+            async with self._sinks, asyncio.TaskGroup() as group:
+                self._group = group
+                group.create_task(self._pings.runner.run(), name="PingSources")
+                group.create_task(self._watches.run(), name="ApiServerSources")
+        finally:
+            if self._requests is not None:
+                await self._requests.close()
 
     async def _token(self, namespace: str, account: str, audience: str) -> str:
         """A token of the source's ServiceAccount, where the sink has an audience. Raises NoToken."""
         from penstock.oidc.tokens import AccountTokens, TokenRequests, Wanted
 
         if self._tokens is None:
-            self._tokens = AccountTokens(TokenRequests(self._settings), self._start)
+            self._requests = TokenRequests(self._settings)
+            self._tokens = AccountTokens(self._requests, self._start)
         return await self._tokens.token(Wanted(namespace, account, audience))
 
     def _start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
