@@ -325,6 +325,9 @@ class Settings(BaseModel):
     tls_address_base: str | None = None
     """The same for HTTPS. Empty: `https://`, the host of `address_base` or else `host`, and `tls_port`."""
 
+    tls: bool = False
+    """Whether metrics, probes and the console speak HTTPS in place of HTTP, with the certificate of the ingress."""
+
     tls_cert_file: Path | None = None
     """File with the certificate (PEM, with those between it and its authority) that servers show, such as `tls.crt` of
     a Secret of cert-manager. It is read again when it changes. Empty: one of the data folder's own authority."""
@@ -414,6 +417,11 @@ class Settings(BaseModel):
     def ingress_url(self) -> str:
         """Base URL of the ingress as clients of this stack see it."""
         return (self.address_base or f"http://{hosts.reachable(self.host)}:{self.port}").rstrip("/")
+
+    @property
+    def scheme(self) -> str:
+        """Of metrics, probes and the console."""
+        return "https" if self.tls else "http"
 
     @property
     def tls_ingress_url(self) -> str:

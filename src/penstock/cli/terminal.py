@@ -123,9 +123,8 @@ class StackScreen:
         self._end_status()
         self._up = True
         kubeconfig = settings.kubeconfig or settings.data_dir / "kubeconfig"
-        metrics = (
-            f"   metrics http://{reachable(settings.host)}:{settings.metrics_port}/metrics" if settings.metrics else ""
-        )
+        place = f"{settings.scheme}://{reachable(settings.host)}:{settings.metrics_port}"
+        metrics = f"   metrics {place}/metrics" if settings.metrics else ""
         api = "" if settings.kubeconfig else f"   Kubernetes API {settings.api_url}"
         say = self._console.print
         say(f"[bold green]penstock is ready[/bold green] after {seconds:.1f} s. Ctrl-C stops it.")

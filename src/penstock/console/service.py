@@ -15,6 +15,7 @@ from penstock.lifecycle import Lifecycle, first
 from penstock.serving import Server
 from penstock.settings import Settings
 from penstock.sockets import bound_socket
+from penstock.tls.server import NoCertificate, ServerTls
 
 
 async def run(settings: Settings, lifecycle: Lifecycle) -> None:
@@ -23,13 +24,15 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
         host, port = listener.getsockname()[:2]
         console = Console(settings.model_copy(update={"console_port": port}), lifecycle.stopping)
         app = application(console)
-        server = Server(_configured(app, settings))
+        tls = _certificate(settings, lifecycle)
+        server = Server(_configured(app, settings, tls))
         serving = asyncio.create_task(server.serve(sockets=[listener]), name="console")
         try:
             await first(_ended(serving), server.listening.wait())
             if not serving.done():
-                lifecycle.ready(url=f"http://{host}:{port}")
-                await first(_ended(serving), lifecycle.stopping.wait())
+                lifecycle.ready(url=f"{settings.scheme}://{host}:{port}")
+                looking = [] if tls is None else [tls.run()]
+                await first(_ended(serving), lifecycle.stopping.wait(), *looking)
         finally:
             server.should_exit = True
             await serving
@@ -48,7 +51,20 @@ def _listen(settings: Settings, lifecycle: Lifecycle) -> socket.socket:
         raise
 
 
-def _configured(app: Starlette, settings: Settings) -> uvicorn.Config:
+def _certificate(settings: Settings, lifecycle: Lifecycle) -> ServerTls | None:
+    """None where the console speaks HTTP."""
+    if not settings.tls:
+        return None
+    tls = ServerTls(settings)
+    try:
+        tls.look()
+    except NoCertificate as error:
+        lifecycle.fail(str(error))
+        raise
+    return tls
+
+
+def _configured(app: Starlette, settings: Settings, tls: ServerTls | None) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         lifespan="off",
@@ -57,4 +73,5 @@ def _configured(app: Starlette, settings: Settings) -> uvicorn.Config:
         timeout_keep_alive=75,
         timeout_graceful_shutdown=max(1, round(settings.drain_seconds)),
         server_header=False,
+        ssl_context_factory=None if tls is None else lambda _config, _default: tls.context,
     )

@@ -25,6 +25,7 @@ from penstock.engine import jars as jar_cache
 from penstock.engine import java as java_search
 from penstock.engine import openness, ports, running_stacks, spark
 from penstock.engine.datadir import DataDir
+from penstock.engine.endpoint_tls import certificate_for
 from penstock.engine.history.keeper import HistoryKeeper
 from penstock.engine.private_folder import UMASK
 from penstock.engine.processes.supervisor import Component, Observer, Supervisor, Watch
@@ -174,7 +175,7 @@ def _metrics(settings: Settings) -> Iterator[None]:
         yield
         return
     folder = settings.data_dir / "metrics"
-    server, thread = exposition.serve(settings.host, settings.metrics_port, folder)
+    server, thread = exposition.serve(settings.host, settings.metrics_port, folder, certificate_for(settings))
     try:
         with metric_export.exporting(folder):
             yield

@@ -7,18 +7,21 @@ so is everything about objects that are gone.
 from __future__ import annotations
 
 import os
+import socket
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from wsgiref.simple_server import WSGIServer
+from socketserver import ThreadingMixIn
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from prometheus_client import CollectorRegistry, generate_latest, start_http_server
+from prometheus_client import CollectorRegistry, generate_latest, make_wsgi_app
 from prometheus_client.metrics_core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
 from penstock.observability.tombstones import ObjectKey, gone_objects
+from penstock.tls.threads import FreshCertificate, SecureServing
 
 
 class SharedMetrics(Collector):
@@ -44,9 +47,35 @@ def render(folder: Path) -> bytes:
     return generate_latest(_registry(folder))
 
 
-def serve(host: str, port: int, folder: Path) -> tuple[WSGIServer, threading.Thread]:
-    """Serves `/metrics` from a thread; end it with `server.shutdown()` and join the thread."""
-    return start_http_server(port, host, _registry(folder))
+class _Server(SecureServing, ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Who hung up concerns nobody."""
+
+
+class _Handler(WSGIRequestHandler):
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Scrapes come every few seconds: nothing to write down."""
+
+
+def serve(
+    host: str, port: int, folder: Path, certificate: FreshCertificate | None = None
+) -> tuple[WSGIServer, threading.Thread]:
+    """Serves `/metrics` from a thread, over TLS where there is a certificate; end it with `server.shutdown()` and join
+    the thread."""
+    server = make_server(host, port, make_wsgi_app(_registry(folder)), _family(host), _Handler)
+    server.certificate = certificate
+    thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
+    thread.start()
+    return server, thread
+
+
+def _family(host: str) -> type[_Server]:
+    class Server(_Server):
+        address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+
+    return Server
 
 
 def _registry(folder: Path) -> CollectorRegistry:

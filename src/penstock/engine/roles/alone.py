@@ -23,6 +23,7 @@ import psutil
 import structlog
 
 from penstock.engine import datadir, jars, java, openness, ports
+from penstock.engine.endpoint_tls import certificate_for
 from penstock.engine.private_folder import UMASK, check_owner
 from penstock.engine.problem import Problem
 from penstock.engine.roles import health
@@ -134,8 +135,8 @@ async def _run(role: Role, settings: Settings, metrics: Path | None) -> int:
         asyncio.get_running_loop().add_signal_handler(signum, lifecycle.stopping.set)
     state = health.Health(lifecycle, metrics)
     wanted = role.health_port if settings.health_port is None else settings.health_port
-    with health.serving(state, settings.host, wanted) as port:
-        log.info("answering probes", url=f"http://{settings.host}:{port}", paths="/livez /readyz /metrics")
+    with health.serving(state, settings.host, wanted, certificate_for(settings)) as port:
+        log.info("answering probes", url=f"{settings.scheme}://{settings.host}:{port}", paths="/livez /readyz /metrics")
         turning = asyncio.create_task(_turn(state))
         releasing = asyncio.create_task(_release(role, settings, lifecycle, released))
         living = asyncio.create_task(live(role, settings, lifecycle, released))

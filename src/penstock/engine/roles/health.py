@@ -15,6 +15,7 @@ from pathlib import Path
 
 from penstock.engine.problem import Problem
 from penstock.lifecycle import Lifecycle
+from penstock.tls.threads import FreshCertificate, SecureServing
 
 STUCK_SECONDS = 60.0
 """A loop that has not turned for this long is not only busy."""
@@ -56,9 +57,10 @@ def _verdict(problem: str | None, good: str) -> tuple[int, str, bytes]:
 
 
 @contextlib.contextmanager
-def serving(health: Health, host: str, port: int) -> Iterator[int]:
+def serving(health: Health, host: str, port: int, certificate: FreshCertificate | None = None) -> Iterator[int]:
     """Answers on the port; the number where it was left to chance. Raises Problem where it is taken."""
     server = _listen(host, port, health)
+    server.certificate = certificate
     thread = threading.Thread(target=server.serve_forever, name="health port", daemon=True)
     thread.start()
     try:
@@ -69,7 +71,14 @@ def serving(health: Health, host: str, port: int) -> Iterator[int]:
         thread.join(2)
 
 
-def _listen(host: str, port: int, health: Health) -> ThreadingHTTPServer:
+class _Server(SecureServing, ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A prober that hung up concerns nobody."""
+
+
+def _listen(host: str, port: int, health: Health) -> _Server:
     class Handler(BaseHTTPRequestHandler):
         timeout = CLIENT_SECONDS
 
@@ -87,14 +96,8 @@ def _listen(host: str, port: int, health: Health) -> ThreadingHTTPServer:
         def log_error(self, format: str, *arguments: object) -> None:
             """A probe that gave up."""
 
-    class Server(ThreadingHTTPServer):
-        daemon_threads = True
-
-        def handle_error(self, request: object, client_address: object) -> None:
-            """A prober that hung up concerns nobody."""
-
     try:
-        return Server((host, port), Handler)
+        return _Server((host, port), Handler)
     except OSError as error:
         raise Problem(
             f"The health port {host}:{port} cannot be listened on ({error.strerror}).",
