@@ -68,9 +68,9 @@ def _settings(settings: Settings) -> Settings:
 def _print(report: Report) -> None:
     from penstock.cli.tables import lines_of
 
-    headings = ("topic", "partitions", "replicas", "min in sync", "kept for", "kept MiB", "cleanup")
+    headings = ("topic", "partitions", "replicas", "in sync", "kept for", "kept MiB", "cleanup")
     rows = [topic.cells() for topic in report.topics]
-    for line in lines_of(headings, rows, numbers=("partitions", "replicas", "min in sync", "kept MiB")):
+    for line in lines_of(headings, rows, numbers=("partitions", "replicas", "in sync", "kept MiB")):
         typer.echo(line)
     for done in report.done:
         typer.echo(done)
