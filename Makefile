@@ -39,9 +39,11 @@ test: preflight ## every check: format, lint, types, layers, unit and integratio
 	@$(MAKE) --no-print-directory integration OPTIONS="$(MEASURED)"
 	@$(MAKE) --no-print-directory coverage
 	@$(MAKE) --no-print-directory upstream-short
+	@$(BIN)/python tests/browser.py
 
 preflight: $(VENV)/.ready ## say what this machine lacks for the tests, and how to get it
 	@$(BIN)/python tests/preflight.py $(PROCESSES)
+	@$(BIN)/python tests/browser.py get
 
 check: $(VENV)/.ready ## format, lint, types, layers and the documentation's site
 	$(BIN)/ruff format --check .
@@ -65,6 +67,10 @@ kube-apiserver: $(VENV)/.ready ## build kube-apiserver and etcd for make test-ku
 
 test-kubernetes: kube-apiserver ## the same YAML on the embedded API and on a real kube-apiserver with penstock installed
 	$(PYTEST) tests/on_kubernetes $(OPTIONS)
+
+.PHONY: photographs
+photographs: preflight ## take the photographs of the console that the documentation shows
+	PHOTOGRAPHS=docs/images $(PYTEST) tests/integration/console $(OPTIONS)
 
 warm-up: $(VENV)/.ready ## make what lets the JVMs of all tests start faster, if it is not there yet
 	@PYTHONPATH=tests:. $(BIN)/python tests/warm_up.py
