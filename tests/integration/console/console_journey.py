@@ -101,7 +101,7 @@ class Journey:
 
     def complaints(self) -> list[str]:
         """What the browser did not like: scripts that fail, and what the policy forbids."""
-        logs: list[dict[str, Any]] = self.driver.get_log("browser")
+        logs: list[dict[str, Any]] = self.driver.get_log("browser")  # type: ignore[no-untyped-call]  # it has none
         return [entry["message"] for entry in logs if entry["level"] == "SEVERE"]
 
 
