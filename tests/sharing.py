@@ -19,7 +19,6 @@ GROUPS = {
     "tests/integration/engine/test_engine_stack.py": "stack",
     "tests/integration/examples/*": "stack",
     "tests/integration/operate/*": "stack",
-    "tests/integration/console/*": "stack",
     "tests/integration/workloads/test_workloads_services.py": "stack",
     "tests/integration/workloads/test_workloads_controllers.py": "stack",
     "tests/integration/sources/*": "stack",

@@ -1,23 +1,39 @@
-"""A browser in front of the console of the shared stack. Without Chromium nothing here is collected: see browser.py."""
+"""A browser in front of a console. Without Chromium nothing here is collected: see tests/browser.py."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
-from console_journey import Journey
+from console_journey import Journey, Subscriber
+from served_console import ServedConsole
 
 import browser
-from running import Stack
 
 collect_ignore_glob = [] if browser.is_here() else ["test_*.py"]
 
 
 @pytest.fixture(scope="module")
-def journey(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Journey]:
+def subscriber() -> Iterator[Subscriber]:
+    """Who takes what is sent to the Broker."""
+    one = Subscriber()
+    yield one
+    one.close()
+
+
+@pytest.fixture(scope="module")
+def console(subscriber: Subscriber, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedConsole]:
+    """A console, one for all journeys."""
+    served = ServedConsole(tmp_path_factory.mktemp("console"), subscriber.url)
+    yield served
+    served.close()
+
+
+@pytest.fixture(scope="module")
+def journey(console: ServedConsole, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Journey]:
     """A browser, one for all journeys."""
     driver = browser.start(tmp_path_factory.mktemp("browser"))
     try:
-        yield Journey(driver, stack)
+        yield Journey(driver, console.url)
     finally:
         driver.quit()

@@ -1,11 +1,11 @@
-"""What a person does in a browser: opens a page, reads, types, presses. And a subscriber that can be down."""
+"""What a person does in a browser: opens a page, reads, types, presses. And a subscriber."""
 
 from __future__ import annotations
 
 import base64
-import json
 import os
 import threading
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.select import Select
 
-from running import Stack, eventually
+from running import eventually
 
 SECONDS = 120.0
 PHOTOGRAPHS = "PHOTOGRAPHS"
@@ -26,29 +26,20 @@ PHOTOGRAPHS = "PHOTOGRAPHS"
 class Journey:
     """A browser in front of the console. What is asked for is waited for."""
 
-    def __init__(self, driver: WebDriver, stack: Stack) -> None:
-        self.driver, self.stack = driver, stack
-        self.base = stack.settings.console_url.rstrip("/")
+    def __init__(self, driver: WebDriver, url: str) -> None:
+        self.driver, self._url = driver, url
 
     def open(self, path: str) -> None:
         """Goes to a page."""
-        self.driver.get(self.base + path)
+        self.driver.get(self._url + path)
 
     def text(self) -> str:
         """What the page shows."""
         return self.driver.find_element(By.TAG_NAME, "body").text
 
-    def reads(self, words: str, reload: bool = False) -> None:
+    def reads(self, words: str) -> None:
         """Waits until the page shows these words."""
-
-        def look() -> bool:
-            if words.lower() in self.text().lower():
-                return True
-            if reload:
-                self.driver.refresh()
-            return False
-
-        eventually(lambda: _steady(look), SECONDS, every=1.0 if reload else 0.2)
+        eventually(lambda: _steady(lambda: words.lower() in self.text().lower()), SECONDS, every=0.2)
 
     def find(self, selector: str) -> WebElement:
         """The first element of a CSS selector."""
@@ -105,27 +96,27 @@ class Journey:
         return [entry["message"] for entry in logs if entry["level"] == "SEVERE"]
 
 
-def _steady(look: Any) -> bool:
+def _steady(look: Callable[[], bool]) -> bool:
     """A page that is being replaced is looked at again."""
     try:
-        return bool(look())
+        return look()
     except StaleElementReferenceException:
         return False
 
 
 class Subscriber:
-    """An HTTP server that answers as it is told to, and counts the events that it took."""
+    """An HTTP server that takes events, and remembers which."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._status = 202
         self._taken: list[str] = []
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 self.rfile.read(int(self.headers.get("content-length") or 0))
-                self.send_response(outer.take(str(self.headers.get("ce-id"))))
+                outer.take(str(self.headers.get("ce-id")))
+                self.send_response(202)
                 self.send_header("content-length", "0")
                 self.end_headers()
 
@@ -137,17 +128,10 @@ class Subscriber:
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}/"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
-    def answer(self, status: int) -> None:
-        """From now on."""
-        with self._lock:
-            self._status = status
-
-    def take(self, ident: str) -> int:
+    def take(self, ident: str) -> None:
         """An event that came."""
         with self._lock:
-            if self._status < 300:
-                self._taken.append(ident)
-            return self._status
+            self._taken.append(ident)
 
     @property
     def taken(self) -> list[str]:
@@ -159,11 +143,3 @@ class Subscriber:
         """Ends it."""
         self._server.shutdown()
         self._server.server_close()
-
-
-def manifest(kind: str, name: str, namespace: str, spec: dict[str, Any]) -> str:
-    """An object of eventing.knative.dev as YAML (JSON is YAML)."""
-    version = "eventing.knative.dev/v1"
-    return json.dumps(
-        {"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": namespace}, "spec": spec}
-    )
