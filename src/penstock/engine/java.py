@@ -13,6 +13,8 @@ from pathlib import Path
 from penstock.engine.problem import Problem
 
 SUPPORTED = (17, 21)
+PROBE_SECONDS = 60.0
+"""A machine that is busy needs long for a JVM, and has a Java all the same."""
 HOW_TO_GET_IT = (
     "Install Java 17 or 21 (Debian/Ubuntu: apt install openjdk-17-jre-headless; Fedora: dnf install "
     "java-21-openjdk-headless; macOS: brew install openjdk@21) or point JAVA_HOME at one."
@@ -96,7 +98,7 @@ def probe(program: Path) -> Java | None:
 
 def _version(program: Path, *options: str) -> subprocess.CompletedProcess[str]:
     command = [str(program), *options, "-version"]
-    return subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PROBE_SECONDS, check=False)
 
 
 def _told(java: Java) -> str:
