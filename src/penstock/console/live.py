@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
-from penstock.console.console import console_of
+from penstock.console.console import Console, console_of
 from penstock.console.numbers import Frame
 from penstock.operations.route_rates import Row
 
@@ -27,7 +28,16 @@ def message(content: object, name: str = "") -> bytes:
 
 async def numbers(request: Request) -> StreamingResponse:
     """`/live/numbers`: the numbers of all routes, at first whole and then what has changed."""
-    return stream(_numbers(console_of(request).numbers.frames()))
+    console = console_of(request)
+    await asyncio.to_thread(may_see_all, console, request)
+    return stream(_numbers(console.numbers.frames()))
+
+
+def may_see_all(console: Console, request: Request) -> None:
+    """Numbers name every route: they are for operators, and for those whom the API lists everything. Raises Problem."""
+    session = console.session(request)
+    if session is None or not session.is_operator:
+        console.objects.of(console.api(request))
 
 
 async def _numbers(frames: AsyncIterator[Frame]) -> AsyncIterator[bytes]:

@@ -11,9 +11,8 @@ import time
 from array import array
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from penstock.operations.looks import Counted, counted_at, counted_in
+from penstock.operations.looks import Counted, counted_at, counting_in
 from penstock.operations.route_rates import RouteName, Row, Target, TargetRow, rows_of, target_rows_of
 from penstock.operations.stack_state import METRICS
 from penstock.settings import Settings
@@ -53,8 +52,7 @@ def source_of(settings: Settings) -> Look | None:
         return lambda: counted_at(urls)
     if not settings.metrics:
         return None
-    folder: Path = settings.data_dir / METRICS
-    return lambda: counted_in(folder)
+    return counting_in(settings.data_dir / METRICS)
 
 
 class Numbers:

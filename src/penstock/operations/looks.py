@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,8 +13,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.engine.problem import Problem
 from penstock.observability.exposition import SharedMetrics
+from penstock.observability.selected_metrics import SelectedMetrics
 from penstock.operations.installation import of_stack, running_folder
-from penstock.operations.route_rates import Counters, RouteName, Row, Target, accepted_of, counters_of, rows_of
+from penstock.operations.route_rates import COUNTED, Counters, RouteName, Row, Target, accepted_of, counters_of, rows_of
 from penstock.operations.stack_state import METRICS
 
 
@@ -27,9 +28,13 @@ class Counted:
     """Events that each Broker and channel has accepted."""
 
 
-def counted_in(folder: Path) -> Counted:
-    """What the processes of a data folder have counted."""
-    metrics = list(SharedMetrics(folder).collect())
+def counting_in(folder: Path) -> Callable[[], Counted]:
+    """Looks at what the processes of a data folder have counted; the second look is cheaper than the first."""
+    selected = SelectedMetrics(folder, COUNTED)
+    return lambda: _counted(selected.collect())
+
+
+def _counted(metrics: list[Metric]) -> Counted:
     return Counted(counters_of(metrics), accepted_of(metrics))
 
 

@@ -14,6 +14,12 @@ from penstock.observability.metrics import ACCEPTED, ATTEMPTS, DISPATCH, DROPPED
 
 ROUTES = ("Trigger", "Subscription")
 
+COUNTED = (
+    *(one.name for one in (ACCEPTED, ATTEMPTS, DROPPED, LAG, OUTSTANDING, OLDEST, UNREACHABLE)),
+    f"{DISPATCH.name}_bucket",
+)
+"""Samples that the rates are made of."""
+
 
 class RouteName(NamedTuple):
     """Which route."""

@@ -115,7 +115,9 @@ def replays(request: Request) -> Response:
 
 async def points(request: Request) -> Response:
     """What is remembered of its numbers."""
-    numbers, (resource, namespace, name) = console_of(request).numbers, meant(request)
+    console, (resource, namespace, name) = console_of(request), meant(request)
+    await asyncio.to_thread(console.api(request).get, resource, namespace, name)  # may they see it?
+    numbers = console.numbers
     route = RouteName(resource.kind, namespace, name)
     row = numbers.frame.rows.get(route)
     past = [[None if isnan(number) else round(number, 4) for number in point] for point in numbers.past.of(route)]
