@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,6 +19,7 @@ from penstock.history.schema.problem import HistoryProblem
 from penstock.history.writer import day_file
 from penstock.history.writer.arrow_table import ArrowTable
 from penstock.history.writer.batches import Batches
+from penstock.history.writer.ranges import Range
 from penstock.history.writer.stored_table import Conflict
 from penstock.log.ranges import LogRecord
 from penstock.settings import Settings
@@ -193,6 +195,30 @@ def test_what_fails_on_the_way_leaves_no_file(world: World) -> None:
     with pytest.raises(OSError, match="No space"):
         Batches(table, EVENTS).write(world.kafka().retained(EVENTS.topic))
     assert world.files() == []
+
+
+def test_what_fails_after_the_commit_leaves_what_it_names(world: World) -> None:
+    world.add(5)
+    commit = world.table().begin([EVENTS.position(0)])
+    commit.write({0: Range(0, 5)})
+    commit._delta = FailsAfterwards(commit._delta)  # type: ignore[assignment]
+    with pytest.raises(OSError, match="No space"):
+        commit.finish({EVENTS.position(0): 5})
+    assert (world.rows(), world.write()) == (5, 0)
+
+
+class FailsAfterwards:
+    """A table whose checkpoint cannot be written after a commit."""
+
+    def __init__(self, delta: DeltaTable) -> None:
+        self._delta = delta
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._delta, name)
+
+    def create_write_transaction(self, *arguments: Any, **options: Any) -> None:
+        self._delta.create_write_transaction(*arguments, **options)
+        raise OSError(28, "No space left on device")
 
 
 class Torn(KeptRecords):

@@ -128,19 +128,20 @@ class ArrowCommit:
 
         versions = {VERSION_ID: VERSION, **positions}
         transactions = [Transaction(one, version) for one, version in versions.items()]
-        with self._or_nothing():
-            try:
-                self._delta.create_write_transaction(
-                    [file.action() for file in self._files.values()],
-                    "append",
-                    self._delta.schema(),
-                    [DAY],
-                    commit_properties=CommitProperties(app_transactions=transactions),
-                )
-            except CommitFailedError as error:
-                if "Concurrent" in str(error):
-                    raise Conflict(str(error).splitlines()[0]) from error
+        try:
+            self._delta.create_write_transaction(
+                [file.action() for file in self._files.values()],
+                "append",
+                self._delta.schema(),
+                [DAY],
+                commit_properties=CommitProperties(app_transactions=transactions),
+            )
+        except CommitFailedError as error:
+            if "Concurrent" not in str(error):
                 raise
+            self._discard()
+            raise Conflict(str(error).splitlines()[0]) from error
+        # Whatever else fails may have failed after the commit, which then names the files: they stay.
 
     def _add(self, records: list[LogRecord]) -> None:
         row_of, by_day = ROW_OF[self._table.name], dict[date, list[Row]]()
@@ -155,10 +156,13 @@ class ArrowCommit:
 
     @contextlib.contextmanager
     def _or_nothing(self) -> Iterator[None]:
-        """What fails leaves no files: where a disk is full, they would fill it further at each try."""
+        """What fails before the commit leaves no files: where a disk is full, they would fill it more at each try."""
         try:
             yield
         except BaseException:
-            for file in self._files.values():
-                file.discard()
+            self._discard()
             raise
+
+    def _discard(self) -> None:
+        for file in self._files.values():
+            file.discard()
