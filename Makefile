@@ -118,6 +118,10 @@ test-cluster: $(VENV)/.ready ## three brokers, a standalone Spark, a real kube-a
 	@$(BIN)/python -m cluster $(if $(ONLY),--only $(ONLY)) $(if $(RATE),--rate $(RATE)) \
 	  $(if $(IF_POSSIBLE),|| { [ $$? = 2 ] && echo "LEFT OUT: the cluster could not be tried on this machine (see above)" >&2; })
 
+.PHONY: fuzz
+fuzz: $(VENV)/.ready ## fuzz every parser that sees foreign bytes, guided by coverage (SECONDS=60 for each, TARGET=ingress; Linux)
+	@nice $(BIN)/python tests/unit/fuzz/fuzz.py $(if $(SECONDS),--seconds $(SECONDS)) $(if $(RUNS),--runs $(RUNS)) $(if $(TARGET),--target $(TARGET))
+
 conformance: $(VENV)/.ready ## the specifications' tests on a fresh stack, and the report on them
 	rm -rf build/conformance
 	CONFORMANCE_RESULTS=build/conformance/specifications.json PYTHONPATH=tests/conformance \
@@ -139,6 +143,7 @@ lock: ## pin the newest versions that pyproject.toml allows
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --group dev --editable '.[history]'
 	$(BIN)/python -m pip freeze --exclude-editable > requirements.lock
+	@sed -i.bak "s/^atheris==.*/& ; sys_platform == 'linux' and python_version < '3.14'/" requirements.lock && rm requirements.lock.bak
 
 clean: ## remove the environment and the data of the development stack
 	rm -rf $(VENV) .penstock

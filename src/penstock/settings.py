@@ -318,6 +318,17 @@ class Settings(BaseModel):
     """Namespace of the Leases by which one control and one pipeline are chosen where `kubeconfig` names a cluster.
     Empty: that of the kubeconfig's context, or of the Pod."""
 
+    api_requests_per_second: float = Field(default=200, gt=0)
+    """Requests per second that one user of the embedded API may make; twice as many at once. Beyond that the answer is
+    429 with Retry-After. Administrators (`system:masters`) and penstock's own processes are exempt."""
+
+    api_max_connections: int = Field(default=12_000, ge=16)
+    """Connections to the embedded API at once, watches among them; further ones are answered 503."""
+
+    api_audit_log: Path | None = None
+    """File that gets a line of JSON (audit.k8s.io/v1) for every request to the embedded API: who, what, when, answered
+    how. Bodies and tokens are never in it. Empty: none is written."""
+
     address_base: str | None = None
     """Base URL under which producers reach the ingress, for `status.address`. Empty: `http://<host>:<port>`, with the
     machine's name where `host` is all of its addresses."""

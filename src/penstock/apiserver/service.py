@@ -12,7 +12,8 @@ import resource
 import socket
 import ssl
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from pathlib import Path
 
 import uvicorn
@@ -21,6 +22,7 @@ from starlette.types import ASGIApp
 from penstock.apiserver.access import certificates, identity, kubeconfig, policy
 from penstock.apiserver.access.authentication import Authenticator
 from penstock.apiserver.access.policy import Authorizer
+from penstock.apiserver.access.revocation import Revocations
 from penstock.apiserver.access.signing_keys import keep_forever, load_signer
 from penstock.apiserver.cluster import bootstrap, node
 from penstock.apiserver.cluster.aggregation import Aggregation
@@ -31,8 +33,10 @@ from penstock.apiserver.cluster.features_gate import FeaturesGate
 from penstock.apiserver.cluster.rbac_gate import RbacGate
 from penstock.apiserver.documents import Obj, decode
 from penstock.apiserver.http.app import VERSION, Api
+from penstock.apiserver.http.audit import Audited, AuditFile
 from penstock.apiserver.http.changing import Changer
 from penstock.apiserver.http.connections import BoundedConnection
+from penstock.apiserver.http.fair_use import FairUse
 from penstock.apiserver.http.reading import Reader
 from penstock.apiserver.http.watching import Watches
 from penstock.apiserver.kinds import custom_kinds
@@ -115,8 +119,9 @@ async def assembled(settings: Settings, owner: Owner, watches: Watches) -> Async
             store,
             Reader(store, history, watches),
             Changer(store, verbs, authorizer),
-            authenticator=Authenticator(tokens, signer, _lookup(store)),
+            authenticator=Authenticator(tokens, signer, _lookup(store), is_revoked=Revocations(pki).covers),
             authorizer=authorizer,
+            fair_use=FairUse(settings.api_requests_per_second, time.monotonic),
             address=f"{reachable(settings.host)}:{settings.api_port}",
             logs=settings.data_dir / "logs" / "pods",
         )
@@ -124,10 +129,21 @@ async def assembled(settings: Settings, owner: Owner, watches: Watches) -> Async
         owner.start(keep_forever(pki, signer, settings.signing_key_days), "keys for tokens")
         owner.start(emptying.run(store), "emptying of namespaces")
         owner.start(aggregation.run(store), "aggregation of ClusterRoles")
-        yield api.application()
+        with _audited(api.application(), settings) as app:
+            yield app
     finally:
         await owner.close()
         await store.close()
+
+
+@contextlib.contextmanager
+def _audited(app: ASGIApp, settings: Settings) -> Iterator[ASGIApp]:
+    """The application, with an audit log where one is asked for."""
+    if settings.api_audit_log is None:
+        yield app
+        return
+    with contextlib.closing(AuditFile(settings.api_audit_log)) as lines:
+        yield Audited(app, lines)
 
 
 def _listen(settings: Settings, lifecycle: Lifecycle) -> socket.socket:
@@ -150,6 +166,7 @@ def _configured(app: ASGIApp, settings: Settings, pki: Path) -> uvicorn.Config:
         access_log=False,
         log_config=None,
         timeout_keep_alive=75,
+        limit_concurrency=settings.api_max_connections,
         timeout_graceful_shutdown=max(1, round(settings.drain_seconds)),
         server_header=False,
     )

@@ -31,6 +31,10 @@ def kubeconfig(
         Path | None,
         typer.Option("--output", "-o", help="File to write, for its owner's eyes. (default: standard output)"),
     ] = None,
+    revoke: Annotated[
+        str | None,
+        typer.Option("--revoke", metavar="NAME", help="End every token that this user or ServiceAccount has got."),
+    ] = None,
     data_dir: DataDirOption = None,
 ) -> None:
     """Make a kubeconfig for a user or a ServiceAccount; what they may do, roles and bindings say."""
@@ -44,6 +48,9 @@ def kubeconfig(
         root = folder_of(data_dir)
         if not (root / "kubeconfig").exists():
             raise Problem(f"The data folder {root} has no API yet.", "Start one: penstock dev")
+        if revoke is not None:
+            _revoke(root, revoke)
+            return
         account = _account(service_account) if service_account else account_of(name or "")
         if name and service_account:
             raise Problem("Give either --as or --service-account.", exit_code=2)
@@ -63,6 +70,18 @@ def kubeconfig(
                 write_private(output.absolute(), content)
             except (OSError, ValueError) as error:
                 raise Problem(f"{output} cannot be written: {error}.") from None
+
+
+def _revoke(root: Path, user: str) -> None:
+    from penstock.apiserver.access import revocation
+    from penstock.apiserver.access.identity import COMPONENTS
+    from penstock.engine.problem import Problem
+
+    if user in COMPONENTS:
+        advice = f"Stop the stack, remove {root / 'pki' / 'tokens.json'} and start it: all three get new ones."
+        raise Problem(f"{user} has its token from the data folder itself.", advice)
+    revocation.revoke(root / "pki", user, time.time())
+    typer.echo(f"Every token that {user} has got until now has ended.")
 
 
 def _account(text: str) -> tuple[str, str]:

@@ -152,7 +152,9 @@ def _decode_base64(attributes: dict[str, str], encoded: msgspec.Raw, data: msgsp
 
 def _put_data(members: dict[str, Any], data: bytes) -> None:
     if _stays_encoded(members):
-        members["data"] = data.decode(errors="replace")
+        text = data.decode(errors="replace")
+        # Binary mode takes the attribute as it comes; here a reader would find data that is not what it says.
+        members["data"] = text if _from_base64(text) is not None else base64.b64encode(data).decode()
         return
     kind = media_type.parse(members.get("datacontenttype", ""))
     if kind is not None and kind.is_unicode:

@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from penstock.apiserver.access import account_tokens, user_tokens
 from penstock.apiserver.access.authentication import Authenticator
 from penstock.apiserver.access.identity import Tokens, User
+from penstock.apiserver.access.revocation import Revocations, revoke
 from penstock.apiserver.access.signing import Signer
 from penstock.apiserver.access.signing_keys import KEY_FILE, load_signer
 from penstock.apiserver.errors import ApiError
@@ -164,3 +165,20 @@ async def test_tokens_over_the_api(api: ApiInProcess) -> None:
     assert not (await api.made(REVIEWS, review))["status"]["authenticated"]
     assert (await api.call("POST", f"{account}/bot/token", {}))[0] == 404
     assert (await api.call("GET", f"{account}/default/token"))[0] == 405
+
+
+def test_tokens_of_a_user_are_taken_back_and_new_ones_hold(world: World, tmp_path: Path) -> None:
+    revoked = Revocations(tmp_path)
+    world.authenticator = Authenticator(Tokens([]), world.signer, world.lookup, lambda: world.now, revoked.covers)
+    jane, joe = (
+        user_tokens.issue(name, [], seconds=600, signer=world.signer, now=NOW + 0.2) for name in ("jane", "joe")
+    )
+    account = world.issue()
+    world.now = NOW + 1
+    assert all(world.user(token) for token in (jane, joe, account))
+    revoke(tmp_path, "jane", NOW + 0.5)
+    assert (world.user(jane), world.user(joe) is None) == (None, False)
+    revoke(tmp_path, "system:serviceaccount:ns:bot", NOW + 0.5)
+    assert (world.user(account), world.user(jane)) == (None, None)
+    assert world.user(user_tokens.issue("jane", [], seconds=600, signer=world.signer, now=NOW + 0.7))
+    assert (tmp_path / "revoked.json").stat().st_mode & 0o077 == 0

@@ -35,7 +35,7 @@ def test_a_kubeconfig_for_a_user(data: Path) -> None:
     assert claims is not None
     user = user_tokens.user_of(claims)
     assert (user.name, user.groups) == ("jane", ("shop", "system:authenticated"))
-    assert claims["exp"] - claims["iat"] == 24 * 3600
+    assert claims["exp"] - int(claims["iat"]) == 24 * 3600
 
 
 def test_a_file_is_for_its_owner_only(data: Path, tmp_path: Path) -> None:

@@ -235,3 +235,16 @@ def test_a_batch_names_the_event_that_is_wrong() -> None:
 )
 def test_times(time: str) -> None:
     assert http.from_http({**MINIMAL, "ce-time": time}, b"").attributes["time"] == time
+
+
+def test_data_that_is_not_encoded_as_it_says_is_sent_on_as_what_a_reader_takes() -> None:
+    headers = {
+        "ce-specversion": "0.3",
+        "ce-id": "1",
+        "ce-source": "/s",
+        "ce-type": "t",
+        "ce-datacontentencoding": "base64",
+    }
+    event = http.from_http(headers, b"no base64")
+    given, body = http.to_structured(event)
+    assert http.from_http(dict(given), body).data == b"bm8gYmFzZTY0"

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from penstock.apiserver.access import account_tokens, user_tokens
 from penstock.apiserver.access.account_tokens import AUDIENCES, Lookup
 from penstock.apiserver.access.identity import Tokens, User
-from penstock.apiserver.access.signing import Signer
+from penstock.apiserver.access.signing import Claims, Signer
 
 
 class Recognised(NamedTuple):
@@ -22,22 +22,33 @@ class Recognised(NamedTuple):
 class Authenticator:
     """Knows every valid token."""
 
-    def __init__(self, tokens: Tokens, signer: Signer, lookup: Lookup, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        tokens: Tokens,
+        signer: Signer,
+        lookup: Lookup,
+        clock: Callable[[], float] = time.time,
+        is_revoked: Callable[[Claims], bool] = lambda _: False,
+    ) -> None:
         self._tokens, self.signer, self.lookup, self.clock = tokens, signer, lookup, clock
+        self._is_revoked = is_revoked
 
     def user(self, header: str | None) -> User | None:
         """The user of an `Authorization` header, if it carries a token that is valid for the API."""
-        scheme, _, token = (header or "").partition(" ")
-        if scheme.lower() != "bearer":
-            return None
-        recognised = self.recognise(token.strip())
+        token = _bearer(header)
+        recognised = self.recognise(token) if token else None
         return recognised.user if recognised else None
+
+    def is_listed(self, header: str) -> bool:
+        """Whether it carries a token of the data folder, which is told by comparing alone."""
+        return self._tokens.user(_bearer(header)) is not None
 
     def recognise(self, token: str, audiences: Iterable[str] = AUDIENCES) -> Recognised | None:
         """Who a token stands for, if it is for one of these audiences."""
         wanted = tuple(audiences)
         known = self._tokens.user(token)
-        if known is None and (claims := self.signer.read(token, self.clock())):
+        claims = self.signer.read(token, self.clock()) if known is None else None
+        if claims and not self._is_revoked(claims):
             if claims["iss"] == account_tokens.ISSUER:
                 meant = tuple(one for one in wanted if one in (claims.get("aud") or ()))
                 user = account_tokens.user_of(claims, self.lookup) if meant else None
@@ -46,3 +57,9 @@ class Authenticator:
                 known = user_tokens.user_of(claims)
         meant = tuple(one for one in wanted if one in AUDIENCES)
         return Recognised(known, meant) if known and meant else None
+
+
+def _bearer(header: str | None) -> str:
+    """The token in an `Authorization` header; nothing where it carries none."""
+    scheme, _, token = (header or "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""

@@ -21,6 +21,7 @@ from penstock.apiserver.documents import Obj, decode
 from penstock.apiserver.errors import ApiError
 from penstock.apiserver.http import pod_logs, requests
 from penstock.apiserver.http.changing import Changer
+from penstock.apiserver.http.fair_use import FairUse
 from penstock.apiserver.http.guard import Guard
 from penstock.apiserver.http.issuer import DISCOVERY_PATH, KEYS_PATH, Issuer
 from penstock.apiserver.http.openapi_documents import OpenApiDocuments
@@ -61,11 +62,12 @@ class Api:
         *,
         authenticator: Authenticator,
         authorizer: Authorizer,
+        fair_use: FairUse,
         address: str,
         logs: Path,
     ) -> None:
         self._registry, self._store, self._reader, self._changer = registry, store, reader, changer
-        self._authenticator, self._authorizer = authenticator, authorizer
+        self._authenticator, self._authorizer, self._fair_use = authenticator, authorizer, fair_use
         self._reviews = Reviews(authenticator, authorizer)
         self._address, self._logs = address, logs
         self._openapi = OpenApiDocuments(registry)
@@ -93,7 +95,7 @@ class Api:
         app = Starlette(routes=routes, exception_handlers={ApiError: _refused, Exception: _failed})
         # Kubernetes takes paths with a slash at the end for those without it, and has no redirects.
         app.router.redirect_slashes = False
-        return Guard(_without_last_slash(app), self._authenticator, self._authorizer)
+        return Guard(_without_last_slash(app), self._authenticator, self._authorizer, self._fair_use)
 
     def _groups(self, request: Request) -> Response:
         form = requests.accepted_form(request.headers.get("accept"))

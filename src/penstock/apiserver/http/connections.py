@@ -1,4 +1,5 @@
-"""Connections with bounds: little may wait to be sent on one, and a client that does not read is cut off.
+"""Connections with bounds: a head and a body have to arrive in time, a head may not be endless, little may wait to be
+sent, and a client that does not read is cut off.
 
 Over TLS the event loop would let half a megabyte wait per connection before it asks to slow down; with thousands of
 watches that is gigabytes held for clients that may never read.
@@ -12,17 +13,75 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 WAITING_BYTES = 16 * 1024
 STALLED_SECONDS = 30.0
+HEAD_BYTES = 64 * 1024
+"""Address and headers of a request together."""
+HEAD_SECONDS = 10.0
+"""Time for a head to arrive, from the beginning of the connection or its first byte on."""
+BODY_SECONDS = 60.0
+"""Time for a body to arrive once its head has."""
+
+_TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+_TOO_SLOW = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 
 class BoundedConnection(HttpToolsProtocol):
     """One client's connection."""
 
     _cut: asyncio.TimerHandle | None = None
+    _arrival: asyncio.TimerHandle | None = None
+    _in_head = False
+    _head_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Lowers the mark at which senders wait."""
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=WAITING_BYTES)
+        self._expect_within(HEAD_SECONDS)
+
+    def data_received(self, data: bytes) -> None:
+        """The parser alone would collect headers that never end."""
+        if self.transport.is_closing():
+            return
+        super().data_received(data)
+        if self._in_head:
+            self._head_bytes += len(data)
+            if self._head_bytes > HEAD_BYTES:
+                self._end_with(_TOO_LARGE)
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        super().on_message_begin()
+        self._in_head, self._head_bytes = True, 0
+        self._expect_within(HEAD_SECONDS)
+
+    def on_headers_complete(self) -> None:
+        """Its head is there."""
+        self._in_head = False
+        self._expect_within(BODY_SECONDS)
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """All of it is there."""
+        self._expect_no_more()
+        super().on_message_complete()
+
+    def _expect_within(self, seconds: float) -> None:
+        self._expect_no_more()
+        self._arrival = self.loop.call_later(seconds, self._end_with, _TOO_SLOW)
+
+    def _expect_no_more(self) -> None:
+        if self._arrival is not None:
+            self._arrival.cancel()
+            self._arrival = None
+
+    def _end_with(self, answer: bytes) -> None:
+        """Says why, unless an answer is under way already, and ends."""
+        self._expect_no_more()
+        if self.transport.is_closing():
+            return
+        if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
+            self.transport.write(answer)
+        self.transport.close()
 
     def pause_writing(self) -> None:
         """The client is slow: senders wait, for a while."""
@@ -37,6 +96,7 @@ class BoundedConnection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone; a waiting sender learns of it."""
         self._keep()
+        self._expect_no_more()
         super().connection_lost(exc)
 
     def _keep(self) -> None:

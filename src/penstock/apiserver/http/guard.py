@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from urllib.parse import parse_qs, unquote
 
@@ -14,6 +15,7 @@ from penstock.apiserver.access.identity import User, account_of, acting_as
 from penstock.apiserver.access.policy import Authorizer
 from penstock.apiserver.access.rules import AccessRequest
 from penstock.apiserver.errors import ApiError
+from penstock.apiserver.http.fair_use import FairUse
 from penstock.apiserver.http.issuer import DISCOVERY_PATH, KEYS_PATH
 from penstock.apiserver.http.requests import path_parts
 from penstock.apiserver.http.responses import refusal
@@ -28,10 +30,10 @@ _AUTHENTICATION = "authentication.k8s.io"
 
 
 class Guard:
-    """Lets requests in that carry a valid token and are allowed; all others get 401 or 403."""
+    """Lets requests in that carry a valid token, are allowed and not too many; all others get 401, 403 or 429."""
 
-    def __init__(self, app: ASGIApp, authenticator: Authenticator, authorizer: Authorizer) -> None:
-        self._app, self._authenticator, self._authorizer = app, authenticator, authorizer
+    def __init__(self, app: ASGIApp, authenticator: Authenticator, authorizer: Authorizer, fair_use: FairUse) -> None:
+        self._app, self._authenticator, self._authorizer, self._fair_use = app, authenticator, authorizer, fair_use
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Puts the user into the request's state."""
@@ -39,28 +41,50 @@ class Guard:
             # Nothing is served that way, and so nothing can be that nobody was asked about.
             await send({"type": "websocket.close"})
             return
-        if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
+        if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
+            await self._app(scope, receive, send)
+            return
+        state = scope.setdefault("state", {})
+        with contextlib.ExitStack() as under_way:
             try:
-                user = self._admitted(scope)
+                headers = Headers(scope=scope)
+                caller = state["user"] = self._caller(scope, headers)
+                user = state["user"] = self._meant(scope, headers, caller)
+                if user is not caller:
+                    state["acting"] = caller
+                asked = None
                 if not user.is_master:
                     query = scope.get("query_string", b"").decode("latin-1")
-                    self._authorizer.demand(user, wanted(scope["method"], scope["path"], query))
+                    asked = wanted(scope["method"], scope["path"], query)
+                    self._authorizer.demand(user, asked)
+                has_body, is_watch = scope["method"] not in ("GET", "HEAD"), asked is not None and asked.verb == "watch"
+                under_way.enter_context(self._fair_use.request(caller, has_body=has_body, is_watch=is_watch))
             except ApiError as error:
                 await refusal(error)(scope, receive, send)
                 return
-            scope.setdefault("state", {})["user"] = user
-        await self._app(scope, receive, send)
+            await self._app(scope, receive, send)
 
-    def _admitted(self, scope: Scope) -> User:
-        headers = Headers(scope=scope)
-        user = self._authenticator.user(headers.get("authorization"))
-        if user is None:
+    def _caller(self, scope: Scope, headers: Headers) -> User:
+        """Whose token it is."""
+        authorization, address = headers.get("authorization"), (scope.get("client") or ("",))[0]
+        if authorization is None:
             raise errors.unauthorized()
+        if not self._authenticator.is_listed(authorization):
+            self._fair_use.demand_patience(address, authorization)
+        user = self._authenticator.user(authorization)
+        if user is None:
+            self._fair_use.wrong_token(address)
+            raise errors.unauthorized()
+        self._fair_use.right_token(authorization)
+        return user
+
+    def _meant(self, scope: Scope, headers: Headers, caller: User) -> User:
+        """As whom the request is to be done."""
         if not any(name.startswith(_IMPERSONATE) for name, _ in scope["headers"]):
-            return user
+            return caller
         other = impersonated(headers)
         for request in impersonations(other, headers.getlist("impersonate-group")):
-            self._authorizer.demand(user, request)
+            self._authorizer.demand(caller, request)
         return other
 
 

@@ -221,5 +221,7 @@ def delete_options(body: bytes, media: str, query: Mapping[str, str]) -> tuple[D
     if grace is not None and (not isinstance(grace, int) or isinstance(grace, bool)):
         raise errors.bad_request("gracePeriodSeconds is not a number")
     conditions = given.get("preconditions") or {}
+    if not isinstance(conditions, dict):
+        raise errors.bad_request("preconditions is not an object")
     options = DeleteOptions(policy, grace, conditions.get("uid"), conditions.get("resourceVersion"))
     return options, given.get("dryRun") == ["All"] or dry_run(query)
