@@ -329,6 +329,14 @@ class Settings(BaseModel):
     """File that gets a line of JSON (audit.k8s.io/v1) for every request to the embedded API: who, what, when, answered
     how. Bodies and tokens are never in it. Empty: none is written."""
 
+    secrets_key_file: Path | None = None
+    """File with the keys that Secrets are encrypted with in `api.db`: lines `NAME:KEY` with 32 random bytes in base64. The
+    first encrypts, all decrypt; see `docs/security.md`. Empty, and no `secrets_key_command`: they are stored as they
+    are, in a file that only its owner can read."""
+
+    secrets_key_command: Command | None = None
+    """Command that prints the passphrase of the key instead, such as `["pass", "show", "penstock"]`."""
+
     address_base: str | None = None
     """Base URL under which producers reach the ingress, for `status.address`. Empty: `http://<host>:<port>`, with the
     machine's name where `host` is all of its addresses."""

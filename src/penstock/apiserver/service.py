@@ -43,6 +43,8 @@ from penstock.apiserver.kinds import custom_kinds
 from penstock.apiserver.kinds.core_kinds import CORE_KINDS
 from penstock.apiserver.kinds.registry import Registry
 from penstock.apiserver.store.expiry import expire_forever
+from penstock.apiserver.store.reencryption import reencrypt
+from penstock.apiserver.store.sealing import WrongKey, load_seals
 from penstock.apiserver.store.storage import Change, Store
 from penstock.apiserver.verbs.admission import Gates
 from penstock.apiserver.verbs.history import History
@@ -75,9 +77,13 @@ async def _run(settings: Settings, lifecycle: Lifecycle, listener: socket.socket
     certificates.ensure(pki, *server_names(settings))
     _write_kubeconfigs(settings, pki, identity.load_tokens(pki / "tokens.json")[1])
     owner, watches = Owner(), Watches()
-    async with assembled(settings, owner, watches) as app:
-        serving = _serve(_configured(app, settings, pki), listener, lifecycle, watches)
-        await first(serving, owner.failed())
+    try:
+        async with assembled(settings, owner, watches) as app:
+            serving = _serve(_configured(app, settings, pki), listener, lifecycle, watches)
+            await first(serving, owner.failed())
+    except WrongKey as error:
+        lifecycle.fail(str(error))
+        raise
 
 
 @contextlib.asynccontextmanager
@@ -98,7 +104,9 @@ async def assembled(settings: Settings, owner: Owner, watches: Watches) -> Async
         if history is not None:
             history.publish(changes)
 
-    store = Store(settings.data_dir / "api.db", committed, owner)
+    seals = load_seals(settings.secrets_key_file, settings.secrets_key_command, pki)
+    reencrypt(settings.data_dir / "api.db", seals)
+    store = Store(settings.data_dir / "api.db", committed, owner, seals)
     try:
         await _load(store, registry, gate)
         bindings.load(decode(body) for body in (await store.page(SINK_BINDINGS, None)).bodies)

@@ -32,6 +32,7 @@ PUT = """
 INSERT INTO objects (resource, namespace, name, uid, version, body) VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (resource, namespace, name) DO UPDATE SET version = excluded.version, body = excluded.body
 """
+REWRITE = "UPDATE objects SET body = ? WHERE resource = ? AND namespace = ? AND name = ?"
 REMOVE = "DELETE FROM objects WHERE resource = ? AND namespace = ? AND name = ?"
 
 FORGET_OWNERS = "DELETE FROM owners WHERE dependent = ?"

@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 from penstock.apiserver.documents import Obj, decode, encode, meta
 from penstock.apiserver.errors import ApiError, too_large
 from penstock.apiserver.store import statements
+from penstock.apiserver.store.sealing import Seals
 from penstock.log.threads import OwnedThread, Owner
 
 T = TypeVar("T")
@@ -62,29 +63,29 @@ class Page:
 class Transaction:
     """What a write sees and does; used on the writer's thread only."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
+    def __init__(self, connection: sqlite3.Connection, seals: Seals | None = None) -> None:
+        self._connection, self._seals = connection, seals or Seals()
         self.version: int = connection.execute(statements.VERSION).fetchone()[0]
         self.changes: list[Change] = []
 
     def get(self, resource: str, namespace: str, name: str) -> Obj | None:
         """The object as stored, or None."""
-        row = self._connection.execute(statements.GET, (resource, namespace, name)).fetchone()
-        return decode(row[0]) if row else None
+        body = self._body(resource, namespace, name)
+        return None if body is None else decode(body)
 
     def put(self, resource: str, obj: Obj) -> Obj:
         """Stores the object under the next version and returns it with that version."""
         metadata = meta(obj)
         key = (resource, metadata.get("namespace", ""), metadata["name"])
-        row = self._connection.execute(statements.GET, key).fetchone()
+        before = self._body(*key)
         self.version += 1
         metadata["resourceVersion"] = str(self.version)
         body = encode(obj)
         if len(body) > MAX_OBJECT_BYTES:
             raise too_large(MAX_OBJECT_BYTES)
-        self._connection.execute(statements.PUT, (*key, metadata["uid"], self.version, body))
+        record = self._seals.seal(*key, body)
+        self._connection.execute(statements.PUT, (*key, metadata["uid"], self.version, record))
         self._note_owners(obj)
-        before = row[0] if row else None
         self.changes.append(Change(self.version, "MODIFIED" if before else "ADDED", *key, body, before))
         return obj
 
@@ -92,18 +93,18 @@ class Transaction:
         """Forgets the object; the version of its deletion becomes its last."""
         metadata = meta(obj)
         key = (resource, metadata.get("namespace", ""), metadata["name"])
-        row = self._connection.execute(statements.GET, key).fetchone()
+        before = self._body(*key)
         self.version += 1
         metadata["resourceVersion"] = str(self.version)
         self._connection.execute(statements.REMOVE, key)
         self._connection.execute(statements.FORGET_OWNERS, (metadata["uid"],))
-        self.changes.append(Change(self.version, "DELETED", *key, encode(obj), row[0] if row else None))
+        self.changes.append(Change(self.version, "DELETED", *key, encode(obj), before))
         return obj
 
     def by_uid(self, uid: str) -> tuple[str, Obj] | None:
         """The resource and object with this uid."""
         row = self._connection.execute(statements.BY_UID, (uid,)).fetchone()
-        return (row[0], decode(row[3])) if row else None
+        return (row[0], decode(self._seals.open(*row))) if row else None
 
     def uid_exists(self, uid: str) -> bool:
         """Whether an object has this uid."""
@@ -130,6 +131,10 @@ class Transaction:
     def resource_empty(self, resource: str) -> bool:
         """Whether there is no object of the kind."""
         return self._connection.execute(statements.ANY_OF_RESOURCE, (resource,)).fetchone() is None
+
+    def _body(self, resource: str, namespace: str, name: str) -> bytes | None:
+        row = self._connection.execute(statements.GET, (resource, namespace, name)).fetchone()
+        return self._seals.open(resource, namespace, name, row[0]) if row else None
 
     def _note_owners(self, obj: Obj) -> None:
         metadata = meta(obj)
@@ -160,12 +165,14 @@ class _Waiting:
 class Store:
     """The store; made and used on one event loop."""
 
-    def __init__(self, path: Path, on_commit: Callable[[list[Change]], None], owner: Owner) -> None:
-        self._on_commit, self._owner = on_commit, owner
+    def __init__(
+        self, path: Path, on_commit: Callable[[list[Change]], None], owner: Owner, seals: Seals | None = None
+    ) -> None:
+        self._on_commit, self._owner, self._seals = on_commit, owner, seals or Seals()
         self._broken = False
-        self._writer = _open(path)
+        self._writer = open_database(path)
         self._writer.executescript(files("penstock.apiserver.store").joinpath("tables.sql").read_text())
-        self._reader, self._lister = _open(path), _open(path)
+        self._reader, self._lister = open_database(path), open_database(path)
         self._loop = asyncio.get_running_loop()
         self._queue: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
         self._thread = OwnedThread("api-writer", self._write_all, owner.fail)
@@ -183,7 +190,7 @@ class Store:
     def get(self, resource: str, namespace: str, name: str) -> bytes | None:
         """The committed object, encoded."""
         row = self._reader.execute(statements.GET, (resource, namespace, name)).fetchone()
-        return row[0] if row else None
+        return self._seals.open(resource, namespace, name, row[0]) if row else None
 
     def version(self) -> int:
         """The version of the last committed change."""
@@ -229,7 +236,8 @@ class Store:
                 rows = connection.execute(statements.LIST_NAMESPACE, (resource, namespace, after[1], bound))
             bodies: list[bytes] = []
             last, more = after, False
-            for row_namespace, name, body in rows:
+            for row_namespace, name, record in rows:
+                body = self._seals.open(resource, row_namespace, name, record)
                 if keep and not keep(body):
                     continue
                 if limit and len(bodies) == limit:
@@ -278,7 +286,7 @@ class Store:
         connection = self._writer
         try:
             connection.execute("BEGIN IMMEDIATE")
-            transaction = Transaction(connection)
+            transaction = Transaction(connection, self._seals)
             for waiting in batch:
                 _run(connection, transaction, waiting)
             if transaction.changes:
@@ -336,10 +344,12 @@ def _run(connection: sqlite3.Connection, transaction: Transaction, waiting: _Wai
     connection.execute("RELEASE one_write")
 
 
-def _open(path: Path) -> sqlite3.Connection:
+def open_database(path: Path) -> sqlite3.Connection:
+    """A connection for one thread at a time."""
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=10)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA secure_delete = ON")  # what is removed or sealed does not stay on disk
     return connection
 
 

@@ -1,0 +1,115 @@
+"""Secrets at rest: encrypted under a key that can be changed, and readable by nobody without it."""
+
+from __future__ import annotations
+
+import base64
+import sqlite3
+from pathlib import Path
+
+import pytest
+from api_in_process import ApiInProcess
+
+from penstock.apiserver.access import identity
+from penstock.apiserver.http.watching import Watches
+from penstock.apiserver.service import assembled
+from penstock.apiserver.store.reencryption import reencrypt
+from penstock.apiserver.store.sealing import Seals, WrongKey, key_of, load_seals
+from penstock.log.threads import Owner
+from penstock.settings import Settings
+
+OLD, NEW = ("old", b"o" * 32), ("new", b"n" * 32)
+PLACE = ("secrets", "default", "a")
+SECRETS = "/api/v1/namespaces/default/secrets"
+
+
+def key_file(folder: Path, *keys: tuple[str, bytes]) -> Path:
+    path = folder / "keys"
+    path.write_text("".join(f"{name}:{base64.b64encode(key).decode()}\n" for name, key in keys))
+    path.chmod(0o600)
+    return path
+
+
+def test_only_secrets_are_sealed_and_they_open_where_they_belong() -> None:
+    seals = Seals([OLD])
+    record = seals.seal(*PLACE, b"swordfish")
+    assert (b"swordfish" in record, key_of(record), seals.open(*PLACE, record)) == (False, "old", b"swordfish")
+    assert seals.seal(*PLACE, b"swordfish") != record
+    assert seals.seal("configmaps", "default", "a", b"plain") == b"plain"
+    assert Seals().open(*PLACE, b"plain") == b"plain"
+    with pytest.raises(WrongKey, match="default/b cannot be decrypted"):
+        seals.open("secrets", "default", "b", record)
+
+
+def test_a_key_is_named_where_it_is_missing_or_another() -> None:
+    record = Seals([OLD]).seal(*PLACE, b"swordfish")
+    with pytest.raises(WrongKey, match=r"default/a is encrypted with the key old, .* \(new\)"):
+        Seals([NEW]).open(*PLACE, record)
+    with pytest.raises(WrongKey, match=r"\(none\)"):
+        Seals().open(*PLACE, record)
+    with pytest.raises(WrongKey, match="the key old is another one"):
+        Seals([("old", b"x" * 32)]).open(*PLACE, record)
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("", "is empty"),
+        ("a:short", "32 bytes in base64"),
+        ("no-colon", "32 bytes in base64"),
+        ("a:" + "A" * 43 + "=\na:" + "A" * 43 + "=", "two keys of one name"),
+    ],
+)
+def test_a_file_of_keys_that_is_none_is_refused(tmp_path: Path, content: str, told: str) -> None:
+    path = tmp_path / "keys"
+    path.write_text(content)
+    path.chmod(0o600)
+    with pytest.raises(WrongKey, match=told):
+        load_seals(path, None, tmp_path)
+    with pytest.raises(WrongKey, match="cannot be read"):
+        load_seals(tmp_path / "nothing", None, tmp_path)
+    path.chmod(0o644)
+    with pytest.raises(WrongKey, match="chmod 600"):
+        load_seals(path, None, tmp_path)
+
+
+def test_a_passphrase_is_a_key_of_its_own(tmp_path: Path) -> None:
+    first = load_seals(None, ["echo", "correct horse"], tmp_path)
+    record = first.seal(*PLACE, b"swordfish")
+    assert load_seals(None, ["echo", "correct horse"], tmp_path).open(*PLACE, record) == b"swordfish"
+    with pytest.raises(WrongKey, match="not among the keys given"):
+        load_seals(None, ["echo", "another"], tmp_path).open(*PLACE, record)
+    with pytest.raises(WrongKey, match="printed no passphrase"):
+        load_seals(None, ["true"], tmp_path)
+    with pytest.raises(WrongKey, match="failed: CalledProcessError"):
+        load_seals(None, ["false"], tmp_path)
+
+
+async def _with_api(folder: Path, keys: Path | None, *calls: tuple[str, str, object]) -> list[object]:
+    _, tokens = identity.load_tokens(folder / "pki" / "tokens.json")
+    async with assembled(Settings(data_dir=folder, secrets_key_file=keys), Owner(), Watches()) as app:
+        return [(await ApiInProcess(app, tokens).call(*call))[1] for call in calls]
+
+
+def _records(folder: Path) -> list[bytes]:
+    with sqlite3.connect(folder / "api.db") as database:
+        return [row[0] for row in database.execute("SELECT body FROM objects WHERE resource = 'secrets'")]
+
+
+async def test_the_api_keeps_secrets_under_changing_keys(tmp_path: Path) -> None:
+    body = {"metadata": {"name": "a"}, "stringData": {"password": "swordfish"}}
+    await _with_api(tmp_path, None, ("POST", SECRETS, body))
+    assert all(key_of(record) is None for record in _records(tmp_path))
+    await _with_api(tmp_path, key_file(tmp_path, OLD), ("GET", SECRETS, None))
+    assert {key_of(record) for record in _records(tmp_path)} == {"old"}
+    assert base64.b64encode(b"swordfish") not in b"".join(path.read_bytes() for path in tmp_path.glob("api.db*"))
+    [listed, read] = await _with_api(
+        tmp_path, key_file(tmp_path, NEW, OLD), ("GET", SECRETS, None), ("GET", f"{SECRETS}/a", None)
+    )
+    assert isinstance(read, dict)
+    assert base64.b64decode(read["data"]["password"]) == b"swordfish"
+    assert isinstance(listed, dict)
+    assert [item["metadata"]["name"] for item in listed["items"]] == ["a"]
+    assert {key_of(record) for record in _records(tmp_path)} == {"new"}
+    assert reencrypt(tmp_path / "api.db", Seals([NEW])) == 0
+    with pytest.raises(WrongKey, match="encrypted with the key new"):
+        await _with_api(tmp_path, key_file(tmp_path, OLD))
