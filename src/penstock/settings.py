@@ -330,9 +330,9 @@ class Settings(BaseModel):
     how. Bodies and tokens are never in it. Empty: none is written."""
 
     secrets_key_file: Path | None = None
-    """File with the keys that Secrets are encrypted with in `api.db`: lines `NAME:KEY` with 32 random bytes in base64. The
-    first encrypts, all decrypt; see `docs/security.md`. Empty, and no `secrets_key_command`: they are stored as they
-    are, in a file that only its owner can read."""
+    """File with the keys that Secrets are encrypted with in `api.db`: lines `NAME:KEY` with 32 random bytes in base64.
+    The first encrypts, all decrypt; see `docs/security.md`. Empty, and no `secrets_key_command`: they are stored as
+    they are, in a file that only its owner can read."""
 
     secrets_key_command: Command | None = None
     """Command that prints the passphrase of the key instead, such as `["pass", "show", "penstock"]`."""

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli import conformance, dev, doctor, examples, install, kubeconfig, status, version
+from penstock.cli.access import keys, secrets
 from penstock.cli.console import open as opening
 from penstock.cli.history import backtest, events, sql, trace
 from penstock.cli.kafka import topics
@@ -48,6 +49,8 @@ app.command("trace")(trace.trace)
 app.command("topics")(topics.topics)
 app.command("version")(version.version)
 app.add_typer(conformance.app, name="conformance")
+app.add_typer(keys.app, name="keys")
+app.add_typer(secrets.app, name="secrets")
 app.command("replay")(replaying.replay)
 app.command("deadletters")(replaying.deadletters)
 app.command("redrive")(replaying.redrive)

@@ -62,6 +62,19 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True):
     """Which of their events, in the dialects of Triggers; empty: all."""
 
 
+class ApiKey(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A key by which senders are let in, as far as it is kept."""
+
+    name: str
+    digest: str
+    """SHA-256 in hexadecimal digits."""
+    expires: float | None = None
+    """Unix time from which on it does not hold."""
+    events: float | None = None
+    """How many it may send in a second to each ingress process; None: any number."""
+    bytes: float | None = None
+
+
 class Access(msgspec.Struct, frozen=True, omit_defaults=True):
     """Who may send to a target."""
 
@@ -70,6 +83,7 @@ class Access(msgspec.Struct, frozen=True, omit_defaults=True):
     policies: tuple[Policy, ...] = ()
     default_mode: AuthorizationMode = "allow-same-namespace"
     """Who may where no policy applies."""
+    keys: tuple[ApiKey, ...] = ()
 
 
 class Target(msgspec.Struct, frozen=True, omit_defaults=True):

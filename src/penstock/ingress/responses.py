@@ -88,6 +88,11 @@ def not_yet_known(reason: str) -> Response:
     return answer(503, reason, _RETRY_AFTER)
 
 
+def too_fast(reason: str) -> Response:
+    """The sender has to wait."""
+    return answer(429, reason, _RETRY_AFTER)
+
+
 def too_large(limit: int) -> Response:
     """More than one event may have."""
     return answer(413, f"the event is larger than {limit} bytes")

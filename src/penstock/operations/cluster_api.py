@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -132,12 +132,15 @@ class ClusterApi:
         )
         return _answer(response), response.status_code == 201
 
-    def annotate(self, resource: Resource, namespace: str, name: str, annotations: dict[str, str | None]) -> Obj:
-        """Changes annotations of an object; None takes one away."""
+    def annotate(
+        self, resource: Resource, namespace: str, name: str, annotations: Mapping[str, str | None], version: str = ""
+    ) -> Obj:
+        """Changes annotations of an object, if it still has the version; None takes one away."""
+        metadata = {"annotations": annotations, **({"resourceVersion": version} if version else {})}
         response = self._send(
             "PATCH",
             resource.path(namespace, name),
-            content=msgspec.json.encode({"metadata": {"annotations": annotations}}),
+            content=msgspec.json.encode({"metadata": metadata}),
             headers={"Content-Type": MERGE_PATCH},
             params={"fieldManager": FIELD_MANAGER},
         )

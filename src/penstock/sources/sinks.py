@@ -1,20 +1,27 @@
 """One event to one sink by HTTP: accepted with a 2xx, or not, with the reason.
 
 A sink may hang or be slow without harm to the others: how many requests may be under way is counted for each host.
+
+Where events may go is judged as for deliveries: by the addresses that a name has now, and the connection is made to one
+that was judged, so that the name cannot lead elsewhere in between.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
+import ipaddress
+import socket
+from collections import OrderedDict, defaultdict
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from types import TracebackType
 from urllib.parse import urlsplit
 
 from pyreqwest.client import Client, ClientBuilder
+from pyreqwest.exceptions import ConnectError
 
 from penstock.contract.names import Location, NothingThere
+from penstock.destinations import Destinations
 from penstock.events import http
 from penstock.events.event import CloudEvent
 from penstock.resources.resolution import Address
@@ -22,7 +29,9 @@ from penstock.resources.resolution import Address
 USER_AGENT = "penstock-sources"
 TIMEOUT = timedelta(seconds=30)
 CONNECT_TIMEOUT = timedelta(seconds=10)
+LOOKUP_SECONDS = 10.0
 MOST_PER_HOST = 32
+MOST_CLIENTS = 256
 SHOWN_BODY = 200
 
 REFUSED_FOR_GOOD = frozenset({400, 413, 415, 422, 431})
@@ -45,9 +54,9 @@ class NotAccepted(Exception):  # the sink's answer, not a defect
 class Sinks:
     """Sends events. Connections are opened with the first event, so that a stack without sources has none."""
 
-    def __init__(self, locate: Locate, token: GetToken | None = None) -> None:
-        self._locate, self._token = locate, token
-        self._clients: dict[str | None, Client] = {}
+    def __init__(self, locate: Locate, token: GetToken | None = None, destinations: Destinations | None = None) -> None:
+        self._locate, self._token, self._destinations = locate, token, destinations
+        self._clients: OrderedDict[tuple[str | None, str, str, int], Client] = OrderedDict()
         self._turns: dict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(MOST_PER_HOST))
 
     async def __aenter__(self) -> Sinks:
@@ -69,15 +78,25 @@ class Sinks:
         headers, body = http.to_binary(event)
         try:
             location = self._locate(sink.url)
-            request = self._client(sink.ca_certs).post(location.url).headers(headers).header("Kn-Namespace", namespace)
-            if sink.audience and sink.account and self._token is not None:
-                request = request.bearer_auth(await self._token(namespace, sink.account, sink.audience))
-            if location.host:
-                request = request.header("Host", location.host)
-            response = await request.body_bytes(body).build().send()
+            for client in await self._allowed(sink.ca_certs, location.url, namespace):
+                request = client.post(location.url).headers(headers).header("Kn-Namespace", namespace)
+                if sink.audience and sink.account and self._token is not None:
+                    request = request.bearer_auth(await self._token(namespace, sink.account, sink.audience))
+                if location.host:
+                    request = request.header("Host", location.host)
+                try:
+                    response = await request.body_bytes(body).build().send()
+                except ConnectError as error:
+                    unreachable = error  # another address of the name may answer
+                else:
+                    break
+            else:
+                raise unreachable
             if 200 <= response.status < 300:
                 return
             answer = bytes(await response.bytes())[:SHOWN_BODY].decode("utf-8", "replace").strip()
+        except NotAccepted:
+            raise
         except NothingThere as error:
             raise NotAccepted(str(error)) from error
         except Exception as error:
@@ -87,11 +106,43 @@ class Sinks:
         told = f"{sink.url} answered {response.status}" + (f": {answer}" if answer else "")
         raise NotAccepted(told, response.status)
 
-    def _client(self, ca_certs: str | None) -> Client:
-        if ca_certs not in self._clients:
+    async def _allowed(self, ca_certs: str | None, url: str, namespace: str) -> list[Client]:
+        """Clients of the addresses behind a URL that events may go to. Raises NotAccepted where there are none."""
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+        if self._destinations is None or not host:
+            return [self._client(ca_certs, host, "", port)]
+        addresses = await _addresses_of(host)
+        zone = self._destinations.zone(namespace)
+        refusals = {address: self._destinations.refusal(zone, address) for address in addresses}
+        allowed = [address for address, refusal in refusals.items() if refusal is None]
+        if not allowed:
+            raise NotAccepted(next(iter(refusals.values()), None) or f"{host} has no address")
+        return [self._client(ca_certs, host, address, port) for address in allowed]
+
+    def _client(self, ca_certs: str | None, host: str, address: str, port: int) -> Client:
+        """A client that has one address for the host, where one was found."""
+        place = (ca_certs, host, address, port)
+        if place not in self._clients:
             builder = ClientBuilder().no_proxy().user_agent(USER_AGENT).follow_redirects(False)
             builder = builder.timeout(TIMEOUT).connect_timeout(CONNECT_TIMEOUT)
             if ca_certs:
                 builder = builder.add_root_certificate_pem(ca_certs.encode())
-            self._clients[ca_certs] = builder.build()
-        return self._clients[ca_certs]
+            if address and address != host:
+                builder = builder.resolve(host, address, port)
+            self._clients[place] = builder.build()
+            if len(self._clients) > MOST_CLIENTS:
+                self._clients.popitem(last=False)
+        self._clients.move_to_end(place)
+        return self._clients[place]
+
+
+async def _addresses_of(host: str) -> list[str]:
+    """What a host stands for now. Raises OSError or TimeoutError."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        async with asyncio.timeout(LOOKUP_SECONDS):
+            found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        return list(dict.fromkeys(str(place[4][0]) for place in found))
+    return [host]

@@ -95,13 +95,17 @@ def _records(folder: Path) -> list[bytes]:
         return [row[0] for row in database.execute("SELECT body FROM objects WHERE resource = 'secrets'")]
 
 
+def _on_disk(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in folder.glob("api.db*"))
+
+
 async def test_the_api_keeps_secrets_under_changing_keys(tmp_path: Path) -> None:
     body = {"metadata": {"name": "a"}, "stringData": {"password": "swordfish"}}
     await _with_api(tmp_path, None, ("POST", SECRETS, body))
     assert all(key_of(record) is None for record in _records(tmp_path))
     await _with_api(tmp_path, key_file(tmp_path, OLD), ("GET", SECRETS, None))
     assert {key_of(record) for record in _records(tmp_path)} == {"old"}
-    assert base64.b64encode(b"swordfish") not in b"".join(path.read_bytes() for path in tmp_path.glob("api.db*"))
+    assert base64.b64encode(b"swordfish") not in _on_disk(tmp_path)
     [listed, read] = await _with_api(
         tmp_path, key_file(tmp_path, NEW, OLD), ("GET", SECRETS, None), ("GET", f"{SECRETS}/a", None)
     )

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from penstock.contract.names import Location, NothingThere
+from penstock.destinations import Destinations
 from penstock.events.event import CloudEvent
 from penstock.resources.resolution import Address
+from penstock.settings import Settings
 from penstock.sources.sinks import NotAccepted, Sinks
 
 EVENT = CloudEvent({"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}, b"x")
@@ -35,3 +39,35 @@ async def test_a_name_with_nothing_behind_it_is_told() -> None:
     async with Sinks(locate) as sinks:
         with pytest.raises(NotAccepted, match="no ready address"):
             await sinks.send(Address("http://sink.ns"), EVENT, "ns")
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("http://169.254.169.254/latest", "169.254.169.254 is refused as a destination: link-local"),
+        ("http://[fe80::1]/", "fe80::1 is refused"),
+        ("http://localhost:1/", "127.0.0.0/8 is in deliver_deny|::1/128 is in deliver_deny"),
+    ],
+)
+async def test_sinks_are_judged_like_other_destinations(url: str, told: str) -> None:
+    settings = Settings(deliver_deny=["127.0.0.0/8", "::1/128"])
+    async with Sinks(Location, destinations=Destinations(settings)) as sinks:
+        with pytest.raises(NotAccepted, match=told):
+            await sinks.send(Address(url), EVENT, "ns")
+
+
+async def test_a_name_is_connected_to_at_an_address_that_was_judged() -> None:
+    heard: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, Sinks(Location, destinations=Destinations(Settings())) as sinks:
+        await sinks.send(Address(f"http://localhost:{port}/in"), EVENT, "ns")
+    assert heard[0].startswith(b"POST /in HTTP/1.1")
+    assert f"host: localhost:{port}".encode() in heard[0].lower()

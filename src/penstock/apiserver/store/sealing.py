@@ -63,7 +63,7 @@ class Seals:
             return cipher.decrypt(nonce, sealed, _bound_to(resource, namespace, name))
         except InvalidTag:
             raise WrongKey(
-                f"The Secret {namespace}/{name} cannot be decrypted: the key {key} is another one, or the record damaged."
+                f"The Secret {namespace}/{name} cannot be decrypted: the key {key} is another one, or it is damaged."
             ) from None
 
     def is_current(self, record: bytes) -> bool:
@@ -91,7 +91,9 @@ def _from_file(path: Path) -> list[tuple[str, bytes]]:
     try:
         lines = path.read_text().split()
         if path.stat().st_mode & 0o077:
-            raise WrongKey(f"The file of keys {path} can be read by others; allow it to its owner only: chmod 600 {path}")
+            raise WrongKey(
+                f"The file of keys {path} can be read by others; allow it to its owner only: chmod 600 {path}"
+            )
     except (OSError, UnicodeDecodeError) as error:
         raise WrongKey(f"The file of keys {path} cannot be read: {error}.") from None
     keys = [_key(line, path) for line in lines]

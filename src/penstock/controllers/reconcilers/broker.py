@@ -10,6 +10,7 @@ from penstock.controllers.reconcilers.configuration import ingress_addresses, te
 from penstock.controllers.reconcilers.destinations import resolve_optional
 from penstock.controllers.routes.route_records import broker_path, broker_target
 from penstock.controllers.tracker import Observer
+from penstock.resources.api_keys import with_keys
 from penstock.resources.broker.model import Broker
 from penstock.resources.broker.status import (
     INGRESS_READY,
@@ -45,6 +46,7 @@ class BrokerReconciler:
         target = broker_target(
             broker.identity, tells_types=tells_types(world, me), transport=transport(world, me), access=access
         )
+        target = with_keys(target, obj)
         world.publisher.claim(me, [target])
         sink = (broker.delivery or {}).get("deadLetterSink")
         seen = BrokerObservation(

@@ -6,19 +6,21 @@ the events, where a policy lets a sender in with some of them only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from penstock.events.event import CloudEvent
 from penstock.ingress import responses
 from penstock.ingress.request import Request
 from penstock.ingress.responses import Response
+from penstock.ingress.senders.keys import KeyRecogniser
 from penstock.ingress.senders.rules import TargetRules
 from penstock.ingress.senders.sender import Sender
 from penstock.ingress.targets import Addressee
 
 NO_CREDENTIALS = responses.unauthorized(
-    "this address takes events only from senders it knows; send `Authorization: Bearer` with a token for its audience",
+    "this address takes events only from senders it knows; send `Authorization: Bearer` with an API key, or with a "
+    "token for its audience",
     invalid=False,
 )
 
@@ -33,8 +35,9 @@ class Recogniser(Protocol):
 class Door:
     """Lets requests in, or says why not."""
 
-    def __init__(self, recognisers: Sequence[Recogniser] = ()) -> None:
-        self._recognisers = tuple(recognisers)
+    def __init__(self, recognisers: Sequence[Recogniser] | None = None) -> None:
+        # Keys are known by how they begin, so they are asked for before what takes every bearer token for its own.
+        self._recognisers = (KeyRecogniser(),) if recognisers is None else tuple(recognisers)
 
     def add(self, recogniser: Recogniser) -> None:
         """Has one more asked, after the others."""
@@ -52,9 +55,11 @@ class Door:
                 return None if why is None else responses.forbidden(why)
         return NO_CREDENTIALS
 
-    def refusal_of(self, request: Request, events: Iterable[CloudEvent]) -> Response | None:
+    def refusal_of(self, request: Request, events: Sequence[CloudEvent]) -> Response | None:
         """Why the events of a request that was let in are not taken."""
         sender, addressee = request.sender, request.addressee
+        if sender is not None and sender.spend is not None:
+            sender.spend(events)
         if sender is None or sender.is_invited or addressee is None or addressee.rules is None:
             return None
         why = addressee.rules.why_not_these(sender.subject, events)

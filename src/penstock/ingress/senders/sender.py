@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
+
+from penstock.events.event import CloudEvent
 
 
 class Sender(NamedTuple):
@@ -12,3 +15,5 @@ class Sender(NamedTuple):
     """Such as `system:serviceaccount:shop:till`."""
     is_invited: bool = False
     """Whether the credentials were made for this very target, so that no EventPolicy is asked about them."""
+    spend: Callable[[Sequence[CloudEvent]], None] | None = None
+    """Told what was sent, where the credentials allow so much only."""

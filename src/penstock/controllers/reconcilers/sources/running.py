@@ -12,6 +12,7 @@ from penstock.controllers.reconcilers.sources.containersource import ContainerSo
 from penstock.controllers.reconcilers.sources.pingsource import PingSourceReconciler
 from penstock.controllers.reconcilers.sources.sinkbinding import SinkBindingReconciler
 from penstock.controllers.tracker import Observer
+from penstock.destinations import Destinations
 from penstock.sources.sinks import Sinks
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class Sources:
         self._group: asyncio.TaskGroup | None = None
         self._tokens: AccountTokens | None = None
         self._requests: TokenRequests | None = None
-        self._sinks = Sinks(world.publisher.locate, self._token)
+        self._sinks = Sinks(world.publisher.locate, self._token, destinations=Destinations(world.settings))
         self._pings = PingSourceReconciler(world, enqueue, self._sinks)
         self._watches = ApiServerSourceReconciler(world, enqueue, self._sinks)
         self.reconcilers: list[Reconciler] = [

@@ -1,0 +1,1 @@
+"""Who may send, and what is kept secret: `penstock keys`, `penstock secrets`."""

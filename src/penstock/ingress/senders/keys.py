@@ -1,0 +1,102 @@
+"""Senders with an API key of the target, and how much each key may send.
+
+A key is known by its digest. Whether it may send is decided with the head of a request, and what was sent is reckoned
+up when it is known: a batch may take a key below zero, and then it waits until that is made up for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+
+from penstock.contract.routes import ApiKey
+from penstock.events.event import CloudEvent
+from penstock.ingress import responses
+from penstock.ingress.request import Request
+from penstock.ingress.responses import Response
+from penstock.ingress.senders.sender import Sender
+from penstock.ingress.targets import Addressee
+from penstock.timestamps import rfc3339_of
+
+PREFIX = "pk_"
+"""What every key begins with, so that it is told from a token, and found where it was published by mistake."""
+HEADER = "x-api-key"
+MOST_ALLOWANCES = 10_000
+
+UNKNOWN = responses.unauthorized("this API key is not known here: it was revoked, or is that of another address")
+
+
+class Allowance:
+    """What is left of the events and bytes that a key may send in a second."""
+
+    def __init__(self, key: ApiKey, now: float) -> None:
+        self._rates = {"events": key.events, "bytes": key.bytes}
+        self._left = {what: rate for what, rate in self._rates.items() if rate is not None}
+        self._seen = now
+
+    def used_up(self, now: float) -> str | None:
+        """Which of them is used up; None where the key may send."""
+        passed, self._seen = max(0.0, now - self._seen), now
+        for what in self._left:
+            rate = self._rates[what] or 0.0
+            self._left[what] = min(rate, self._left[what] + passed * rate)
+        return next((what for what, left in self._left.items() if left <= 0), None)
+
+    def spend(self, events: Sequence[CloudEvent]) -> None:
+        """What has been sent."""
+        if "events" in self._left:
+            self._left["events"] -= len(events)
+        if "bytes" in self._left:
+            self._left["bytes"] -= sum(len(event.data or b"") for event in events)
+
+
+class KeyRecogniser:
+    """Knows senders by their keys."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._allowances: OrderedDict[tuple[str, ApiKey], Allowance] = OrderedDict()
+
+    def recognise(self, request: Request, addressee: Addressee) -> Sender | Response | None:
+        """See `Recogniser`."""
+        access, given = addressee.target.access, _given(request)
+        if access is None or given is None:
+            return None
+        digest, now = digest_of(given), self._clock()
+        key = next((one for one in access.keys if hmac.compare_digest(one.digest, digest)), None)
+        if key is None:
+            return UNKNOWN
+        if key.expires is not None and key.expires <= now:
+            return responses.unauthorized(f"the API key {key.name} ended at {rfc3339_of(int(key.expires))}")
+        allowance = self._allowance(addressee.target.uid, key, now)
+        used_up = allowance.used_up(now)
+        if used_up is not None:
+            return responses.too_fast(f"the API key {key.name} has sent all the {used_up} that it may in a second")
+        return Sender(f"key:{key.name}", is_invited=True, spend=allowance.spend)
+
+    def _allowance(self, target: str, key: ApiKey, now: float) -> Allowance:
+        place = (target, key)
+        found = self._allowances.get(place)
+        if found is None:
+            found = self._allowances[place] = Allowance(key, now)
+            if len(self._allowances) > MOST_ALLOWANCES:
+                self._allowances.popitem(last=False)
+        self._allowances.move_to_end(place)
+        return found
+
+
+def digest_of(key: str) -> str:
+    """What is kept of a key. Its 32 random bytes cannot be found by trying, so that no slow digest is needed."""
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+def _given(request: Request) -> str | None:
+    """The key of a request, in a header of its own or as a bearer token."""
+    if HEADER in request.headers:
+        return request.headers[HEADER].strip()
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    token = token.strip()
+    return token if scheme.lower() == "bearer" and token.startswith(PREFIX) else None
