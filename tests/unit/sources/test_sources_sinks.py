@@ -50,7 +50,7 @@ async def test_a_name_with_nothing_behind_it_is_told() -> None:
     ],
 )
 async def test_sinks_are_judged_like_other_destinations(url: str, told: str) -> None:
-    settings = Settings(deliver_deny=["127.0.0.0/8", "::1/128"])
+    settings = Settings.model_validate({"deliver_deny": ["127.0.0.0/8", "::1/128"]})
     async with Sinks(Location, destinations=Destinations(settings)) as sinks:
         with pytest.raises(NotAccepted, match=told):
             await sinks.send(Address(url), EVENT, "ns")

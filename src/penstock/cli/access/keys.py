@@ -12,8 +12,8 @@ from penstock.cli.installation import DataDirOption, JsonOption, KubeconfigOptio
 from penstock.cli.operate.names import completion_of
 
 if TYPE_CHECKING:
-    from penstock.cli.cluster_api import ClusterApi, Obj, Resource
-    from penstock.resources.api_keys import StoredKey
+    from penstock.operations.cluster_api import ClusterApi, Obj, Resource
+    from penstock.resources.broker.api_keys import StoredKey
 
 app = typer.Typer(help="API keys by which senders are let in to a Broker.", no_args_is_help=True)
 
@@ -41,11 +41,11 @@ def create(
 
     The first key closes the address: from then on it takes events only from senders with a key.
     """
-    from penstock.cli.installation import find
     from penstock.cli.terminal import problems
     from penstock.engine.problem import Problem
     from penstock.ingress.senders.keys import PREFIX, digest_of
-    from penstock.resources.api_keys import StoredKey, stored_keys
+    from penstock.operations.installation import find
+    from penstock.resources.broker.api_keys import StoredKey, stored_keys
     from penstock.timestamps import rfc3339
 
     with problems(), find(data_dir, kubeconfig).api() as api:
@@ -71,9 +71,9 @@ def list_keys(
     """List the keys: their names, ends and limits."""
     import json
 
-    from penstock.cli.installation import find
     from penstock.cli.terminal import problems
-    from penstock.resources.api_keys import stored_keys
+    from penstock.operations.installation import find
+    from penstock.resources.broker.api_keys import stored_keys
     from penstock.timestamps import rfc3339_of
 
     with problems(), find(data_dir, kubeconfig).api() as api:
@@ -106,10 +106,10 @@ def revoke(
     kubeconfig: KubeconfigOption = None,
 ) -> None:
     """End a key. Without any the address stays closed."""
-    from penstock.cli.installation import find
     from penstock.cli.terminal import problems
     from penstock.engine.problem import Problem
-    from penstock.resources.api_keys import stored_keys
+    from penstock.operations.installation import find
+    from penstock.resources.broker.api_keys import stored_keys
 
     with problems(), find(data_dir, kubeconfig).api() as api:
         resource, obj = _broker(api, broker, namespace)
@@ -128,7 +128,7 @@ def _broker(api: ClusterApi, name: str, namespace: str | None) -> tuple[Resource
 
 
 def _write(api: ClusterApi, resource: Resource, obj: Obj, keys: list[StoredKey]) -> None:
-    from penstock.resources.api_keys import ANNOTATION, annotation_of
+    from penstock.resources.broker.api_keys import ANNOTATION, annotation_of
 
     metadata = obj["metadata"]
     written = {ANNOTATION: annotation_of(keys)}

@@ -22,9 +22,9 @@ def reencrypt(*, data_dir: DataDirOption = None, assignments: SetOption = None) 
     """
     from penstock.apiserver.store.reencryption import reencrypt as encrypt_anew
     from penstock.apiserver.store.sealing import WrongKey, load_seals
-    from penstock.cli.settings_sources import load
     from penstock.cli.terminal import problems
     from penstock.engine.problem import Problem
+    from penstock.operations.settings_sources import load
 
     with problems():
         settings = load(assignments, data_dir=data_dir)

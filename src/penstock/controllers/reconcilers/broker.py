@@ -10,7 +10,7 @@ from penstock.controllers.reconcilers.configuration import ingress_addresses, te
 from penstock.controllers.reconcilers.destinations import resolve_optional
 from penstock.controllers.routes.route_records import broker_path, broker_target
 from penstock.controllers.tracker import Observer
-from penstock.resources.api_keys import with_keys
+from penstock.resources.broker.api_keys import with_keys
 from penstock.resources.broker.model import Broker
 from penstock.resources.broker.status import (
     INGRESS_READY,

@@ -28,10 +28,13 @@ class StoredKey(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel")
     bytes_per_second: float | None = None
 
 
+_KEYS = msgspec.json.Decoder(list[StoredKey])
+
+
 def stored_keys(obj: Obj) -> list[StoredKey]:
     """The keys of an object; none where what is there cannot be read."""
     try:
-        return msgspec.json.decode(annotations_of(obj).get(ANNOTATION, "[]"), type=list[StoredKey])
+        return _KEYS.decode(annotations_of(obj).get(ANNOTATION, "[]"))
     except msgspec.MsgspecError:
         return []
 
