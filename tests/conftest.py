@@ -14,6 +14,8 @@ import pytest
 import structlog
 from hypothesis import settings
 
+from only_spark import only_spark
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -89,6 +91,11 @@ def kafka(kafka_settings: Settings, jar_folders: Jars) -> Iterator[Settings]:
         yield kafka_settings
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests with another Spark than the pipeline's come last: it takes the place of that one for good."""
+    items.sort(key=lambda item: "delta" in getattr(item, "fixturenames", ()))
+
+
 @pytest.fixture(scope="session")
 def spark(kafka_settings: Settings, jar_folders: Jars) -> Iterator[SparkSession]:
     """One Spark session as the pipeline has it."""
@@ -96,6 +103,5 @@ def spark(kafka_settings: Settings, jar_folders: Jars) -> Iterator[SparkSession]
 
     for folder in ("logs", "spark"):
         (kafka_settings.data_dir / folder).mkdir(exist_ok=True)
-    session = open_session(kafka_settings, jar_folders)
-    yield session
-    session.stop()
+    with only_spark(lambda: open_session(kafka_settings, jar_folders)) as session:
+        yield session

@@ -29,13 +29,14 @@ GROUPS = {
     "tests/integration/router/*": "router",
     "tests/integration/faults/*": "faults",
     "tests/integration/engine/test_engine_survival.py": "survival",
-    "tests/integration/history/*": "history",
     "tests/integration/filters/*": "filters",
     "tests/integration/backtest/*": "filters",
+    "tests/integration/history/*": "history",
     "tests/integration/ingress/*": "ingress",
 }
 """By file; the first pattern counts. The longest come first: no process should be left alone with one at the end. Not
-all of the first need Spark: several that start at once take long.
+all of the first need Spark: several that start at once take long. After the history, whose Spark is another, no test in
+its process needs the one of the pipeline.
 
 Other folders are a group each, but in these every file is one:
 """

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from only_spark import only_spark
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -21,6 +23,5 @@ def delta(kafka_settings: Settings, jar_folders: Jars) -> Iterator[SparkSession]
 
     for folder in ("logs", "spark"):
         (kafka_settings.data_dir / folder).mkdir(exist_ok=True)
-    session = open_session(kafka_settings)
-    yield session
-    session.stop()
+    with only_spark(lambda: open_session(kafka_settings)) as session:
+        yield session

@@ -168,13 +168,17 @@ async def test_an_account_that_may_not_watch_is_told_until_it_may(plane: Control
     plane.api.apply(BROKER, BROKER_B)
     plane.api.apply(API_SERVER_SOURCE, source("s", **PODS))
     await plane.until(lambda: plane.condition(API_SERVER_SOURCE, "s", "SufficientPermissions").get("status") == "False")
-    await plane.until(lambda: plane.api.all(EVENT))
+
+    def told() -> list[str]:
+        found = plane.api.all(EVENT).values()
+        return [one["reason"] for one in found if "cannot get, list, watch" in one["message"]]
+
+    await plane.until(told)
     assert plane.condition(API_SERVER_SOURCE, "s", "SufficientPermissions")["message"] == (
         "User system:serviceaccount:ns:default cannot "
         'get, list, watch resource "pods" in API group "" in Namespace "ns"'
     )
-    told = [one for one in plane.api.all(EVENT).values() if "cannot get, list, watch" in one["message"]]
-    assert [one["reason"] for one in told] == ["NotReady"]
+    assert told() == ["NotReady"]
     plane.api.denied.clear()
     await plane.until(lambda: plane.ready(API_SERVER_SOURCE, "s"))
 
