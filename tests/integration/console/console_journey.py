@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from selenium.common.exceptions import StaleElementReferenceException
+from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
 from selenium.webdriver.chrome.webdriver import WebDriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
@@ -53,15 +53,25 @@ class Journey:
 
     def press(self, selector: str) -> None:
         """Clicks."""
-        element = self.find(selector)
-        self.driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", element)
-        element.click()
+
+        def done() -> bool:
+            element = self.find(selector)
+            self.driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", element)
+            element.click()
+            return True
+
+        eventually(lambda: _steady(done), SECONDS)
 
     def fill(self, selector: str, text: str) -> None:
         """Types in place of what is there."""
-        field = self.find(selector)
-        field.clear()
-        field.send_keys(text)
+
+        def done() -> bool:
+            field = self.find(selector)
+            field.clear()
+            field.send_keys(text)
+            return True
+
+        eventually(lambda: _steady(done), SECONDS)
 
     def choose(self, selector: str, label: str) -> None:
         """Takes an entry of a list."""
@@ -97,10 +107,10 @@ class Journey:
 
 
 def _steady(look: Callable[[], bool]) -> bool:
-    """A page that is being replaced is looked at again."""
+    """A page, or a piece of one, that is being replaced is looked at again."""
     try:
         return look()
-    except StaleElementReferenceException:
+    except (StaleElementReferenceException, NoSuchElementException):
         return False
 
 
