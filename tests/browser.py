@@ -11,6 +11,8 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,15 +23,37 @@ PROGRAMS = ("chromium", "chromedriver")
 PACKAGES = ("chromium", "chromium-driver", "fonts-dejavu-core")
 APT = ["apt-get", "-o", "DPkg::Lock::Timeout=120", "-qq"]
 GET_SECONDS = 300.0
+START_SECONDS = 120.0
 LEFT_OUT = (
-    "LEFT OUT: the journeys through the console need Chromium, which is not on this machine. "
+    "LEFT OUT: the journeys through the console need Chromium, which is not on this machine or does not start. "
     "Debian/Ubuntu: apt install chromium chromium-driver"
 )
 
 
 def is_here() -> bool:
-    """Whether the journeys can be made."""
-    return all(shutil.which(program) for program in PROGRAMS)
+    """Whether the journeys can be made: the browser is there, and starts."""
+    return all(shutil.which(program) for program in PROGRAMS) and _starts()
+
+
+@cache
+def _starts() -> bool:
+    command = [PROGRAMS[0], "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+    with tempfile.TemporaryDirectory() as profile:
+        try:
+            ran = subprocess.run(
+                [*command, f"--user-data-dir={profile}", "--dump-dom", "about:blank"],
+                capture_output=True,
+                timeout=START_SECONDS,
+                text=True,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            print(f"Chromium did not start within {START_SECONDS:.0f} s.", file=sys.stderr)
+            return False
+    if ran.returncode != 0 or "<html" not in ran.stdout:
+        print(f"Chromium does not start: {ran.stderr.strip()[-500:]}", file=sys.stderr)
+        return False
+    return True
 
 
 def get() -> None:
