@@ -18,12 +18,14 @@ import pytest
 
 SECONDS = 120
 IN_ITS_TERMINAL = """
-import fcntl, termios
+import fcntl, signal, termios
 from penstock.cli import app
+signal.signal(signal.SIGINT, signal.default_int_handler)
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 app()
 """
-"""The program with a terminal of its own, so that Ctrl-C reaches it as a signal."""
+"""The program with a terminal of its own, so that Ctrl-C reaches it as a signal, which it does not ignore even where
+the tests run in the background of a shell."""
 METRICS = """
 # TYPE penstock_route_lag_events gauge
 penstock_route_lag_events{kind="Trigger",namespace="default",name="apples"} 1
