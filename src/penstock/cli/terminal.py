@@ -62,7 +62,7 @@ class StackScreen:
         self._task: TaskID | None = None
         self._status: Status | None = None
         self._states: dict[str, str] = {}
-        self._up = False
+        self._been_ready: set[str] = set()
         self._stopping = 0.0
 
     def fetching(self, done: int, total: int, what: str) -> None:
@@ -106,9 +106,11 @@ class StackScreen:
         if self._status is not None:
             self._status.update("  ".join(_coloured(name, state) for name, state in self._states.items()))
         elif watch.state == "ready" and not self._stopping:
-            self._console.print(f"  {watch.name} [green]ready[/green]{_address(watch)}")
-        if watch.state == "ready" and self._up:
-            self._console.print(f"  {watch.name} [green]is ready again[/green]")
+            again = watch.name in self._been_ready
+            said = "[green]is ready again[/green]" if again else f"[green]ready[/green]{_address(watch)}"
+            self._console.print(f"  {watch.name} {said}")
+        if watch.state == "ready":
+            self._been_ready.add(watch.name)
 
     def remark(self, watch: Watch, text: str) -> None:
         """Something a person should read."""
@@ -121,7 +123,6 @@ class StackScreen:
     def ready(self, settings: Settings, seconds: float) -> None:
         """The line that everybody waits for, and what to do next."""
         self._end_status()
-        self._up = True
         kubeconfig = settings.kubeconfig or settings.data_dir / "kubeconfig"
         place = f"{settings.scheme}://{reachable(settings.host)}:{settings.metrics_port}"
         metrics = f"   metrics {place}/metrics" if settings.metrics else ""
@@ -140,7 +141,7 @@ class StackScreen:
     def stopping(self) -> None:
         """On its way down."""
         self._end_status()
-        self._up, self._stopping = False, time.monotonic()
+        self._stopping = time.monotonic()
         self._console.print("stopping …")
 
     def log_line(self, component: str, line: str) -> None:
