@@ -78,3 +78,6 @@ class Reception:
             )
         except (OSError, asyncio.CancelledError):  # errors of TLS are among them: the client gets nothing else
             accepted.close()
+        except Exception:  # whatever a client can bring about ends its own connection, and nobody else's
+            log.exception("a connection over TLS could not be agreed upon")
+            accepted.close()
