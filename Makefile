@@ -70,7 +70,7 @@ test-kubernetes: kube-apiserver ## the same YAML on the embedded API and on a re
 
 .PHONY: photographs
 photographs: preflight ## take the photographs of the console that the documentation shows
-	PHOTOGRAPHS=docs/images $(PYTEST) tests/integration/console $(OPTIONS)
+	PHOTOGRAPHS=docs/images $(PYTEST) tests/integration/console tests/integration/operate/test_operate_console_journey.py $(OPTIONS)
 
 warm-up: $(VENV)/.ready ## make what lets the JVMs of all tests start faster, if it is not there yet
 	@PYTHONPATH=tests:. $(BIN)/python tests/warm_up.py

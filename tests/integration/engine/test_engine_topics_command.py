@@ -19,8 +19,10 @@ from penstock.contract.reports import Ack
 from penstock.contract.routes import Route, Target, Version, encode, key_of
 from penstock.engine.jars import Jars
 from penstock.engine.topics import setup
+from penstock.log.admin import TopicAdmin
 from penstock.log.clients import topic_name
 from penstock.settings import Settings
+from running import eventually
 
 PREFIX = "wide"
 
@@ -101,6 +103,7 @@ def start_with_one_broker_away(cluster: KafkaCluster) -> None:
     """Topics that are there are enough for a start; new ones, of another installation, are not made meanwhile."""
     cluster.brokers[2].kill()
     wide = Settings(kafka=cluster.plain, topic_prefix=PREFIX, partitions=8, retention_mib=512)
+    eventually(lambda: TopicAdmin(wide).brokers(10) == 2, 180)  # it is named for a while after its end
     setup.ensure(wide)
     assert setup.adopted(wide.model_copy(update={"partitions": 4})).partitions == 8
     narrow = wide.model_copy(update={"partitions": 16})
