@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from console_journey import Journey, Subscriber
 from served_console import ServedConsole
 
+from console_journey import Journey, Subscriber
 from running import eventually
 
 PAGES = ("/events", "/events/0/60", "/events/0/61", "/events/live", "/deadletters", "/playground?filter=type+%3D")
