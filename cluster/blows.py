@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+
+from chaos.recovery import clock
 
 
 @dataclass
@@ -19,6 +22,10 @@ class Blow:
     """Whether a pause belongs to it, so that no bound is set to it."""
     mended: Callable[[], Awaitable[None]] | None = None
     """Brings the victim back; called when events flow again."""
+
+    async def lasts(self, seconds: float) -> None:
+        """Returns so long after it was struck."""
+        await asyncio.sleep(max(0.0, self.struck + seconds - clock()))
 
 
 Strike = Callable[[], Awaitable[Blow]]

@@ -61,7 +61,7 @@ class Faults:
         blow.take_over = await self._taken_over(other, blow.struck)
 
         async def mend() -> None:
-            await asyncio.sleep(max(0.0, blow.struck + FROZEN_SECONDS - clock()))
+            await blow.lasts(FROZEN_SECONDS)
             thaw(frozen)
             if await program.ended(END_SECONDS) is None:
                 raise RuntimeError(f"{at_work} woke, and goes on although {other} has its role")
@@ -87,7 +87,7 @@ class Faults:
         broker.kill()
 
         async def mend() -> None:
-            await asyncio.sleep(max(0.0, blow.struck + BROKER_AWAY_SECONDS - clock()))
+            await blow.lasts(BROKER_AWAY_SECONDS)
             self._kafka.start(broker)
 
         blow.mended = mend

@@ -41,7 +41,7 @@ class SparkFaults:
         frozen = freeze(whole)
 
         async def mend() -> None:
-            await asyncio.sleep(max(0.0, blow.struck + FROZEN_SECONDS - clock()))
+            await blow.lasts(FROZEN_SECONDS)
             thaw(frozen)
 
         blow.mended = mend
@@ -56,7 +56,7 @@ class SparkFaults:
                 one.send_signal(signal.SIGKILL)
 
         async def mend() -> None:
-            await asyncio.sleep(max(0.0, blow.struck + WORKER_AWAY_SECONDS - clock()))
+            await blow.lasts(WORKER_AWAY_SECONDS)
             await worker.ended(30)
             await worker.start()
 
