@@ -17,6 +17,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from penstock import hosts
+
 READING = frozenset({"GET", "HEAD"})
 MAX_BODY_BYTES = 2 * 1024 * 1024
 """Of a form: an event of the largest usual size and what is around it."""
@@ -38,12 +40,7 @@ HEADERS = {
 
 def is_loopback(host: str) -> bool:
     """Whether only this machine reaches a server that listens on this address."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
+    return hosts.is_loopback(host.lower().strip("[]"))
 
 
 def names_of(host: str, more: Collection[str] = ()) -> frozenset[str]:

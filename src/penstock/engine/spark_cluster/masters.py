@@ -6,7 +6,6 @@ never say it at all. So both are looked at before anything starts.
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import socket
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from urllib.parse import urlsplit
 
 import psutil
 
+from penstock import hosts
 from penstock.engine.problem import Problem
 from penstock.settings import Settings
 
@@ -122,12 +122,7 @@ def on_this_machine(master: Master) -> bool:
 
 def is_loopback(host: str) -> bool:
     """Whether a name or an address means the machine that uses it."""
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return host.endswith(".localhost") or hosts.is_loopback(host)
 
 
 def _addresses(host: str) -> Iterator[str]:
