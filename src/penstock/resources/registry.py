@@ -6,6 +6,7 @@ This is all the embedded API server knows of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib import resources
 from typing import Any
 
 import yaml
@@ -38,7 +39,6 @@ from penstock.resources.broker import defaults as broker_defaults
 from penstock.resources.broker import validation as broker_validation
 from penstock.resources.channel import defaults as channel_defaults
 from penstock.resources.channel import validation as channel_validation
-from penstock.resources.definitions import read_definition
 from penstock.resources.eventpolicy import defaults as eventpolicy_defaults
 from penstock.resources.eventpolicy import validation as eventpolicy_validation
 from penstock.resources.eventtransform import defaults as eventtransform_defaults
@@ -63,6 +63,7 @@ from penstock.resources.subscription import validation as subscription_validatio
 from penstock.resources.trigger import defaults as trigger_defaults
 from penstock.resources.trigger import validation as trigger_validation
 from penstock.settings import Settings
+from penstock.yaml_files import documents
 
 __all__ = [
     "ADMISSION",
@@ -129,7 +130,7 @@ def crds() -> list[dict[str, Any]]:
         replay,
     )
     packages = (*core, *flows.PACKAGES, *sources.PACKAGES)
-    return [read_definition(package) for package in packages]
+    return [definition for one in packages for definition in documents(resources.files(one).joinpath("crd.yaml"))]
 
 
 def bootstrap_configmaps(settings: Settings) -> list[dict[str, Any]]:

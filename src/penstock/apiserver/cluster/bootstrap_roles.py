@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-import yaml
-
 from penstock.apiserver.access.rules import uncovered
 from penstock.apiserver.documents import Obj, meta
+from penstock.yaml_files import documents
 
 AUTOUPDATE = "rbac.authorization.kubernetes.io/autoupdate"
 _FILES = ("kubernetes.yaml", "knative.yaml", "penstock.yaml")
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _BOOTSTRAPPED = {"kubernetes.io/bootstrapping": "rbac-defaults"}
 
 
@@ -23,9 +21,7 @@ def roles() -> list[Obj]:
     """Every role and binding, and the ServiceAccounts that they name."""
     folder = files("penstock.apiserver.cluster").joinpath("roles")
     return [
-        _marked(document, name == "kubernetes.yaml")
-        for name in _FILES
-        for document in yaml.load_all(folder.joinpath(name).read_text(), _LOADER)
+        _marked(document, name == "kubernetes.yaml") for name in _FILES for document in documents(folder.joinpath(name))
     ]
 
 

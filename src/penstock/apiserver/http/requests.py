@@ -16,6 +16,7 @@ from penstock.apiserver.kinds.registry import Registry, ServedKind
 from penstock.apiserver.protobuf import bodies
 from penstock.apiserver.verbs import patches
 from penstock.apiserver.verbs.deletion import DeleteOptions
+from penstock.yaml_files import SAFE_LOADER
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 DRAIN_BYTES = 64 * 1024 * 1024
@@ -142,7 +143,7 @@ def parse_object(body: bytes, media: str) -> Obj:
     return value
 
 
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+class _Loader(SAFE_LOADER):  # type: ignore[misc,valid-type]  # in C where that is there
     """YAML as JSON: timestamps stay text."""
 
 

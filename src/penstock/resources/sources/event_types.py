@@ -6,13 +6,14 @@ import hashlib
 import json
 from collections.abc import Mapping
 from functools import cache
+from importlib import resources
 from types import ModuleType
 from typing import Any
 
 from penstock.resources.admission import Obj
-from penstock.resources.definitions import read_definition
 from penstock.resources.kreference import fill_namespace
 from penstock.resources.metadata import controller_reference
+from penstock.yaml_files import documents
 
 ANNOTATION = "registry.knative.dev/eventTypes"
 LABEL = "eventing.knative.dev/sourceName"
@@ -21,7 +22,7 @@ LABEL = "eventing.knative.dev/sourceName"
 @cache
 def descriptions(package: ModuleType) -> Mapping[str, str]:
     """The types of events that a kind of source has, with a description, as its CRD tells them."""
-    crd = read_definition(package)
+    [crd] = documents(resources.files(package).joinpath("crd.yaml"))
     return {one["type"]: one["description"] for one in json.loads(crd["metadata"]["annotations"][ANNOTATION])}
 
 
