@@ -66,7 +66,7 @@ kube-apiserver: $(VENV)/.ready ## build kube-apiserver and etcd for make test-ku
 	@$(BIN)/python -m cluster.kubernetes_binaries
 
 test-kubernetes: kube-apiserver ## the same YAML on the embedded API and on a real kube-apiserver with penstock installed
-	$(PYTEST) tests/on_kubernetes $(OPTIONS)
+	PYTHONPATH=tests $(BIN)/python -m cluster.own_network $(BIN)/pytest -p sharing --durations=10 tests/on_kubernetes $(OPTIONS)
 
 .PHONY: photographs
 photographs: preflight ## take the photographs of the console that the documentation shows

@@ -13,9 +13,11 @@ from pathlib import Path
 
 import uvloop
 
-from cluster import kubernetes_binaries, needs, results
+from cluster import kubernetes_binaries, needs, own_network, results
 from cluster.results import Result
 from cluster.run import DEFAULT, MORE, Run
+from penstock.engine import jars, java
+from penstock.settings import Settings
 
 
 def main() -> int:
@@ -30,8 +32,11 @@ def main() -> int:
     only = tuple(name for name in arguments.only.split(",") if name)
     if unknown := sorted({*only} - {*DEFAULT, *MORE}):
         parser.error(f"there is no fault {', '.join(unknown)}: choose of {names}")
-    if code := _prepared():
-        return code
+    if not own_network.inside():
+        if code := _prepared():
+            return code
+        own_network.enter([sys.executable, "-m", "cluster", *sys.argv[1:]])
+        print(own_network.NOT_ALLOWED, file=sys.stderr)
     # Elsewhere than the files that a Worker must not see.
     folder = Path(tempfile.mkdtemp(prefix="penstock-cluster-"))
     result = uvloop.run(run(folder, arguments.rate, only, arguments.minutes * 60))
@@ -52,7 +57,10 @@ def _prepared() -> int:
         print(f"This machine lacks something for a cluster: {problem.what}\n  {problem.remedy}", file=sys.stderr)
     if problems:
         return 2
-    return 2 if kubernetes_binaries.build(*kubernetes_binaries.PROGRAMS) else 0
+    if kubernetes_binaries.build(*kubernetes_binaries.PROGRAMS):
+        return 2
+    jars.resolve(Settings(), java.find())  # from outside: there is no other machine in a network of one's own
+    return 0
 
 
 async def run(folder: Path, rate: float, only: tuple[str, ...], most_seconds: float) -> Result:
