@@ -15,8 +15,8 @@ from penstock.backtest.window import Window
 from penstock.engine.problem import Problem
 from penstock.filters.asked import attributes_asked
 from penstock.filters.parse import parse
-from penstock.router.matching import SESSION, matching
-from penstock.router.route_index import index_routes
+from penstock.router.plan.matching import SESSION, matching
+from penstock.router.plan.route_index import index_routes
 
 HOUR_SECONDS = 3600
 

@@ -23,8 +23,8 @@ from penstock.events.event import REQUIRED
 from penstock.history.schema.columns import ATTRIBUTES
 from penstock.log.clients import topic_name
 from penstock.log.connection import spark_options
-from penstock.router.matching import stored_headers
-from penstock.router.route_index import header_of
+from penstock.router.plan.matching import stored_headers
+from penstock.router.plan.route_index import header_of
 from penstock.settings import Settings
 
 SAMPLED = ("id", "type", "source", "subject")

@@ -115,7 +115,7 @@ async def _warm_standby(opening: asyncio.Task[SparkSession], lifecycle: Lifecycl
 
 def _warm_up(session: SparkSession) -> None:
     """Spark's planner and compiler for the router, and a Python process with the dispatcher's modules."""
-    from penstock.router.plan_probe import attempt
+    from penstock.router.plan.plan_probe import attempt
 
     attempt(session, ())
     session.sparkContext.parallelize([0], 1).foreachPartition(_import_dispatcher)

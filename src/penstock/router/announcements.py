@@ -10,8 +10,8 @@ import structlog
 from penstock.contract.routes import Route
 from penstock.log.reports import Reporter
 from penstock.observability import metrics
-from penstock.router.generations import Generation
-from penstock.router.positions import LostRange
+from penstock.router.generations.generations import Generation
+from penstock.router.generations.positions import LostRange
 
 log = structlog.get_logger()
 

@@ -25,12 +25,12 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from penstock.contract import topics
 from penstock.log.clients import topic_name
 from penstock.log.connection import spark_options
-from penstock.router.generations import CannotStop
-from penstock.router.matching import SESSION
-from penstock.router.positions import StartOffsets
-from penstock.router.route_index import RouteTable
-from penstock.router.routing import route
-from penstock.router.task_watch import KilledTasks
+from penstock.router.generations.generations import CannotStop
+from penstock.router.generations.positions import StartOffsets
+from penstock.router.plan.matching import SESSION
+from penstock.router.plan.route_index import RouteTable
+from penstock.router.plan.routing import route
+from penstock.router.watching.task_watch import KilledTasks
 from penstock.settings import Settings
 
 log = structlog.get_logger()

@@ -33,22 +33,29 @@ from penstock.log.transactions import GivenUp
 from penstock.observability import metrics
 from penstock.observability.logs import describe
 from penstock.retry import pause_after
-from penstock.router import slots
 from penstock.router.announcements import Announcements
-from penstock.router.fencing import Fencing
-from penstock.router.generations import CannotStop, Generation, GenerationFailed, Generations, StandsStill, Stopping
-from penstock.router.hang_watchdog import HangWatchdog, stack_of
-from penstock.router.markers import MarkerSender, MarkerWatch
+from penstock.router.generations.fencing import Fencing
+from penstock.router.generations.generations import (
+    CannotStop,
+    Generation,
+    GenerationFailed,
+    Generations,
+    StandsStill,
+    Stopping,
+)
+from penstock.router.generations.markers import MarkerSender, MarkerWatch
+from penstock.router.generations.positions import StartOffsets
+from penstock.router.generations.served_routes import ServedRoutes
 from penstock.router.matched_record import MatchedRecord, decode
-from penstock.router.plan_probe import attempt
-from penstock.router.positions import StartOffsets
+from penstock.router.plan.plan_probe import attempt
+from penstock.router.plan.route_index import RouteTable, index_routes
+from penstock.router.plan.unplannable import Unplannable
 from penstock.router.query import Query, launch, sweep
-from penstock.router.route_index import RouteTable, index_routes
-from penstock.router.served_routes import ServedRoutes
-from penstock.router.slots import TooFewSlots
-from penstock.router.stall_guard import StallGuard, Verdict
-from penstock.router.unplannable import Unplannable
 from penstock.router.unreadable import UnreadableEvents
+from penstock.router.watching import slots
+from penstock.router.watching.hang_watchdog import HangWatchdog, stack_of
+from penstock.router.watching.slots import TooFewSlots
+from penstock.router.watching.stall_guard import StallGuard, Verdict
 from penstock.settings import Settings
 
 log = structlog.get_logger()

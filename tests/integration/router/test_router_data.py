@@ -13,9 +13,9 @@ from penstock.contract.routes import Route
 from penstock.events.event import CloudEvent
 from penstock.filters.evaluate import matches_event
 from penstock.filters.parse import parse
-from penstock.router.matching import SESSION
-from penstock.router.route_index import index_routes
-from penstock.router.routing import route
+from penstock.router.plan.matching import SESSION
+from penstock.router.plan.route_index import index_routes
+from penstock.router.plan.routing import route
 
 RECORDS = "partition int, offset long, key binary, value binary, headers array<struct<key:string,value:binary>>"
 BASE = {"specversion": "1.0", "id": "1", "source": "/a", "type": "order", "datacontenttype": "application/json"}

@@ -15,10 +15,12 @@ from pyspark.sql import functions as F
 from router_stage import Stage, steady_load, trigger
 
 from penstock.end_at_once import EXIT_CODE
-from penstock.router import hang_watchdog, query, routing, stall_guard
-from penstock.router.generations import CannotStop
+from penstock.router import query
+from penstock.router.generations.generations import CannotStop
+from penstock.router.plan import routing
 from penstock.router.query import Query
 from penstock.router.service import RouterHangs, RouterService
+from penstock.router.watching import hang_watchdog, stall_guard
 from penstock.settings import Settings
 from running import eventually
 

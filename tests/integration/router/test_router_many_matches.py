@@ -8,7 +8,7 @@ import pytest
 from router_stage import Stage, trigger
 
 from penstock.contract import headers, topics
-from penstock.router import routing
+from penstock.router.plan import routing
 from penstock.router.service import RouterService
 from penstock.settings import Settings
 from running import eventually

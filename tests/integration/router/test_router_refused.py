@@ -13,7 +13,7 @@ from penstock.contract.routes import Route
 from penstock.filters.columns import column
 from penstock.filters.predicate import Cesql, Predicate
 from penstock.filters.terms import MAX_TERMS
-from penstock.router import matching
+from penstock.router.plan import matching
 from running import eventually
 
 ENORMOUS = " OR ".join(f"LENGTH(type) > {number}" for number in range(MAX_TERMS // 4 + 1))

@@ -13,10 +13,10 @@ from penstock.filters.cesql.parser import MAX_DEPTH
 from penstock.filters.evaluate import matches
 from penstock.filters.parse import parse, problems_of
 from penstock.filters.validate import MAX_NESTING
-from penstock.router import routing
-from penstock.router.matching import SESSION
-from penstock.router.route_index import index_routes
-from penstock.router.routing import route
+from penstock.router.plan import routing
+from penstock.router.plan.matching import SESSION
+from penstock.router.plan.route_index import index_routes
+from penstock.router.plan.routing import route
 
 RECORDS = "partition int, offset long, key binary, value binary, headers array<struct<key:string,value:binary>>"
 BASE = {"specversion": "1.0", "id": "1", "source": "/a", "type": "order"}

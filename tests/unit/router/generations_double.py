@@ -17,14 +17,14 @@ from penstock.contract.reports import Served
 from penstock.contract.routes import Route
 from penstock.contract.snapshot import Snapshot
 from penstock.log.topic_ends import Retained
-from penstock.router.fencing import Fencing
-from penstock.router.generations import Generation, Generations
-from penstock.router.markers import MarkerRound, MarkerWatch
+from penstock.router.generations.fencing import Fencing
+from penstock.router.generations.generations import Generation, Generations
+from penstock.router.generations.markers import MarkerRound, MarkerWatch
+from penstock.router.generations.positions import LostRange, StartOffsets
+from penstock.router.generations.served_routes import ServedRoutes
 from penstock.router.matched_record import Marker, MatchedRecord
-from penstock.router.positions import LostRange, StartOffsets
-from penstock.router.route_index import RouteTable
-from penstock.router.served_routes import ServedRoutes
-from penstock.router.unplannable import Unplannable
+from penstock.router.plan.route_index import RouteTable
+from penstock.router.plan.unplannable import Unplannable
 
 NEVER = float("inf")
 

@@ -10,9 +10,15 @@ from penstock.contract.routes import Delivery, Endpoint, Replay, Route
 from penstock.contract.snapshot import Snapshot
 from penstock.filters.terms import MAX_TERMS
 from penstock.log.topic_ends import KafkaAway, Retained
-from penstock.router.generations import CATCH_UP_SECONDS, START_SECONDS, RunningQuery, StandsStill, same_routing
-from penstock.router.positions import LostRange, StartOffsets
-from penstock.router.route_index import RouteTable
+from penstock.router.generations.generations import (
+    CATCH_UP_SECONDS,
+    START_SECONDS,
+    RunningQuery,
+    StandsStill,
+    same_routing,
+)
+from penstock.router.generations.positions import LostRange, StartOffsets
+from penstock.router.plan.route_index import RouteTable
 
 ROUTE = Route(
     uid="r", kind="Trigger", namespace="default", name="r", target="t", attributes={"type": "x"}, start=(1, 2)

@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from penstock.router import hang_watchdog
-from penstock.router.hang_watchdog import TURN_SECONDS, HangWatchdog, stack_of
-from penstock.router.lived_time import LivedTime
+from penstock.router.watching import hang_watchdog
+from penstock.router.watching.hang_watchdog import TURN_SECONDS, HangWatchdog, stack_of
+from penstock.router.watching.lived_time import LivedTime
 
 
 class Clock:

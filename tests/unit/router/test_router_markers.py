@@ -1,7 +1,7 @@
 """Markers: when they are sent, when they are out, and what they say."""
 
 from penstock.log.topic_ends import Retained
-from penstock.router.markers import MarkerRound, MarkerWatch
+from penstock.router.generations.markers import MarkerRound, MarkerWatch
 from penstock.router.matched_record import Marker, MatchedRecord, decode, decode_marker
 
 MARKER = Marker(generation=7, sequence=3, sent_ms=1_000)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from penstock.contract.routes import Route
 from penstock.log.topic_ends import Retained
-from penstock.router.positions import (
+from penstock.router.generations.positions import (
     LostRange,
     StartOffsets,
     losses,

@@ -12,7 +12,7 @@ from penstock.filters.normal import Atom
 from penstock.filters.parse import parse, problems_of
 from penstock.filters.terms import MAX_TERMS
 from penstock.filters.validate import DIALECTS, MAX_NESTING
-from penstock.router.route_index import MAX_FILED, OPS, Candidate, RouteTable, index_routes
+from penstock.router.plan.route_index import MAX_FILED, OPS, Candidate, RouteTable, index_routes
 
 
 def route(uid: str, filters: list[dict[str, Any]] | None = None, target: str = "t", **attributes: str) -> Route:

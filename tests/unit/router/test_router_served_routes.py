@@ -3,7 +3,7 @@
 from penstock.contract.reports import Served
 from penstock.contract.routes import Route
 from penstock.contract.snapshot import Snapshot
-from penstock.router.served_routes import ServedRoutes
+from penstock.router.generations.served_routes import ServedRoutes
 
 
 def route(uid: str, *start: int) -> Route:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.contract.routes import Route
-from penstock.router.unplannable import Unplannable, split_off_unplannable
+from penstock.router.plan.unplannable import Unplannable, split_off_unplannable
 
 
 def route(uid: str, sql: str = "LENGTH(type) > 3") -> Route:

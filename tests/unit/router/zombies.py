@@ -24,14 +24,14 @@ from penstock.dispatcher.cursors.partition import PartitionCursors, TailPosition
 from penstock.dispatcher.matched.record import Matched
 from penstock.log.fences import Superseded
 from penstock.log.topic_ends import KafkaAway, Retained
-from penstock.router.fencing import Fencing
-from penstock.router.generations import Generation, GenerationFailed, Generations
-from penstock.router.markers import MarkerRound, MarkerWatch
+from penstock.router.generations.fencing import Fencing
+from penstock.router.generations.generations import Generation, GenerationFailed, Generations
+from penstock.router.generations.markers import MarkerRound, MarkerWatch
+from penstock.router.generations.positions import StartOffsets
+from penstock.router.generations.served_routes import ServedRoutes
 from penstock.router.matched_record import Marker, MatchedRecord
-from penstock.router.positions import StartOffsets
-from penstock.router.route_index import RouteTable
-from penstock.router.served_routes import ServedRoutes
-from penstock.router.unplannable import Unplannable
+from penstock.router.plan.route_index import RouteTable
+from penstock.router.plan.unplannable import Unplannable
 
 TYPES = "abc"
 

@@ -1,4 +1,4 @@
-"""Whose records count in a partition of `penstock.matched`: see `router/fencing.py` for the rule and why it holds.
+"""Whose records count in a partition of `penstock.matched`; `router/generations/fencing.py` has the rule and its proof.
 
 A task of the router that was thought dead may write after its successor's fence. What it decided, by routes that are
 no longer in force, reaches nobody. Nothing is lost by that: its successor writes the same events.

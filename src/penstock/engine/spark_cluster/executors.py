@@ -20,7 +20,7 @@ import structlog
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from penstock.engine.problem import Problem
-from penstock.router import slots
+from penstock.router.watching import slots
 from penstock.settings import Settings
 
 if TYPE_CHECKING:

@@ -41,15 +41,15 @@ from penstock.contract.generations import LivePoint
 from penstock.contract.routes import Route
 from penstock.contract.snapshot import Snapshot
 from penstock.log.topic_ends import Retained, TopicEnds
-from penstock.router import positions
-from penstock.router.fencing import Fencing
-from penstock.router.lived_time import LivedTime
-from penstock.router.markers import MarkerSender, MarkerWatch
+from penstock.router.generations import positions
+from penstock.router.generations.fencing import Fencing
+from penstock.router.generations.markers import MarkerSender, MarkerWatch
+from penstock.router.generations.positions import LostRange, StartOffsets
+from penstock.router.generations.served_routes import ServedRoutes
 from penstock.router.matched_record import MatchedRecord
-from penstock.router.positions import LostRange, StartOffsets
-from penstock.router.route_index import RouteTable, index_routes
-from penstock.router.served_routes import ServedRoutes
-from penstock.router.unplannable import Unplannable
+from penstock.router.plan.route_index import RouteTable, index_routes
+from penstock.router.plan.unplannable import Unplannable
+from penstock.router.watching.lived_time import LivedTime
 
 log = structlog.get_logger()
 

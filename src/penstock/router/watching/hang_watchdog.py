@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from penstock.router.lived_time import LivedTime
+from penstock.router.watching.lived_time import LivedTime
 
 TURN_SECONDS = 60.0
 """How long anything may take for which no other limit is given. What is usual are milliseconds, and Kafka has 5 s; but

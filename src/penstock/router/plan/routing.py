@@ -9,8 +9,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from penstock.contract import headers, topics
-from penstock.router.matching import matching, no_headers
-from penstock.router.route_index import RouteTable
+from penstock.router.plan.matching import matching, no_headers
+from penstock.router.plan.route_index import RouteTable
 from penstock.settings import DEFAULT_TOPIC_PREFIX
 
 MILESTONE = 256

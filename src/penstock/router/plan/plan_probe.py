@@ -13,8 +13,8 @@ from penstock.contract import headers
 from penstock.contract.routes import Route
 from penstock.events.event import REQUIRED
 from penstock.events.kafka_binding import PREFIX
-from penstock.router.route_index import index_routes
-from penstock.router.routing import route
+from penstock.router.plan.route_index import index_routes
+from penstock.router.plan.routing import route
 
 LONGEST_REASON = 300
 

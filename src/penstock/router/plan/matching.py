@@ -23,7 +23,7 @@ from penstock.events.event import REQUIRED
 from penstock.filters.columns import column
 from penstock.filters.data import columns as data_columns
 from penstock.filters.predicate import COMPARE, Predicate
-from penstock.router.route_index import OPS, Bucket, RouteTable, header_of
+from penstock.router.plan.route_index import OPS, Bucket, RouteTable, header_of
 
 ATOM = "struct<op:int,header:string,value:string,negated:boolean>"
 ATOM_WITH_NUMBER = "struct<op:int,header:string,value:string,negated:boolean,number:double>"

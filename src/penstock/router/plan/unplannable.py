@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from penstock.contract.routes import Route
-from penstock.router.route_index import index_routes
+from penstock.router.plan.route_index import index_routes
 
 Probe = Callable[[Sequence[Route]], str | None]
 """Why these routes cannot be planned together; None where they can."""
