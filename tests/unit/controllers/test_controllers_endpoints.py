@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from penstock.controllers.reconcilers.endpoints import POD_PORTS, endpoints_of, name_of, selects
+from penstock.controllers.reconcilers.embedded.endpoints import POD_PORTS, endpoints_of, name_of, selects
 from penstock.workloads.pods.addresses import ANNOTATION
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.controllers.api import ENDPOINTS, NOT_FOUND, POD, SERVICE, Key, Obj, code_of
 from penstock.controllers.reconciler import ReconcilerContext, Workers
-from penstock.controllers.reconcilers.endpoints import endpoints_of, name_of, selects
+from penstock.controllers.reconcilers.embedded.endpoints import endpoints_of, name_of, selects
 
 
 class ServiceReconciler:

@@ -11,7 +11,7 @@ from typing import Any
 from penstock.controllers.api import CHANNEL, CONFLICT, IN_MEMORY_CHANNEL, NOT_FOUND, Key, Kind, Obj, code_of
 from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.reconcilers.access import access_of
-from penstock.controllers.reconcilers.subscribers import Entry, Subscribers
+from penstock.controllers.reconcilers.channels.subscribers import Entry, Subscribers
 from penstock.resources.channel.model import Channel
 from penstock.resources.channel.status import BackingChannel, status_of
 

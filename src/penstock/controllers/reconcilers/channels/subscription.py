@@ -6,9 +6,9 @@ from penstock.controllers.api import CHANNEL, IN_MEMORY_CHANNEL, SUBSCRIPTION, K
 from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.reconcilers.access import identity_of
 from penstock.controllers.reconcilers.broker import was_true
-from penstock.controllers.reconcilers.channel import write_subscribers
+from penstock.controllers.reconcilers.channels.channel import write_subscribers
+from penstock.controllers.reconcilers.channels.subscribers import Subscribers
 from penstock.controllers.reconcilers.destinations import resolve_optional
-from penstock.controllers.reconcilers.subscribers import Subscribers
 from penstock.resources.conditions import find
 from penstock.resources.delivery import effective
 from penstock.resources.options import RouteOptions

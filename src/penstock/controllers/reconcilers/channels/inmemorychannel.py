@@ -7,10 +7,10 @@ from penstock.controllers.api import CHANNEL, IN_MEMORY_CHANNEL, SUBSCRIPTION, K
 from penstock.controllers.reconciler import ReconcilerContext, tell_of_missing_past
 from penstock.controllers.reconcilers.access import access_of
 from penstock.controllers.reconcilers.broker import was_true
-from penstock.controllers.reconcilers.channel import write_subscribers
+from penstock.controllers.reconcilers.channels.channel import write_subscribers
+from penstock.controllers.reconcilers.channels.subscribers import Subscribers
 from penstock.controllers.reconcilers.configuration import ingress_addresses, tells_types, transport
 from penstock.controllers.reconcilers.destinations import resolve_optional
-from penstock.controllers.reconcilers.subscribers import Subscribers
 from penstock.controllers.routes.route_records import (
     channel_host,
     channel_path,

@@ -1,0 +1,1 @@
+"""Controllers of Channels and Subscriptions."""

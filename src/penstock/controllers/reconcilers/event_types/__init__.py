@@ -1,0 +1,1 @@
+"""EventTypes: the controller, and what makes them of events that pass."""
