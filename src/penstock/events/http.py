@@ -70,7 +70,7 @@ def _fold_unusual(headers: dict[str, str], name: str, raw_value: bytes) -> None:
 
 def is_event(headers: Mapping[str, str]) -> bool:
     """Whether the message claims to be an event or a batch of them, valid or not."""
-    return any(name in headers for name in _REQUIRED_HEADERS) or _claims(headers.get(CONTENT_TYPE, ""))
+    return any(name in headers for name in _REQUIRED_HEADERS) or claims_event(headers.get(CONTENT_TYPE, ""))
 
 
 def content_mode(headers: Mapping[str, str]) -> ContentMode | None:
@@ -110,7 +110,9 @@ def all_from_http(headers: Mapping[str, str], body: bytes) -> list[CloudEvent]:
 
 
 def to_binary(event: CloudEvent) -> tuple[list[tuple[str, str]], bytes]:
-    """Headers and body of the event in binary mode."""
+    """Headers and body of the event in binary mode, or in structured mode where binary mode would make it another."""
+    if claims_event(event.attributes.get("datacontenttype", "")):
+        return to_structured(event)
     headers = []
     for name, value in event.attributes.items():
         if name == "datacontenttype":
@@ -177,7 +179,7 @@ def _decode(name: str, value: str) -> str:
 
 def _claim_of(content_type: str) -> Literal["structured", "batch", "nothing"] | None:
     """The mode that a content type claims; None where it claims one that is not understood."""
-    if not _claims(content_type):
+    if not claims_event(content_type):
         return "nothing"
     parsed = media_type.parse(content_type)
     essence = parsed.essence if parsed is not None and parsed.is_unicode else ""
@@ -186,13 +188,14 @@ def _claim_of(content_type: str) -> Literal["structured", "batch", "nothing"] | 
     return "batch" if essence in _BATCH else None
 
 
-def _claims(content_type: str) -> bool:
+def claims_event(content_type: str) -> bool:
+    """Whether whoever receives this Content-Type takes the body for an event, whatever the headers beside it say."""
     return content_type[: len(_CLAIM)].lower() == _CLAIM or content_type.lstrip().lower().startswith(_CLAIM)
 
 
 def _no_event(headers: Mapping[str, str]) -> MalformedEvent:
     content_type = headers.get(CONTENT_TYPE, "")
-    if _claims(content_type):
+    if claims_event(content_type):
         return UnsupportedFormat(f"the event format {shown(content_type)} is not understood; JSON in UTF-8 is")
     return MalformedEvent("no event: neither the header ce-specversion nor a CloudEvents content type is there")
 

@@ -14,6 +14,7 @@ from penstock.dispatcher.delivery.request import compose, passed_along, request
 from penstock.dispatcher.http.address import address
 from penstock.dispatcher.matched.record import Matched
 from penstock.dispatcher.matched.stored_headers import event_lines, header_lines
+from penstock.events import http
 from penstock.events import kafka_binding as kafka
 from penstock.events.event import CloudEvent, MalformedEvent
 
@@ -22,13 +23,15 @@ TRIGGER = Route("t", "Trigger", "team", "t", "b", subscriber=Endpoint("http://s/
 SUBSCRIPTION = Route("s", "Subscription", "team", "s", "c", subscriber=Endpoint("http://s/"))
 REPLY_ONLY = Route("s", "Subscription", "team", "s", "c", reply=Endpoint("http://r/"))
 
+EVENT_TYPE = "application/cloudevents+json"
+
 names = st.sampled_from(["subject", "time", "partitionkey", "knativebrokerttl", "a1", "sequence"])
 texts = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=20)
 events = st.builds(
     lambda required, extra, kind, data: CloudEvent({"specversion": "1.0", **required, **extra, **kind}, data),
     st.fixed_dictionaries({"id": texts, "source": texts, "type": texts}),
     st.dictionaries(names, texts),
-    st.just({}) | st.just({"datacontenttype": "application/json; charset=utf-8"}),
+    st.sampled_from([{}, *({"datacontenttype": kind} for kind in ("application/json; charset=utf-8", EVENT_TYPE))]),
     st.none() | st.binary(),
 )
 
@@ -56,6 +59,20 @@ def test_a_structured_event_is_made_for_its_route_alone() -> None:
     lines, body = request(route, Stage.SUBSCRIBER, stored(event), None, traceparent=SPAN)
     assert b"content-type: application/cloudevents+json" in lines
     assert msgspec.json.decode(body)["id"] == "1"
+
+
+def test_data_that_is_an_event_does_not_arrive_in_place_of_the_event_that_carries_it() -> None:
+    attributes = {"specversion": "1.0", "id": "1", "source": "/s", "type": "allowed", "datacontenttype": EVENT_TYPE}
+    inner = {"specversion": "1.0", "id": "2", "source": "/s", "type": "forbidden"}
+    event = CloudEvent(attributes, msgspec.json.encode(inner))
+    lines, body = request(TRIGGER, Stage.SUBSCRIBER, stored(event), None, traceparent=SPAN)
+    received = http.from_http(http.fold_headers(_pairs(lines)), body)
+    assert received == event
+
+
+def _pairs(lines: bytes) -> list[tuple[bytes, bytes]]:
+    split = [line.partition(b": ") for line in lines.split(b"\r\n") if line]
+    return [(name, value) for name, _, value in split]
 
 
 @pytest.mark.parametrize("missing", ["specversion", "id", "source", "type"])

@@ -39,6 +39,7 @@ contents = st.one_of(
     st.tuples(st.sampled_from(["text/plain", "application/xml", "text/html; charset=UTF-8"]), raw_bytes),
     st.tuples(st.sampled_from(["text/plain; charset=utf-16", "application/octet-stream", "image/png"]), raw_bytes),
     st.tuples(st.just("application/json"), st.none()),
+    st.tuples(st.sampled_from(["application/cloudevents+json", "Application/CloudEvents-x"]), json_bytes),
 )
 
 

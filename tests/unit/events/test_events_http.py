@@ -32,6 +32,15 @@ def test_binary_mode() -> None:
     assert event.data == b"hello"
 
 
+@pytest.mark.parametrize(
+    "kind", ["application/cloudevents+json", "application/cloudevents-batch+json", "APPLICATION/CloudEventsX"]
+)
+def test_data_that_is_an_event_itself_is_never_taken_for_the_event_that_carries_it(kind: str) -> None:
+    event = structured(datacontenttype=kind, data_base64="e30=")
+    headers, body = http.to_binary(event)
+    assert http.from_http(dict(headers), body) == event
+
+
 def test_an_empty_body_is_no_data() -> None:
     assert http.from_http(MINIMAL, b"").data is None
 

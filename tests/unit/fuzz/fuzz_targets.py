@@ -169,7 +169,10 @@ def cesql_expressions() -> Target:
     """The text of an expression."""
 
     def target(data: bytes) -> None:
-        text = data.decode("utf-8", "surrogatepass" if data[:1] == b"\xed" else "replace")
+        try:
+            text = data.decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError:
+            text = data.decode("utf-8", "replace")
         try:
             cesql.parse(text)
         except cesql.ParseError:

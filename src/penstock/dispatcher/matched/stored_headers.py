@@ -1,6 +1,7 @@
 """An event's HTTP headers made straight from its stored ones, as bytes: no event is built only to be taken apart again.
 
-The same headers as `penstock.events.http.to_binary` gives for the event; a test holds both against each other.
+The same headers as `penstock.events.http.to_binary` gives for an event that it puts in binary mode; a test holds both
+against each other.
 """
 
 from __future__ import annotations
