@@ -138,6 +138,10 @@ upstream-binaries: $(VENV)/.ready ## build Knative's end-to-end tests
 upstream-short: $(VENV)/.ready ## a selection of Knative's end-to-end tests, some two minutes
 	@$(BIN)/python -m upstream --short || { [ $$? = 2 ] && echo "LEFT OUT: the selection of Knative's end-to-end tests could not be run, see above" >&2; }
 
+.PHONY: jars
+jars: $(VENV)/.ready ## pin the jars that src/penstock/engine/ivy*.xml ask for, by checksum; run it after a change there
+	@$(BIN)/python -m dependencies.pin_jars
+
 lock: ## pin the newest versions that pyproject.toml allows
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip

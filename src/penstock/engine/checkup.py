@@ -73,11 +73,11 @@ def _java() -> str:
 
 def _jars(settings: Settings) -> Finding:
     root = jars.folder(settings)
+    if not root.exists():
+        return Finding("note", "jars", "not fetched yet.", "The first start fetches them (53 MB).")
     wrong = jars.damage(root)
     if not wrong:
         return Finding("good", "jars", f"complete and unchanged in {root}")
-    if wrong == ["no manifest"]:
-        return Finding("note", "jars", "not fetched yet.", "The first start fetches them (53 MB).")
     return Finding("note", "jars", f"{wrong[0]} in {root}.", "The next start fetches them again.")
 
 

@@ -1,64 +1,26 @@
 """The jars of Kafka and of Spark's Kafka connector: fetched once, checked at every start, kept in the user's cache.
 
-The Ivy inside pyspark fetches them from Maven Central, so no Maven is needed. What it brought is described by a
-manifest of checksums; files that no longer match it are fetched again. The folder is named after what `ivy.xml` asks
-for, so versions of penstock do not disturb each other. A lock lets two stacks that start together fetch once.
+Only jars with the pinned sums get there. Files that no longer have them are fetched again. The folder is named after
+what `ivy.xml` asks for, so versions of penstock do not disturb each other. A lock lets two stacks that start together
+fetch once.
 """
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
-import json
 import os
 import shutil
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
-from urllib.parse import urlsplit
 
-from penstock.engine.datadir import write_atomically
+from penstock.engine import ivy, pinned_jars
+from penstock.engine.ivy import PIPELINE, Progress, Wanted
 from penstock.engine.java import Java
 from penstock.engine.problem import Problem
-from penstock.engine.processes.process import tied_to_parent
-from penstock.engine.spark_gateway import spark_jars
 from penstock.settings import Settings
-
-MANIFEST = "manifest.json"
-EXPECTED_FILES = 50
-"""About as many files as there are, for the progress bar before Ivy has counted them."""
-
-Progress = Callable[[int, int, str], None]
-"""Called with the number of files that are there, the number expected, and what is being done."""
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """A set of jars that is fetched together."""
-
-    file: str
-    """What to ask Ivy for."""
-    what: str
-    """What to call it to people."""
-    proofs: tuple[str, ...]
-    """Jars that tell whether the fetch succeeded: each configuration has its folder."""
-
-    @property
-    def text(self) -> bytes:
-        """The file's content."""
-        return resources.files("penstock.engine").joinpath(self.file).read_bytes()
-
-    @property
-    def configurations(self) -> list[str]:
-        """The folders it consists of."""
-        return sorted({proof.partition("/")[0] for proof in self.proofs})
-
-
-PIPELINE = Wanted("ivy.xml", "Kafka and Spark's Kafka connector", ("spark/spark-*.jar", "kafka/kafka_*.jar"))
-HISTORY = Wanted("ivy-history.xml", "Delta Lake", ("delta/delta-spark_*.jar", "delta/delta-storage-*.jar"))
 
 
 @dataclass(frozen=True)
@@ -110,14 +72,14 @@ def resolve(
     settings: Settings, java: Java, progress: Progress = lambda done, total, what: None, wanted: Wanted = PIPELINE
 ) -> Jars:
     """The jars, fetched first if they are missing or damaged. Raises Problem if that fails."""
-    root = folder(settings, wanted)
+    root, sums = folder(settings, wanted), pinned_jars.sums(pinned_jars.pinned(wanted.file))
     try:
-        if not damage(root):  # asked without the lock: the cache may be part of an image, where nothing is written
+        if _is_whole(root, sums):  # asked without the lock: the cache may be part of an image, where nothing is written
             return Jars(root)
         root.parent.mkdir(parents=True, exist_ok=True)
         with _lock(root.with_suffix(".lock")):
-            if damage(root):
-                _fetch(root, java, progress, wanted)
+            if not _is_whole(root, sums):
+                _fetch(root, java, progress, wanted, sums)
     except OSError as error:
         raise Problem(
             f"The cache folder {cache_root(settings)} cannot be used: {error.strerror} ({error.filename}).",
@@ -126,111 +88,38 @@ def resolve(
     return Jars(root)
 
 
-def damage(root: Path) -> list[str]:
-    """What is wrong with a folder of jars: missing, surplus and changed files. Empty if it is as it was fetched."""
-    try:
-        manifest: dict[str, str] = json.loads((root / MANIFEST).read_bytes())["sha256"]
-    except FileNotFoundError:
-        return ["no manifest"]
-    except (ValueError, KeyError, TypeError):
-        return ["the manifest cannot be read"]
-    found = {str(path.relative_to(root)): path for path in root.glob("*/*.jar")}
-    wrong = [f"{name} is missing" for name in manifest if name not in found]
-    wrong += [f"{name} does not belong" for name in found if name not in manifest]
-    wrong += [f"{name} has changed" for name in manifest if name in found and _sha256(found[name]) != manifest[name]]
-    return wrong
+def _is_whole(root: Path, sums: Mapping[str, str]) -> bool:
+    if pinned_jars.differences(root, sums, every_byte=False):
+        return False
+    pinned_jars.note_verified(root, sums)
+    return True
 
 
-def _fetch(root: Path, java: Java, progress: Progress, wanted: Wanted) -> None:
+def damage(root: Path, wanted: Wanted = PIPELINE) -> list[pinned_jars.Difference]:
+    """What is wrong with a folder of jars, every byte of them read."""
+    return pinned_jars.differences(root, pinned_jars.sums(pinned_jars.pinned(wanted.file)))
+
+
+def _fetch(root: Path, java: Java, progress: Progress, wanted: Wanted, sums: Mapping[str, str]) -> None:
     """Fetches into a folder beside, which then takes the place of the old one: there is never half a cache."""
     staging = root.with_suffix(".new")
     shutil.rmtree(staging, ignore_errors=True)
     staging.mkdir(parents=True)
-    (staging / "ivy.xml").write_bytes(wanted.text)
     try:
-        _run_ivy(staging, java, progress, wanted)
+        ivy.fetch(staging, java, progress, wanted)
         shutil.rmtree(staging / "ivy")
-        jars = sorted(staging.glob("*/*.jar"))
-        manifest = {"sha256": {str(jar.relative_to(staging)): _sha256(jar) for jar in jars}}
-        write_atomically(staging / MANIFEST, json.dumps(manifest, indent=2).encode())
+        if wrong := pinned_jars.differences(staging, sums):
+            raise Problem(
+                f"What Maven Central, or a mirror or proxy before it, gave as the jars of {wanted.what} is not what "
+                "penstock was made with. None of it was kept or used.",
+                "Try another network or mirror. Where it differs there too, report it as SECURITY.md says.",
+                tuple(f"{one}: {one.sums}" if one.sums else str(one) for one in wrong[:12]),
+            )
+        pinned_jars.note_verified(staging, sums)
         shutil.rmtree(root, ignore_errors=True)
         staging.rename(root)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
-
-
-def _run_ivy(staging: Path, java: Java, progress: Progress, wanted: Wanted) -> None:
-    command = [
-        *(str(java.program), "-Xmx128m", *_proxies(), "-cp", str(_ivy_jar()), "org.apache.ivy.Main"),
-        *("-ivy", str(staging / "ivy.xml"), "-cache", str(staging / "ivy"), "-confs", *wanted.configurations),
-        *("-retrieve", str(staging / "[conf]" / "[artifact]-[revision].[ext]")),
-    ]
-    found, fetched = 0, 0
-    tail: list[str] = []
-    progress(0, EXPECTED_FILES, "asking Maven Central")
-    with _started(command) as ivy:
-        for line in ivy.stdout or ():
-            tail = [*tail[-30:], line.rstrip()]
-            words = line.split()
-            found += words[:1] == ["found"]
-            if words[:1] == ["[SUCCESSFUL"] and len(words) > 2:
-                fetched += 1
-                progress(fetched, max(found, EXPECTED_FILES), words[2].partition("#")[2].partition("!")[0])
-    if ivy.returncode != 0 or not all(list(staging.glob(proof)) for proof in wanted.proofs):
-        reasons = tuple(line.strip() for line in tail if line.strip(" :\t"))
-        raise Problem(
-            f"The jars of {wanted.what} could not be fetched from Maven Central.",
-            "Check the network (HTTPS_PROXY is used if set) and start again; it is needed for the first start only.",
-            reasons[-12:],
-        )
-    progress(fetched, fetched, "checked")
-
-
-@contextmanager
-def _started(command: list[str]) -> Iterator[subprocess.Popen[str]]:
-    """A program that does not outlive this process, nor an interruption of what reads it."""
-    life, held = os.pipe()
-    try:
-        process = subprocess.Popen(
-            tied_to_parent(command, life),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            pass_fds=(life,),
-        )
-        with process:
-            try:
-                yield process
-            except BaseException:
-                process.kill()
-                raise
-    finally:
-        os.close(life)
-        os.close(held)
-
-
-def _proxies() -> Iterator[str]:
-    """Java does not read the proxy variables that every other tool reads."""
-    for scheme in ("http", "https"):
-        value = os.environ.get(f"{scheme}_proxy") or os.environ.get(f"{scheme.upper()}_PROXY")
-        proxy = urlsplit(value if "://" in value else f"http://{value}") if value else None
-        if proxy is not None and proxy.hostname:
-            yield f"-D{scheme}.proxyHost={proxy.hostname}"
-            yield f"-D{scheme}.proxyPort={proxy.port or 80}"
-
-
-def _ivy_jar() -> Path:
-    jars = [jar for jar in spark_jars() if jar.name.startswith("ivy-")]
-    if not jars:
-        raise Problem(
-            "The installed pyspark has no Ivy jar.", "Install it again: pip install --force-reinstall pyspark"
-        )
-    return jars[-1]
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager

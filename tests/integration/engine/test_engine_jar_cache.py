@@ -1,4 +1,4 @@
-"""The jar cache: cold (really fetched), warm (without network), damaged (repaired), and without network."""
+"""The jar cache: cold (really fetched), warm (without network), damaged (repaired), forged, and without network."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engine import jars, java
+from penstock.engine import jars, java, pinned_jars
 from penstock.engine.jars import Jars
 from penstock.engine.java import Java
 from penstock.engine.problem import Problem
@@ -58,7 +58,7 @@ def test_a_cold_cache_is_filled_from_maven_central(tmp_path: Path) -> None:
     assert jars.damage(found.root) == []
     assert steps[0][0] == 0
     assert steps[-1][0] == steps[-1][1] >= 40
-    assert sorted(path.name for path in found.root.iterdir()) == ["ivy.xml", "kafka", "manifest.json", "spark"]
+    assert sorted(path.name for path in found.root.iterdir()) == ["ivy.xml", "kafka", "spark", "verified.json"]
 
 
 def test_a_warm_cache_needs_no_network(fetched: Settings) -> None:
@@ -74,6 +74,26 @@ def test_a_damaged_file_is_noticed_and_repaired(fetched: Settings, courier: Java
     repaired = jars.resolve(fetched, courier, lambda done, total, what: steps.append(done))
     assert jars.damage(repaired.root) == []
     assert (visits(courier), steps[-1]) == (1, len(list(repaired.root.glob("*/*.jar"))))
+
+
+def test_a_jar_with_other_bytes_than_the_pinned_ones_is_never_used(tmp_path: Path, courier: Java) -> None:
+    settings = Settings(cache_dir=tmp_path / "cache")
+    script = courier.program.read_text()
+    courier.program.write_text(script + 'echo forged >> "$target/kafka/slf4j-api-1.7.36.jar"\n')
+    with pytest.raises(Problem, match="is not what penstock was made with") as raised:
+        jars.resolve(settings, courier)
+    [line] = raised.value.details
+    assert line.startswith("kafka/slf4j-api-1.7.36.jar has changed: expected d3ef575e")
+    assert not list((tmp_path / "cache" / "jars").glob("*/"))
+    courier.program.write_text(script)
+    assert jars.damage(jars.resolve(settings, courier).root) == []
+
+
+def test_a_cache_of_an_earlier_version_is_looked_at_and_kept(fetched: Settings) -> None:
+    root = jars.folder(fetched)
+    (root / pinned_jars.NOTE).unlink()
+    assert jars.resolve(fetched, NO_JAVA).root == root
+    assert (root / pinned_jars.NOTE).exists()
 
 
 def test_two_that_start_together_fetch_once(tmp_path: Path, courier: Java) -> None:

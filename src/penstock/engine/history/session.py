@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from penstock.engine import jars, java, spark
+from penstock.engine import ivy, jars, java, spark
 from penstock.settings import Settings
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def open_session(
 ) -> SparkSession:
     """Starts Spark with Delta in this process; fetches Delta's jars first if need be. Raises Problem."""
     found = java.find()
-    delta = jars.resolve(settings, found, wanted=jars.HISTORY)
+    delta = jars.resolve(settings, found, wanted=ivy.HISTORY)
     own = jars.resolve(settings, found)
     addition = spark.Addition(name, config_of(settings), tuple(delta.delta_files))
     (settings.data_dir / "logs").mkdir(parents=True, exist_ok=True)
