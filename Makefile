@@ -84,6 +84,7 @@ format: $(VENV)/.ready ## put the code into its format
 
 docs: $(VENV)/.ready ## write the pages that are made from the code, and build the documentation's site into build/site
 	$(BIN)/python -m penstock.cli.reference > docs/settings.md
+	$(BIN)/python -m dependencies.page > docs/licences.md
 	@$(BIN)/python tests/check_site.py
 
 manifests: $(VENV)/.ready ## write the manifests and the Helm chart under deploy/
@@ -137,6 +138,13 @@ upstream-binaries: $(VENV)/.ready ## build Knative's end-to-end tests
 
 upstream-short: $(VENV)/.ready ## a selection of Knative's end-to-end tests, some two minutes
 	@$(BIN)/python -m upstream --short || { [ $$? = 2 ] && echo "LEFT OUT: the selection of Knative's end-to-end tests could not be run, see above" >&2; }
+
+.PHONY: sbom audit
+sbom: $(VENV)/.ready ## write what a release is made of, as CycloneDX JSON, into dist/
+	@$(BIN)/python -m dependencies.sbom
+
+audit: $(VENV)/.ready ## ask for known vulnerabilities of the pinned Python packages (needs the internet: exit code 3 without)
+	@$(BIN)/python -m dependencies.audit
 
 .PHONY: jars
 jars: $(VENV)/.ready ## pin the jars that src/penstock/engine/ivy*.xml ask for, by checksum; run it after a change there

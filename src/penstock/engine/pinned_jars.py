@@ -56,8 +56,17 @@ class Difference:
 
 def pinned(asked_by: str) -> list[PinnedJar]:
     """The jars that an Ivy file stands for, by the list that comes with penstock."""
-    text = resources.files("penstock.engine").joinpath(FILE).read_bytes()
-    return _LIST.decode(text)[asked_by]
+    return _all()[asked_by]
+
+
+def every() -> list[PinnedJar]:
+    """All of them, each once: Spark and Kafka may share one."""
+    jars = {(jar.organisation, jar.name, jar.version): jar for listed in _all().values() for jar in listed}
+    return [jars[key] for key in sorted(jars)]
+
+
+def _all() -> dict[str, list[PinnedJar]]:
+    return _LIST.decode(resources.files("penstock.engine").joinpath(FILE).read_bytes())
 
 
 def sums(jars: list[PinnedJar]) -> dict[str, str]:
