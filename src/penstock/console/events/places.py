@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from penstock.engine.problem import Problem
 from penstock.events import http
 from penstock.events.event import CloudEvent
 from penstock.operations.cluster_api import BROKERS, IN_MEMORY_CHANNELS, ClusterApi
+from penstock.tls.clients import trust
 
 Obj = dict[str, Any]
 
@@ -60,13 +60,13 @@ async def send_again(event: CloudEvent, place: Place) -> None:
     """Sends the event to the place. Raises Problem where it is not accepted."""
     if not place.url:
         raise Problem(f"The {place.label} has no address yet.", "Is it Ready?")
-    trusted: ssl.SSLContext | bool = True
-    if place.authorities:
-        trusted = ssl.create_default_context(cadata=place.authorities)
     headers, body = http.to_binary(event)
     try:
+        trusted = trust(place.authorities)
         async with httpx2.AsyncClient(timeout=SEND_SECONDS, trust_env=False, verify=trusted) as client:
             answer = await client.post(place.url, headers=headers, content=body)
+    except ValueError as error:
+        raise Problem(f"The {place.label} cannot be sent to: {error}.") from None
     except (httpx2.TransportError, httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
         raise Problem(f"The {place.label} does not answer at {place.url}: {error or type(error).__name__}.") from None
     if not answer.is_success:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import deque
-from functools import lru_cache
 
 from penstock.destinations import Destinations
 from penstock.dispatcher.http.address import Origin
@@ -13,6 +12,7 @@ from penstock.dispatcher.http.connection import NoAnswer, NoConnection, Subscrib
 from penstock.dispatcher.http.dns import Resolver
 from penstock.dispatcher.http.single_flight import SingleFlight
 from penstock.log.threads import Owner
+from penstock.tls.clients import trust
 
 IDLE_SECONDS = 1.5
 """Connections unused for this long are closed here, before the servers in common use (2 to 5 seconds) close them: a
@@ -124,16 +124,3 @@ class Pool:
             for connection in waiting:
                 connection.abort()
         self._idle.clear()
-
-
-@lru_cache(maxsize=64)
-def trust(ca_certs: str | None) -> ssl.SSLContext:
-    """TLS that trusts what the system trusts, and these certificates. Raises ValueError where they are none."""
-    context = ssl.create_default_context()
-    try:
-        if ca_certs:
-            context.load_verify_locations(cadata=ca_certs)
-    except (ssl.SSLError, ValueError) as error:
-        raise ValueError(f"the certificates of the destination cannot be used: {error}") from error
-    context.set_alpn_protocols(["http/1.1"])
-    return context

@@ -1,4 +1,4 @@
-"""Whom the dispatcher believes to be the subscriber."""
+"""Whom clients believe to be the server."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.certificates import make_authority
-from penstock.dispatcher.http.pool import trust
+from penstock.tls.clients import trust
 
 
 def authority(name: str) -> str:
