@@ -10,6 +10,7 @@ import argparse
 import os
 import re
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,9 @@ CORPUS = HERE / "corpus"
 FOUND = Path(os.environ.get("FUZZ_FOUND") or ROOT / "build" / "fuzz")
 LONGEST_INPUT = 4096
 SECONDS_PER_INPUT = 20
+"""Of processor time: on a busy machine an input may wait far longer for its turn."""
+HUNG_SECONDS = 600
+"""Of any time, after which libFuzzer ends an input that never comes to its end."""
 MOST_MIB = 1024
 WARM_UP = 20_000
 """Inputs after which caches are full, so that memory may not grow much any more."""
@@ -86,7 +90,7 @@ def _run(name: str, make: Callable[[], Callable[[bytes], None]], limits: list[st
     grown.mkdir(parents=True, exist_ok=True)
     options = [
         f"-max_len={LONGEST_INPUT}",
-        f"-timeout={SECONDS_PER_INPUT}",
+        f"-timeout={HUNG_SECONDS}",
         f"-rss_limit_mb={MOST_MIB}",
         f"-artifact_prefix={FOUND}/{name}-",
         "-print_final_stats=1",
@@ -99,7 +103,7 @@ def _run(name: str, make: Callable[[], Callable[[bytes], None]], limits: list[st
 
 
 def _bounded(target: Callable[[bytes], None]) -> Callable[[bytes], None]:
-    """The target, which fails where memory grows with the number of inputs."""
+    """The target, which fails where memory grows with the number of inputs, and where one takes long."""
     import psutil
 
     process, count, settled = psutil.Process(), 0, 0
@@ -112,7 +116,10 @@ def _bounded(target: Callable[[bytes], None]) -> Callable[[bytes], None]:
             settled = settled or now
             if now - settled > GROWTH_MIB * 1024 * 1024:
                 raise MemoryError(f"{(now - settled) >> 20} MiB more than after {WARM_UP} inputs")
+        begun = time.process_time()
         target(data)
+        if (taken := time.process_time() - begun) > SECONDS_PER_INPUT:
+            raise TimeoutError(f"{taken:.0f} s of processor time")
 
     return one
 
