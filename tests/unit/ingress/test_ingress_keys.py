@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from ingress_requests import EVENT, TARGETS, Client
+from ingress_requests import EVENT, TARGETS, Client, head, responses
 
 from penstock.contract.routes import Target
 from penstock.ingress.senders.door import Door
@@ -88,6 +88,17 @@ def test_a_key_may_send_so_many_events_in_a_second() -> None:
     assert (status, "all the events" in told) == (429, True)
     ingress.time += 2
     assert ingress.ask(x_api_key=SECRET)[0] == 202
+
+
+def test_requests_whose_bodies_come_late_are_counted_before_that() -> None:
+    ingress = Ingress(broker(StoredKey("till", digest_of(SECRET), events_per_second=2)))
+    opened = [ingress.connect() for _ in range(4)]
+    for connection, _ in opened:
+        connection.data_received(head({**EVENT, "x-api-key": SECRET, "content-length": "1"}))
+    for connection, wire in opened:
+        if not wire.is_closed:
+            connection.data_received(b"x")
+    assert [responses(wire.written)[0].status for _, wire in opened] == [202, 202, 429, 429]
 
 
 def test_a_key_may_send_so_many_bytes_in_a_second() -> None:

@@ -1,7 +1,8 @@
 """Senders with an API key of the target, and how much each key may send.
 
-A key is known by its digest. Whether it may send is decided with the head of a request, and what was sent is reckoned
-up when it is known: a batch may take a key below zero, and then it waits until that is made up for.
+A key is known by its digest. Whether it may send is decided with the head of a request, which counts as one event at
+once, and the rest is reckoned up when it is known: a batch may take a key below zero, and then it waits until that is
+made up for.
 """
 
 from __future__ import annotations
@@ -45,10 +46,15 @@ class Allowance:
             self._left[what] = min(rate, self._left[what] + passed * rate)
         return next((what for what, left in self._left.items() if left <= 0), None)
 
-    def spend(self, events: Sequence[CloudEvent]) -> None:
-        """What has been sent."""
+    def begin(self) -> None:
+        """A request was let in. What others send beside it is judged before its body is there."""
         if "events" in self._left:
-            self._left["events"] -= len(events)
+            self._left["events"] -= 1
+
+    def spend(self, events: Sequence[CloudEvent]) -> None:
+        """What it has sent."""
+        if "events" in self._left:
+            self._left["events"] -= len(events) - 1
         if "bytes" in self._left:
             self._left["bytes"] -= sum(len(event.data or b"") for event in events)
 
@@ -75,6 +81,7 @@ class KeyRecogniser:
         used_up = allowance.used_up(now)
         if used_up is not None:
             return responses.too_fast(f"the API key {key.name} has sent all the {used_up} that it may in a second")
+        allowance.begin()
         return Sender(f"key:{key.name}", is_invited=True, spend=allowance.spend)
 
     def _allowance(self, target: str, key: ApiKey, now: float) -> Allowance:
