@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 from api_in_process import ApiInProcess
+from typer.testing import CliRunner
 
 from penstock.apiserver.access import identity
 from penstock.apiserver.http.watching import Watches
 from penstock.apiserver.service import assembled
 from penstock.apiserver.store.reencryption import reencrypt
 from penstock.apiserver.store.sealing import Seals, WrongKey, key_of, load_seals
+from penstock.cli import app
+from penstock.engine.datadir import exclusive
 from penstock.log.threads import Owner
 from penstock.settings import Settings
 
@@ -117,3 +120,17 @@ async def test_the_api_keeps_secrets_under_changing_keys(tmp_path: Path) -> None
     assert reencrypt(tmp_path / "api.db", Seals([NEW])) == 0
     with pytest.raises(WrongKey, match="encrypted with the key new"):
         await _with_api(tmp_path, key_file(tmp_path, OLD))
+
+
+async def test_the_command_leaves_the_secrets_of_an_api_that_runs_alone(tmp_path: Path) -> None:
+    body = {"metadata": {"name": "a"}, "stringData": {"password": "swordfish"}}
+    await _with_api(tmp_path, None, ("POST", SECRETS, body))
+    setting = f"secrets_key_file={key_file(tmp_path, OLD)}"
+    command = ["secrets", "reencrypt", "--data-dir", str(tmp_path), "--set", setting]
+    with exclusive(tmp_path, "apiserver"):  # as the API holds it
+        refused = CliRunner().invoke(app, command)
+    assert (refused.exit_code, "Start it again with the new key" in refused.output) == (1, True), refused.output
+    assert {key_of(record) for record in _records(tmp_path)} == {None}
+    done = CliRunner().invoke(app, command)
+    assert (done.exit_code, done.output) == (0, "1 Secret encrypted anew, with the key old.\n")
+    assert {key_of(record) for record in _records(tmp_path)} == {"old"}

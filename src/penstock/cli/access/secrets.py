@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
 import typer
 
 from penstock.cli.options import DataDirOption, SetOption
@@ -18,7 +22,7 @@ def secrets() -> None:
 def reencrypt(*, data_dir: DataDirOption = None, assignments: SetOption = None) -> None:
     """Encrypt every Secret in the data folder with the first key of secrets_key_file, or of secrets_key_command.
 
-    The same is done at every start of the API.
+    The same is done at every start of the API, so it is for an API that does not run.
     """
     from penstock.apiserver.store.reencryption import reencrypt as encrypt_anew
     from penstock.apiserver.store.sealing import WrongKey, load_seals
@@ -36,7 +40,25 @@ def reencrypt(*, data_dir: DataDirOption = None, assignments: SetOption = None) 
             if seals.current is None:
                 advice = "Set secrets_key_file or secrets_key_command."
                 raise Problem("No key is given that Secrets could be encrypted with.", advice)
-            count = encrypt_anew(database, seals)
+            with alone(settings.data_dir):
+                count = encrypt_anew(database, seals)
         except WrongKey as error:
             raise Problem(str(error)) from None
     typer.echo(f"{count} Secret{'' if count == 1 else 's'} encrypted anew, with the key {seals.current}.")
+
+
+@contextmanager
+def alone(data_dir: Path) -> Iterator[None]:
+    """While no API runs on the folder: one that does could no longer read what a key that it does not know encrypts."""
+    from penstock.engine.datadir import exclusive
+    from penstock.engine.problem import Problem
+
+    with ExitStack() as held:
+        try:
+            held.enter_context(exclusive(data_dir, "apiserver"))
+        except Problem:
+            raise Problem(
+                f"The API on the data folder {data_dir} runs, with the keys that it was started with.",
+                "Start it again with the new key in secrets_key_file: each start encrypts every Secret anew by itself.",
+            ) from None
+        yield
