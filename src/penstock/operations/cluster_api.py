@@ -148,6 +148,15 @@ class ClusterApi:
             raise NotThere(f"There is no {resource.kind} {namespace}/{name} in {self._where}.")
         return _answer(response)
 
+    def token(self, namespace: str, account: str, audience: str) -> str:
+        """A token of a ServiceAccount for an audience, good for an hour or as long as the server gives it."""
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
+        asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": [audience]}}
+        response = self._send("POST", path, json=asked)
+        if response.status_code == NOT_FOUND:
+            raise NotThere(f"There is no ServiceAccount {namespace}/{account} in {self._where}.")
+        return str(_answer(response)["status"]["token"])
+
     def delete(self, resource: Resource, namespace: str, name: str) -> bool:
         """Deletes an object; false where there was none."""
         response = self._send("DELETE", resource.path(namespace, name))
@@ -176,17 +185,17 @@ class ClusterApi:
             raise self._not_reached(error) from None
 
     def resources(self) -> list[Resource]:
-        """Every kind that the server has, in the version that it prefers."""
+        """Every kind that the server has, each in the version that its group prefers, or else in the first with it."""
         groups = _answer(self._send("GET", "/apis")).get("groups") or []
-        versions = ["v1", *(group["preferredVersion"]["groupVersion"] for group in groups)]
-        found = []
-        for version in versions:
+        found: dict[tuple[str, str], Resource] = {}
+        for version in ("v1", *(version for group in groups for version in _versions(group))):
             path = f"/apis/{version}" if "/" in version else f"/api/{version}"
             for one in (self.read(path) or {}).get("resources") or []:
                 if "/" not in one["name"]:
                     names = (one.get("singularName") or one["kind"].lower(), *one.get("shortNames", ()))
-                    found.append(Resource(version, one["kind"], one["name"], one["namespaced"], names))
-        return found
+                    resource = Resource(version, one["kind"], one["name"], one["namespaced"], names)
+                    found.setdefault((version.rpartition("/")[0], one["name"]), resource)
+        return list(found.values())
 
     def resource(self, word: str) -> Resource:
         """The kind that a word names: `triggers`, `trigger`, `Trigger`, a short name, each with `.group` if need be."""
@@ -214,6 +223,12 @@ class ClusterApi:
 
     def _not_reached(self, error: Exception) -> Problem:
         return NotReached(f"The API of {self._where} does not answer: {error or type(error).__name__}.")
+
+
+def _versions(group: Obj) -> list[str]:
+    """The versions of a group, the one that it prefers first: some kinds are in another only."""
+    preferred = group["preferredVersion"]["groupVersion"]
+    return list(dict.fromkeys([preferred, *(one["groupVersion"] for one in group.get("versions") or ())]))
 
 
 def _config(installation: Installation) -> SingleConfig:

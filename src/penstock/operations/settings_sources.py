@@ -23,10 +23,18 @@ from penstock.settings import SETTINGS_FILE, Settings
 PREFIX = "PENSTOCK_"
 
 OTHER_VARIABLES = frozenset(
-    {"PENSTOCK_INSTANCE", "PENSTOCK_URL", "PENSTOCK_TOKEN", "PENSTOCK_CA", "PENSTOCK_NAMESPACE", "PENSTOCK_INGRESS"}
+    {
+        "PENSTOCK_INSTANCE",
+        "PENSTOCK_URL",
+        "PENSTOCK_TOKEN",
+        "PENSTOCK_CA",
+        "PENSTOCK_NAMESPACE",
+        "PENSTOCK_INGRESS",
+        "PENSTOCK_SEND_TOKEN",
+    }
 )
 """Variables that begin like settings and are none: the supervisor sets the first for its ingress processes, the others
-say which installation a command speaks with."""
+say which installation a command speaks with, and as whom."""
 
 USAGE_EXIT_CODE = 2
 

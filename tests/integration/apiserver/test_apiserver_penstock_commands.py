@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,32 @@ def test_objects_without_kubectl(run: Run, tmp_path: Path) -> None:
     assert run("delete", "--file", str(file)).output == "channel/orders deleted\n"
     assert run("delete", "trigger", "greetings").output == "trigger/greetings deleted\n"
     assert run("delete", "trigger/greetings").output == "trigger/greetings was not there\n"
+
+
+def test_kinds_that_are_in_one_version_only_are_found_and_others_in_the_one_that_is_preferred(run: Run) -> None:
+    run("get", "eventpolicies")
+    kinds = {line.split()[0]: line.split()[1] for line in run("get", "--kinds").output.splitlines()[1:]}
+    assert kinds["eventpolicies"] == "eventing.knative.dev/v1alpha1"
+    assert kinds["triggers"] == "eventing.knative.dev/v1"
+
+
+def test_keys_of_a_broker(run: Run) -> None:
+    run("create", "broker", "orders", "--no-wait")
+    assert run("keys", "list", "orders").output == "orders has no keys, and asks for none.\n"
+    secret = run("keys", "create", "orders", "till").output.strip()
+    assert secret.startswith("pk_")
+    run("keys", "create", "orders", "kiosk", "--events", "2.5", "--bytes", "1000000")
+    till, kiosk = run("keys", "list", "orders").output.splitlines()
+    assert re.fullmatch(r"till  ends \S+Z", till)
+    assert re.fullmatch(r"kiosk  ends \S+Z  2.5 events/s  1,000,000 bytes/s", kiosk)
+    assert secret not in run("get", "broker/orders", "--yaml").output
+    assert "has a key till already" in run("keys", "create", "orders", "till", ok=False).output
+    assert "has no key nobody" in run("keys", "revoke", "orders", "nobody", ok=False).output
+    assert run("keys", "revoke", "orders", "till").output == "The key till of orders has ended.\n"
+    assert "takes events from nobody" in run("keys", "revoke", "orders", "kiosk").output
+    assert "takes events from nobody" in run("keys", "list", "orders").output
+    run("keys", "open", "orders")
+    assert run("keys", "list", "orders").output == "orders has no keys, and asks for none.\n"
 
 
 def completed(command: str, flag: str, beginning: str) -> list[str]:

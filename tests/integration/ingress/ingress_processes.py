@@ -16,9 +16,10 @@ from pathlib import Path
 from confluent_kafka import Producer
 
 from penstock.contract import routes, topics
-from penstock.contract.routes import Record, Target, Version
+from penstock.contract.routes import Access, ApiKey, Record, Target, Version
 from penstock.events import kafka_binding as kafka
 from penstock.events.event import CloudEvent
+from penstock.ingress.senders.keys import digest_of
 from penstock.settings import Settings
 from running import eventually, headers_of, read_to_end
 
@@ -26,6 +27,17 @@ BROKER = Target("broker-uid", "Broker", "shop", "orders", ("/shop/orders",))
 CHANNEL = Target(
     "channel-uid", "Channel", "shop", "pipe", ("/channels/shop/pipe",), ("pipe-kn-channel.shop.svc.cluster.local",)
 )
+KEY = "pk_swordfish"
+CLOSED = Target(
+    "closed-uid",
+    "Broker",
+    "shop",
+    "closed",
+    ("/shop/closed",),
+    access=Access(keys=(ApiKey("till", digest_of(KEY)),)),
+    transport="strict",
+)
+"""Takes events over HTTPS only, from who has the key."""
 EVENT = {"ce-specversion": "1.0", "ce-source": "/test", "ce-type": "made.up"}
 
 
@@ -119,5 +131,5 @@ def acknowledged_versions(settings: Settings) -> list[int]:
 
 
 def first_snapshot() -> tuple[Record, ...]:
-    """A Broker and a Channel."""
-    return BROKER, CHANNEL, Version(1, targets=2)
+    """Two Brokers and a Channel."""
+    return BROKER, CHANNEL, CLOSED, Version(1, targets=3)

@@ -93,7 +93,7 @@ def test_a_connection_serves_many_requests(ingress: IngressProcess) -> None:
 def test_new_targets_are_served_and_acknowledged(ingress: IngressProcess) -> None:
     headers = {**EVENT, "ce-id": "1"}
     assert ingress.post("/shop/late", headers)[0] == 404
-    publish(ingress.settings, Target("late-uid", "Broker", "shop", "late", ("/shop/late",)), Version(2, targets=3))
+    publish(ingress.settings, Target("late-uid", "Broker", "shop", "late", ("/shop/late",)), Version(2, targets=4))
     eventually(lambda: ingress.post("/shop/late", headers)[0] == 202)
     eventually(lambda: acknowledged_versions(ingress.settings)[-1] == 2)
 
@@ -103,7 +103,7 @@ def test_what_was_accepted_and_rejected_is_counted(ingress: IngressProcess, metr
         lines = exposition.render(metrics_folder).decode().splitlines()
         return sum(float(line.split()[-1]) for line in lines if line.startswith(metric) and 'name="counted"' in line)
 
-    publish(ingress.settings, Target("c-uid", "Broker", "shop", "counted", ("/shop/counted",)), Version(3, targets=4))
+    publish(ingress.settings, Target("c-uid", "Broker", "shop", "counted", ("/shop/counted",)), Version(3, targets=5))
     eventually(lambda: ingress.post("/shop/counted", {**EVENT, "ce-id": "1"})[0] == 202)
     assert ingress.post("/shop/counted", {**EVENT})[0] == 400
     counters = ("penstock_events_accepted_total", "penstock_requests_rejected_total")

@@ -10,6 +10,7 @@ import typer
 
 from penstock.cli.installation import DataDirOption, JsonOption, KubeconfigOption, NamespaceOption
 from penstock.cli.operate.names import completion_of
+from penstock.timestamps import rfc3339, rfc3339_of
 
 if TYPE_CHECKING:
     from penstock.operations.cluster_api import ClusterApi, Obj, Resource
@@ -46,7 +47,6 @@ def create(
     from penstock.ingress.senders.keys import PREFIX, digest_of
     from penstock.operations.installation import find
     from penstock.resources.broker.api_keys import StoredKey, stored_keys
-    from penstock.timestamps import rfc3339
 
     with problems(), find(data_dir, kubeconfig).api() as api:
         resource, obj = _broker(api, broker, namespace)
@@ -73,27 +73,43 @@ def list_keys(
 
     from penstock.cli.terminal import problems
     from penstock.operations.installation import find
-    from penstock.resources.broker.api_keys import stored_keys
-    from penstock.timestamps import rfc3339_of
+    from penstock.resources.broker.api_keys import is_closed, stored_keys
 
     with problems(), find(data_dir, kubeconfig).api() as api:
-        keys = stored_keys(_broker(api, broker, namespace)[1])
+        _, obj = _broker(api, broker, namespace)
+    keys = stored_keys(obj)
+    if not keys and not as_json:
+        typer.echo(closed_without_keys(broker) if is_closed(obj) else f"{broker} has no keys, and asks for none.")
     for key in keys:
-        ends = None if key.expires is None else rfc3339_of(int(key.expires))
-        told = {
-            "name": key.name,
-            "created": key.created,
-            "expires": ends,
-            "eventsPerSecond": key.events_per_second,
-            "bytesPerSecond": key.bytes_per_second,
-        }
-        if as_json:
-            typer.echo(json.dumps(told))
-            continue
-        limits = [f"{key.events_per_second:g} events/s"] * bool(key.events_per_second)
-        limits += [f"{key.bytes_per_second:g} bytes/s"] * bool(key.bytes_per_second)
-        state = "ended" if key.expires is not None and key.expires <= time.time() else "ends"
-        typer.echo("  ".join([key.name, f"{state} {ends or 'never'}", *limits]))
+        typer.echo(json.dumps(_told(key)) if as_json else line_of(key, time.time()))
+
+
+def line_of(key: StoredKey, now: float) -> str:
+    """A key for people: its name, its end, its limits."""
+    ends = "never" if key.expires is None else rfc3339_of(int(key.expires))
+    state = "ended" if key.expires is not None and key.expires <= now else "ends"
+    rates = ((key.events_per_second, "events/s"), (key.bytes_per_second, "bytes/s"))
+    limits = [f"{rate:,.3f}".rstrip("0").rstrip(".") + f" {unit}" for rate, unit in rates if rate is not None]
+    return "  ".join([key.name, f"{state} {ends}", *limits])
+
+
+def closed_without_keys(broker: str) -> str:
+    """What is told of a Broker that lost its last key."""
+    return (
+        f"{broker} has no keys left and takes events from nobody who needs one. "
+        f"Make one: penstock keys create {broker} NAME. Or let everybody send again: penstock keys open {broker}"
+    )
+
+
+def _told(key: StoredKey) -> dict[str, object]:
+    """A key for programs."""
+    return {
+        "name": key.name,
+        "created": key.created,
+        "expires": None if key.expires is None else rfc3339_of(int(key.expires)),
+        "eventsPerSecond": key.events_per_second,
+        "bytesPerSecond": key.bytes_per_second,
+    }
 
 
 @app.command("revoke")
@@ -105,7 +121,7 @@ def revoke(
     data_dir: DataDirOption = None,
     kubeconfig: KubeconfigOption = None,
 ) -> None:
-    """End a key. Without any the address stays closed."""
+    """End a key. When the last has ended, the address stays closed."""
     from penstock.cli.terminal import problems
     from penstock.engine.problem import Problem
     from penstock.operations.installation import find
@@ -119,6 +135,29 @@ def revoke(
             raise Problem(f"{broker} has no key {key}.", f"See: penstock keys list {broker}")
         _write(api, resource, obj, left)
     typer.echo(f"The key {key} of {broker} has ended.")
+    if not left:
+        typer.echo(closed_without_keys(broker))
+
+
+@app.command("open")
+def open_to_all(
+    broker: BrokerArgument,
+    *,
+    namespace: NamespaceOption = None,
+    data_dir: DataDirOption = None,
+    kubeconfig: KubeconfigOption = None,
+) -> None:
+    """End every key and let everybody send again whom nothing else keeps out."""
+    from penstock.cli.terminal import problems
+    from penstock.operations.installation import find
+    from penstock.resources.broker.api_keys import ANNOTATION
+
+    with problems(), find(data_dir, kubeconfig).api() as api:
+        resource, obj = _broker(api, broker, namespace)
+        metadata = obj["metadata"]
+        written = {ANNOTATION: None}
+        api.annotate(resource, metadata["namespace"], metadata["name"], written, version=metadata["resourceVersion"])
+    typer.echo(f"{broker} asks for no keys any more.")
 
 
 def _broker(api: ClusterApi, name: str, namespace: str | None) -> tuple[Resource, Obj]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.engine.problem import Problem
@@ -12,6 +13,17 @@ if TYPE_CHECKING:
     from penstock.operations.installation import Installation
 
 INGRESS_VARIABLE = "PENSTOCK_INGRESS"
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a Broker or Channel takes events."""
+
+    url: str
+    authorities: str = ""
+    """Certificates, in PEM, of who signs for its server beside those whom the system trusts."""
+    audience: str = ""
+    """For whom a token of the sender has to be; empty: none is asked for."""
 
 
 def target_of(api: ClusterApi, namespace: str, broker: str | None, channel: str | None) -> tuple[Resource, Obj]:
@@ -34,23 +46,26 @@ def target_of(api: ClusterApi, namespace: str, broker: str | None, channel: str 
     return BROKERS, found
 
 
-def address_of(installation: Installation, resource: Resource, obj: Obj) -> str:
-    """The URL that events are sent to. Raises Problem where there is none yet."""
+def address_of(installation: Installation, resource: Resource, obj: Obj) -> Address:
+    """Where events are sent to. Raises Problem where that is not known yet."""
     metadata = obj["metadata"]
-    if base := _ingress(installation):
+    status = (obj.get("status") or {}).get("address") or {}
+    url = str(status.get("url") or "")
+    if base := _ingress(installation, url.startswith("https:")):
         folder = "" if resource.kind == "Broker" else "/channels"
-        return f"{base}{folder}/{metadata['namespace']}/{metadata['name']}"
-    url = ((obj.get("status") or {}).get("address") or {}).get("url")
+        url = f"{base}{folder}/{metadata['namespace']}/{metadata['name']}"
     if not url:
         raise Problem(f"{resource.kind} {metadata['namespace']}/{metadata['name']} has no address yet.", "Is it Ready?")
-    return str(url)
+    return Address(url, str(status.get("CACerts") or ""), str(status.get("audience") or ""))
 
 
-def _ingress(installation: Installation) -> str:
+def _ingress(installation: Installation, is_secure: bool) -> str:
     """Base URL of the ingress: of a stack of this machine, or as the variable says."""
     if given := os.environ.get(INGRESS_VARIABLE):
         return given.rstrip("/")
-    return installation.settings.ingress_url if installation.settings is not None else ""
+    if installation.settings is None:
+        return ""
+    return installation.settings.tls_ingress_url if is_secure else installation.settings.ingress_url
 
 
 def _existing(api: ClusterApi, resource: Resource, namespace: str, flag: str) -> str:

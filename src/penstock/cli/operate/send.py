@@ -7,6 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli.installation import DataDirOption, JsonOption, KubeconfigOption, NamespaceOption
+from penstock.cli.operate.credentials import (
+    CaFileOption,
+    Credentials,
+    ServiceAccountOption,
+    TokenOption,
+    credentials_for,
+    given_token,
+    token_of,
+)
 from penstock.cli.operate.flags import (
     AttributeOption,
     ContentTypeOption,
@@ -53,6 +62,9 @@ def send(
         bool, typer.Option("--watch", "-w", help="Follow the event until every route has answered.")
     ] = False,
     timeout: Annotated[float, typer.Option("--timeout", help="Seconds that --watch waits.")] = 60.0,
+    token: TokenOption = None,
+    service_account: ServiceAccountOption = None,
+    ca_file: CaFileOption = None,
     namespace: NamespaceOption = None,
     data_dir: DataDirOption = None,
     kubeconfig: KubeconfigOption = None,
@@ -62,7 +74,7 @@ def send(
 
     Exits with 1 where an event was not accepted or, with --watch, where a route could not deliver it.
     """
-    from penstock.cli.operate.addresses import address_of, target_of
+    from penstock.cli.operate.addresses import Address, address_of, target_of
     from penstock.cli.operate.event_input import event_of
     from penstock.cli.operate.watching import Watched, watched_event
     from penstock.cli.terminal import problems
@@ -83,33 +95,60 @@ def send(
         )
         if watch and (count > 1 or to):
             raise Problem("--watch follows one event to a Broker or Channel: without --count and --to.", exit_code=2)
+        if service_account and (token or to):
+            raise Problem(
+                "--service-account gets a token for a Broker or Channel: without --token and --to.", exit_code=2
+            )
+        known = given_token(token)
         if to is not None:
-            raise typer.Exit(_send_all(to, one, count, rate, as_json))
+            raise typer.Exit(
+                _send_all(
+                    to, credentials_for(Address(to), known, ca_file), one, count=count, rate=rate, as_json=as_json
+                )
+            )
         installation = find(data_dir, kubeconfig)
         with installation.api() as api:
             resource, target = target_of(api, namespace or api.namespace, broker, channel)
-            url = address_of(installation, resource, target)
+            address = address_of(installation, resource, target)
+            if service_account:
+                known = token_of(api, service_account, target, address)
+            credentials = credentials_for(address, known, ca_file, installation.authority)
             if not watch:
-                raise typer.Exit(_send_all(url, one, count, rate, as_json))
+                raise typer.Exit(_send_all(address.url, credentials, one, count=count, rate=rate, as_json=as_json))
             watched = Watched(one.id, one.source, api, resource, target)
         settings = installation.kafka_settings("penstock send --watch")
         raise typer.Exit(
-            watched_event(settings, watched, lambda: _send_all(url, one, 1, None, as_json), timeout, as_json)
+            watched_event(
+                settings, watched, lambda: _send_all(address.url, credentials, one, as_json=as_json), timeout, as_json
+            )
         )
 
 
-def _send_all(url: str, event: CloudEvent, count: int, rate: float | None, as_json: bool) -> int:
+def _send_all(
+    url: str,
+    credentials: Credentials,
+    event: CloudEvent,
+    *,
+    count: int = 1,
+    rate: float | None = None,
+    as_json: bool = False,
+) -> int:
     import asyncio
 
     from penstock.cli.operate.sending import Sender, Sent
 
+    remedies: set[str] = set()
+
     def one(sent: Sent) -> None:
+        remedies.add(sent.remedy)
         if as_json:
             typer.echo(sent.json())
         elif count == 1 or not sent.accepted:
             typer.echo(sent.line(), err=not sent.accepted)
 
-    outcome = asyncio.run(Sender(url, one).send(event, count, rate))
+    outcome = asyncio.run(Sender(url, one, credentials).send(event, count, rate))
+    for remedy in sorted(filter(None, remedies)):
+        typer.echo(f"  {remedy}", err=True)
     if count > 1 and not as_json:
         typer.echo(outcome.line())
     return 0 if outcome.refused == 0 else 1

@@ -39,6 +39,11 @@ def stored_keys(obj: Obj) -> list[StoredKey]:
         return []
 
 
+def is_closed(obj: Obj) -> bool:
+    """Whether an object takes events only from senders with a key, or with a token that counts."""
+    return ANNOTATION in annotations_of(obj)
+
+
 def annotation_of(keys: list[StoredKey]) -> str:
     """The text of the annotation."""
     return msgspec.json.encode(keys).decode()
@@ -46,7 +51,7 @@ def annotation_of(keys: list[StoredKey]) -> str:
 
 def with_keys(target: Target, obj: dict[str, Any]) -> Target:
     """The target with the keys of its object, if it has any."""
-    if ANNOTATION not in annotations_of(obj):
+    if not is_closed(obj):
         return target
     keys = tuple(
         ApiKey(key.name, key.sha256, key.expires, key.events_per_second, key.bytes_per_second)

@@ -1,0 +1,95 @@
+"""As whom a command sends, and whom it believes: an API key or token, and certificates of authorities."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.engine.problem import Problem
+
+if TYPE_CHECKING:
+    import ssl
+
+    from penstock.cli.operate.addresses import Address
+    from penstock.operations.cluster_api import ClusterApi, Obj
+
+TOKEN_VARIABLE = "PENSTOCK_SEND_TOKEN"  # noqa: S105  # the name of a variable
+
+TokenOption = Annotated[
+    str | None,
+    typer.Option(
+        "--token",
+        metavar="TOKEN|@FILE",
+        envvar=TOKEN_VARIABLE,
+        help="API key or token to send with; @FILE reads it. Others of this machine see command lines.",
+    ),
+]
+ServiceAccountOption = Annotated[
+    str | None,
+    typer.Option("--service-account", help="Send with a token of this ServiceAccount of the namespace, made for it."),
+]
+CaFileOption = Annotated[
+    Path | None,
+    typer.Option("--ca-file", help="File of certificates to believe an https server by, beside the system's."),
+]
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """What goes with every request."""
+
+    token: str = field(default="", repr=False)
+    trusted: ssl.SSLContext | None = None
+    """None: what the system trusts."""
+
+    @property
+    def headers(self) -> list[tuple[str, str]]:
+        """Those that say who sends."""
+        return [("authorization", f"Bearer {self.token}")] if self.token else []
+
+
+def credentials_for(address: Address, token: str, ca_file: Path | None, authority: Path | None = None) -> Credentials:
+    """What to send to the address with. Raises Problem where a certificate cannot be used."""
+    from penstock.tls.clients import trust
+
+    if not address.url.lower().startswith("https:"):
+        return Credentials(token)
+    known = [address.authorities, *(_read(file, "certificates") for file in (ca_file, authority) if file is not None)]
+    try:
+        return Credentials(token, trust("\n".join(filter(None, known))))
+    except ValueError as error:
+        remedy = f"--ca-file {ca_file} has to hold certificates in PEM." if ca_file is not None else ""
+        raise Problem(f"{address.url} cannot be sent to: {error}.", remedy, exit_code=2) from None
+
+
+def given_token(text: str | None) -> str:
+    """The token of a flag or variable, which may name a file. Raises Problem where it cannot be one."""
+    if not text:
+        return ""
+    token = _read(Path(text[1:]), "token").strip() if text.startswith("@") else text.strip()
+    if not token or not token.isascii() or not token.isprintable() or " " in token:
+        raise Problem("What --token gives is no token: it is one word of letters, digits and signs.", exit_code=2)
+    return token
+
+
+def token_of(api: ClusterApi, account: str, target: Obj, address: Address) -> str:
+    """A token of the ServiceAccount for the Broker or Channel. Raises Problem."""
+    metadata = target["metadata"]
+    if not address.audience:
+        raise Problem(
+            f"{metadata['namespace']}/{metadata['name']} asks nobody for a token: it has no audience.",
+            "Send without --service-account, or set authentication-oidc: enabled in config-features.",
+            exit_code=2,
+        )
+    return api.token(metadata["namespace"], account, address.audience)
+
+
+def _read(file: Path, what: str) -> str:
+    try:
+        return file.expanduser().read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise Problem(f"The {what} of {file} cannot be read: {reason}.", exit_code=2) from None
