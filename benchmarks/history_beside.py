@@ -1,4 +1,5 @@
-"""What the history costs whom it runs beside: latency and rate while its writer rests and while it writes, in turn.
+"""What the history costs whom it runs beside, in turn: latency while its writer rests and while it writes all the time,
+and the highest rate while it rests and with the writer coming and going as it does by itself.
 
     python -m benchmarks.history_beside
 
@@ -22,7 +23,9 @@ from benchmarks.scenarios import one_of
 from benchmarks.stack import Penstock, build_loadgen, free_port
 
 PACED = {"rate": 1000, "warmup": "2s", "duration": "12s", "settle": "30s"}
-FLAT_OUT = {"warmup": "2s", "duration": "8s", "settle": "60s"}
+FLAT_OUT = {"warmup": "2s", "settle": "60s"}
+SHORT, LONG = "8s", "40s"
+"""Flat out, the writer is not started before the first is over, and several times during the second."""
 
 
 def main() -> None:
@@ -43,31 +46,42 @@ def measure(listen: str, rounds: int = 3) -> dict[str, Any]:
         special.prepare(api, "beside", one_of(1)(f"http://{listen}/s/"))
         url = stack.url("/bench/beside")
         reports: dict[str, list[dict[str, Any]]] = {}
+
+        def keep(name: str, report: dict[str, Any]) -> None:
+            reports.setdefault(name, []).append(report)
+
+        runs = 0
         for _ in range(rounds):
-            for name, load in (("paced", PACED), ("flat_out", FLAT_OUT)):
-                reports.setdefault(f"{name}_resting", []).append(loadgen.run(url, listen, **load))
-                with writing(stack):
-                    reports.setdefault(f"{name}_writing", []).append(loadgen.run(url, listen, **load))
-                write_all(stack)
-        return {"idle_writers": int("history" in idle["by_process"]), **figures(reports)}
+            keep("paced_resting", loadgen.run(url, listen, **PACED))
+            with writing(stack):
+                keep("paced_writing", loadgen.run(url, listen, **PACED))
+            write_all(stack)
+            keep("flat_out_resting", loadgen.run(url, listen, duration=SHORT, **FLAT_OUT))
+            write_all(stack)
+            with counting_runs(stack) as counted:
+                keep("flat_out_keeping", loadgen.run(url, listen, duration=LONG, **FLAT_OUT))
+            runs += counted[0]
+            write_all(stack)
+        return {"idle_writers": int("history" in idle["by_process"]), "runs_of_the_writer": runs, **figures(reports)}
     finally:
         stack.stop()
 
 
 def figures(reports: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
     """Medians, and the medians of the ratios of each round."""
-    p99 = {name: [one["send_to_receive"]["p99_ms"] for one in reports[f"paced_{name}"]] for name in STATES}
-    rate = {name: [one["delivered_per_second"] for one in reports[f"flat_out_{name}"]] for name in STATES}
+    p99 = {name: [one["send_to_receive"]["p99_ms"] for one in reports[f"paced_{name}"]] for name in PACED_STATES}
+    rate = {name: [one["delivered_per_second"] for one in reports[f"flat_out_{name}"]] for name in FLAT_OUT_STATES}
     return {
         **{f"p99_ms_{name}": median(found) for name, found in p99.items()},
         "p99_ratio": median(w / r for w, r in zip(p99["writing"], p99["resting"], strict=True)),
         **{f"rate_{name}": median(found) for name, found in rate.items()},
-        "rate_ratio": median(w / r for w, r in zip(rate["writing"], rate["resting"], strict=True)),
+        "rate_ratio": median(k / r for k, r in zip(rate["keeping"], rate["resting"], strict=True)),
         "lost": sum(one["lost"] for found in reports.values() for one in found),
     }
 
 
-STATES = ("resting", "writing")
+PACED_STATES = ("resting", "writing")
+FLAT_OUT_STATES = ("resting", "keeping")
 
 
 def write_all(stack: Penstock) -> None:
@@ -95,6 +109,27 @@ def writing(stack: Penstock) -> Iterator[None]:
     finally:
         done.set()
         asking.join()
+
+
+@contextmanager
+def counting_runs(stack: Penstock) -> Iterator[list[int]]:
+    """How often the writer comes by itself: a list of one number, which is right at the end."""
+    done, counted = threading.Event(), [0]
+
+    def look() -> None:
+        was_there = False
+        while not done.wait(0.5):
+            is_there = "history" in stack.usage().by_process
+            counted[0] += is_there and not was_there
+            was_there = is_there
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        yield counted
+    finally:
+        done.set()
+        looking.join()
 
 
 def _request(stack: Penstock) -> Any:
