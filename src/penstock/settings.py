@@ -122,7 +122,8 @@ class Settings(BaseModel):
     of the machine. A request by another name is refused: it may be a foreign page's."""
 
     console_metrics: Names = []
-    """URLs of the `/metrics` that the console shows, where the roles run elsewhere. Empty: those of the data folder."""
+    """URLs of the `/metrics` that the console shows, where the roles run elsewhere. A name with several addresses
+    stands for as many processes, and each is asked. Empty: those of the data folder."""
 
     health_port: int | None = Field(default=None, ge=0, le=65535)
     """Port of `/livez`, `/readyz` and `/metrics` of a role that is started alone. 0 picks a free one. Empty: the role's
@@ -454,7 +455,7 @@ class Settings(BaseModel):
         """URL of the console, as a browser on this machine reaches it."""
         host = "127.0.0.1" if self.host in EVERYWHERE else self.host
         host = f"[{host}]" if ":" in host else host
-        return f"http://{host}:{self.console_port}/"
+        return f"{self.scheme}://{host}:{self.console_port}/"
 
     @property
     def api_url(self) -> str:

@@ -33,9 +33,7 @@ class Console:
 
     def __init__(self, settings: Settings, stopping: asyncio.Event) -> None:
         self.settings, self.stopping = settings, stopping
-        self.asks_for_token = (
-            not is_loopback(settings.host) if settings.console_login is None else settings.console_login
-        )
+        self.asks_for_token = self.asks(settings)
         self.installation = Installation(
             "this penstock",
             settings.kubeconfig or settings.data_dir / "kubeconfig",
@@ -47,6 +45,11 @@ class Console:
         self.numbers = Numbers(source_of(settings), stopping)
         self._clients: OrderedDict[str | None, ClusterApi] = OrderedDict()
         self._lock = threading.Lock()
+
+    @staticmethod
+    def asks(settings: Settings) -> bool:
+        """Whether it wants a token before it shows anything."""
+        return not is_loopback(settings.host) if settings.console_login is None else settings.console_login
 
     def session(self, request: Request) -> Session | None:
         """Who looks; None where that has to be asked first."""

@@ -49,7 +49,7 @@ def source_of(settings: Settings) -> Look | None:
     """Where the metrics are looked at: the pages that the settings name, else the data folder; None: they are off."""
     if settings.console_metrics:
         urls = tuple(settings.console_metrics)
-        return lambda: counted_at(urls)
+        return lambda: counted_at(urls, settings.tls_ca_file)
     if not settings.metrics:
         return None
     return counting_in(settings.data_dir / METRICS)

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import socket
+import ssl
 import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 import httpx2
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.engine.problem import Problem
+from penstock.hosts import in_url
 from penstock.observability.exposition import SharedMetrics
 from penstock.observability.selected_metrics import SelectedMetrics
 from penstock.operations.installation import of_stack, running_folder
 from penstock.operations.route_rates import COUNTED, Counters, RouteName, Row, Target, accepted_of, counters_of, rows_of
 from penstock.operations.stack_state import METRICS
+
+Resolve = Callable[..., list[Any]]
+"""Addresses of a name, as `socket.getaddrinfo` finds them."""
 
 
 @dataclass(frozen=True)
@@ -38,25 +46,53 @@ def _counted(metrics: list[Metric]) -> Counted:
     return Counted(counters_of(metrics), accepted_of(metrics))
 
 
-def counted_at(urls: Collection[str]) -> Counted:
-    """What roles elsewhere have counted. Raises Problem."""
+def counted_at(urls: Collection[str], authority: Path | None = None, resolve: Resolve = socket.getaddrinfo) -> Counted:
+    """What roles elsewhere have counted; over HTTPS as this authority vouches for them. Raises Problem."""
     routes: dict[RouteName, Counters] = {}
     targets: dict[Target, float] = {}
-    for url in urls:
-        metrics = list(_fetched(url))
+    for page in (page for url in urls for page in pages_of(url, resolve)):
+        metrics = list(_fetched(page, authority))
         routes |= counters_of(metrics)
         for target, accepted in accepted_of(metrics).items():
             targets[target] = targets.get(target, 0.0) + accepted
     return Counted(routes, targets)
 
 
-def _fetched(url: str) -> Iterable[Metric]:
+@dataclass(frozen=True)
+class Page:
+    """Metrics of one process."""
+
+    url: str
+    host: str | None = None
+    """By which name it is asked, where the URL has the address of one process out of several."""
+
+
+def pages_of(url: str, resolve: Resolve) -> list[Page]:
+    """One for each process that a URL leads to: a name with several addresses, such as that of a headless Service,
+    has one behind each. Other names are left to the client, which also finds out which of IPv4 and IPv6 answers."""
+    parts = urlsplit(url)
     try:
-        answer = httpx2.get(url, timeout=10, trust_env=False)
+        found = resolve(parts.hostname, parts.port or parts.scheme, type=socket.SOCK_STREAM)
+    except (OSError, ValueError):
+        return [Page(url)]
+    addresses = list(dict.fromkeys(sockaddr[0] for family, *_, sockaddr in found if family == found[0][0]))
+    if len(addresses) < 2:
+        return [Page(url)]
+    port = f":{parts.port}" if parts.port else ""
+    return [Page(urlunsplit(parts._replace(netloc=in_url(address) + port)), parts.netloc) for address in addresses]
+
+
+def _fetched(page: Page, authority: Path | None = None) -> Iterable[Metric]:
+    try:
+        trusted = ssl.create_default_context(cafile=authority) if page.url.startswith("https://") else False
+        named = {} if page.host is None else {"Host": page.host}
+        name = urlsplit(f"//{page.host}").hostname if page.host else None
+        with httpx2.Client(timeout=10, trust_env=False, verify=trusted) as client:
+            answer = client.get(page.url, headers=named, extensions={"sni_hostname": name} if name else {})
         answer.raise_for_status()
         return list(text_string_to_metric_families(answer.text))
-    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
-        raise Problem(f"The metrics at {url} cannot be read: {error}.") from None
+    except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError) as error:
+        raise Problem(f"The metrics at {page.url} cannot be read: {error}.") from None
 
 
 class Looks:
@@ -87,4 +123,4 @@ class Looks:
     def _look(self) -> dict[RouteName, Counters]:
         if self._folder is not None:
             return counters_of(SharedMetrics(self._folder).collect())
-        return counters_of(_fetched(self._url or ""))
+        return counters_of(_fetched(Page(self._url or "")))
