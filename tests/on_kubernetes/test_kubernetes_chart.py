@@ -13,7 +13,8 @@ import yaml
 from cluster.kubernetes import RealApi
 from cluster.kubernetes_binaries import helm
 from penstock.install.manifests import chosen
-from penstock.install.values import EXECUTOR_SETTINGS, Values
+from penstock.install.tls import Tls
+from penstock.install.values import Values
 
 CHART = Path(__file__).parents[2] / "deploy" / "helm"
 Obj = dict[str, Any]
@@ -44,18 +45,51 @@ def test_the_chart_has_the_same_objects() -> None:
     assert rendered() == installed(Values())
 
 
-def test_choices_are_the_same() -> None:
-    flags = ["--set", "sparkExecutors=true,serviceMonitor=true,networkPolicies=false,image=elsewhere/penstock:1"]
-    default = Values()
-    values = replace(
-        default,
-        spark_executors=True,
-        service_monitor=True,
-        network_policies=False,
-        image="elsewhere/penstock:1",
-        settings={**default.settings, **EXECUTOR_SETTINGS},
-    )
-    assert rendered(*flags) == installed(values)
+DEFAULT = Values()
+WITH_ALL = replace(
+    DEFAULT,
+    spark_executors=True,
+    service_monitor=True,
+    network_policies=False,
+    image="elsewhere/penstock:1",
+    history=replace(DEFAULT.history, enabled=True),
+    settings={**DEFAULT.settings, "history_uri": "s3a://events/history"},
+    tls=Tls("cert-manager", secret="ours", issuer={"kind": "Issuer", "name": "own"}, names=["console.example.org"]),
+)
+ALL_FLAGS = (
+    "sparkExecutors=true,serviceMonitor=true,networkPolicies=false,image=elsewhere/penstock:1,history.enabled=true,"
+    "settings.history_uri=s3a://events/history,tls.mode=cert-manager,tls.secret=ours,tls.issuer.kind=Issuer,"
+    "tls.issuer.name=own,tls.names={console.example.org}"
+)
+WITH_LITTLE = replace(
+    DEFAULT,
+    service_monitor=True,
+    console=replace(DEFAULT.console, enabled=False),
+    tls=Tls("secret", authority=""),
+    settings={**DEFAULT.settings, "tls": False},
+)
+LITTLE_FLAGS = "serviceMonitor=true,console.enabled=false,tls.mode=secret,tls.authority=,settings.tls=false"
+
+
+@pytest.mark.parametrize(
+    ("flags", "values"), [(ALL_FLAGS, WITH_ALL), (LITTLE_FLAGS, WITH_LITTLE)], ids=["much", "little"]
+)
+def test_choices_are_the_same(flags: str, values: Values) -> None:
+    assert rendered("--set", flags) == installed(values)
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        ("tls.mode=on", "tls.mode is one of 'off'"),
+        ("tls.mode=false", "tls.mode is one of 'off'"),
+        ("history.enabled=true", "history.enabled needs settings.history_uri"),
+    ],
+)
+def test_what_cannot_be_is_told(flags: str, told: str) -> None:
+    ran = run("template", "penstock", str(CHART), "--kube-version", "1.32.0", "--set", flags)
+    assert ran.returncode != 0
+    assert told in ran.stderr
 
 
 def test_helm_finds_nothing_wrong() -> None:
@@ -68,7 +102,11 @@ def test_another_namespace_is_refused() -> None:
     assert "install this chart into the namespace knative-eventing" in ran.stderr
 
 
-@pytest.mark.parametrize("flags", [[], ["--set", "sparkExecutors=true"]], ids=["plain", "executors"])
+@pytest.mark.parametrize(
+    "flags",
+    [[], ["--set", "sparkExecutors=true"], ["--set", f"{LITTLE_FLAGS},serviceMonitor=false"]],
+    ids=["plain", "executors", "with a certificate"],
+)
 def test_the_api_takes_what_helm_renders(flags: list[str], cluster: RealApi) -> None:
     ran = run("template", "penstock", str(CHART), "--kube-version", "1.32.0", *flags)
     told = cluster.kubectl(

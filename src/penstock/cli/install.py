@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +11,16 @@ import typer
 from penstock.cli.options import SetOption
 
 if TYPE_CHECKING:
+    from penstock.install.tls import Tls
     from penstock.install.values import Values
+
+
+class TlsMode(StrEnum):
+    """Where certificates come from."""
+
+    off = "off"
+    secret = "secret"  # noqa: S105 — a kind of object
+    cert_manager = "cert-manager"
 
 
 def install(
@@ -29,6 +39,22 @@ def install(
         bool, typer.Option("--service-monitor", help="With a ServiceMonitor for Prometheus' operator.")
     ] = False,
     network_policies: Annotated[bool, typer.Option(help="With NetworkPolicies.")] = True,
+    console_pages: Annotated[
+        bool, typer.Option("--console/--no-console", help="With the console, the pages for browsers.")
+    ] = True,
+    history: Annotated[
+        bool, typer.Option("--history", help="With the writer of the history; needs --set history_uri=URI.")
+    ] = False,
+    tls: Annotated[
+        TlsMode, typer.Option(help="Where the certificate of the ingress, console, metrics and probes comes from.")
+    ] = TlsMode.off,
+    tls_secret: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The Secret of the certificate. (default: penstock-tls)")
+    ] = None,
+    tls_issuer: Annotated[
+        str | None,
+        typer.Option(metavar="KIND/NAME", help="Whom cert-manager asks for it. (default: ClusterIssuer/penstock)"),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Take over fields that others have set.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Let the API check everything and store nothing.")] = False,
 ) -> None:
@@ -47,6 +73,9 @@ def install(
             spark_executors=spark_executors,
             service_monitor=service_monitor,
             network_policies=network_policies,
+            console=console_pages,
+            history=history,
+            tls=_tls(tls, tls_secret, tls_issuer),
         )
         manifests = chosen(values)
         if prints:
@@ -59,6 +88,24 @@ def install(
             console().print(f"{obj['kind']} {obj['metadata']['name']} {done}{where}")
 
 
+def _tls(mode: TlsMode, secret: str | None, issuer: str | None) -> Tls:
+    """The choices about TLS. Raises Problem where an issuer is not named as it has to be."""
+    from dataclasses import replace
+
+    from penstock.engine.problem import Problem
+    from penstock.install.tls import Tls
+
+    default = Tls(mode=mode.value)
+    kind, _, name = (issuer or "").partition("/")
+    if issuer is not None and not (kind and name):
+        raise Problem(f"--tls-issuer {issuer} names no issuer.", "Say KIND/NAME: ClusterIssuer/ours.", exit_code=2)
+    return replace(
+        default,
+        secret=secret or default.secret,
+        issuer={"kind": kind, "name": name} if issuer is not None else default.issuer,
+    )
+
+
 def _values(
     assignments: list[str],
     *,
@@ -67,23 +114,30 @@ def _values(
     spark_executors: bool,
     service_monitor: bool,
     network_policies: bool,
+    console: bool,
+    history: bool,
+    tls: Tls,
 ) -> Values:
     """The choices. Settings that are wrong are told as they are for every other command."""
     import os
     from dataclasses import replace
 
-    from penstock.install.values import EXECUTOR_SETTINGS, Values
+    from penstock.engine.problem import Problem
+    from penstock.install.values import Values
     from penstock.operations.settings_sources import resolve
 
     default = Values()
     assigned = {one.partition("=")[0].strip() for one in assignments}
-    given = {
-        **default.settings,
-        **(EXECUTOR_SETTINGS if spark_executors else {}),
-        **({"kafka": kafka} if kafka else {}),
-    }
+    given = {**default.settings, **({"kafka": kafka} if kafka else {})}
     flags = {name: value for name, value in given.items() if name not in assigned}
-    settings = resolve(flags, assignments, {}, Path(os.devnull)).model_dump(mode="json")
+    resolved = resolve(flags, assignments, {}, Path(os.devnull))
+    if history and "://" not in (resolved.history_uri or ""):
+        raise Problem(
+            "The tables of the history need a place that every Pod reaches.",
+            "Name it: --set history_uri=s3a://bucket/history.",
+            exit_code=2,
+        )
+    settings = resolved.model_dump(mode="json")
     return replace(
         default,
         image=image or default.image,
@@ -91,4 +145,7 @@ def _values(
         spark_executors=spark_executors,
         service_monitor=service_monitor,
         network_policies=network_policies,
+        console=replace(default.console, enabled=console),
+        history=replace(default.history, enabled=history),
+        tls=tls,
     )

@@ -10,6 +10,7 @@ GROUP = "rbac.authorization.k8s.io"
 CONTROL = CONTROLLER_USER.rpartition(":")[2]
 """The rules of some kinds know the controllers by this name."""
 INGRESS, WEBHOOK, PIPELINE = "penstock-ingress", "penstock-webhook", "penstock-pipeline"
+CONSOLE, HISTORY = "penstock-console", "penstock-history"
 
 WATCH = ["list", "watch"]
 
@@ -67,7 +68,7 @@ EXECUTOR_RULES = [
     rule("", ["persistentvolumeclaims"], ["deletecollection", "list"]),
     rule("", ["services"], ["deletecollection", "list"]),
 ]
-"""Spark's driver makes its executors Pods, in its own namespace only; at its end it asks to remove all it may have
+"""Spark's drivers make their executors Pods, in their own namespace only; at its end one asks to remove all it may have
 made."""
 WEBHOOK_RULES = [
     rule("admissionregistration.k8s.io", ["mutatingwebhookconfigurations"], ["get", "update"], [trust.MUTATING]),
@@ -87,12 +88,16 @@ def access() -> list[Manifest]:
     """ServiceAccounts, roles and bindings."""
     return [
         *(Manifest(_account(name)) for name in (CONTROL, INGRESS, WEBHOOK, PIPELINE)),
+        # Without any right: the console asks the API with the token of whoever looks, and is shown what they may see.
+        Manifest(_account(CONSOLE), ("console.enabled",)),
+        Manifest(_account(HISTORY), ("history.enabled",)),
         *_cluster_wide("penstock-control", CONTROL, [*CONTROL_RULES, *CONTROL_BINDING_RULES, *CONTROL_WATCHING_RULES]),
         *_local("penstock-control", CONTROL, LEASE_RULES),
         *_cluster_wide("penstock-webhook", WEBHOOK, WEBHOOK_RULES),
         *_local("penstock-webhook", WEBHOOK, WEBHOOK_LOCAL_RULES),
         *_local("penstock-pipeline", PIPELINE, LEASE_RULES),
-        *_local("penstock-executors", PIPELINE, EXECUTOR_RULES, choice="spark_executors"),
+        *_local("penstock-executors", PIPELINE, EXECUTOR_RULES, ("spark_executors",)),
+        *_local("penstock-history-executors", HISTORY, EXECUTOR_RULES, ("spark_executors", "history.enabled")),
         *_addressables(),
         *_for_users(),
     ]
@@ -108,10 +113,10 @@ def _cluster_wide(name: str, account: str, rules: list[Obj]) -> list[Manifest]:
     return [Manifest(role), Manifest(_binding("ClusterRoleBinding", details, "ClusterRole", name, account))]
 
 
-def _local(name: str, account: str, rules: list[Obj], choice: str | None = None) -> list[Manifest]:
+def _local(name: str, account: str, rules: list[Obj], choices: tuple[str, ...] = ()) -> list[Manifest]:
     details = metadata(name)
     role = {"apiVersion": f"{GROUP}/v1", "kind": "Role", "metadata": details, "rules": rules}
-    return [Manifest(role, choice), Manifest(_binding("RoleBinding", details, "Role", name, account), choice)]
+    return [Manifest(role, choices), Manifest(_binding("RoleBinding", details, "Role", name, account), choices)]
 
 
 def _binding(kind: str, details: Obj, role_kind: str, role: str, account: str) -> Obj:

@@ -8,27 +8,62 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import fields, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, is_dataclass, replace
 from importlib.metadata import version
 from typing import Any
 
 import yaml
 
+from penstock.install.implied import implied
 from penstock.install.manifests import by_file, text
 from penstock.install.objects import Manifest, Obj
-from penstock.install.values import EXECUTOR_SETTINGS, Role, Values
+from penstock.install.tls import MODES, SERVICE_NAMES, Tls
+from penstock.install.values import Role, Values
 from penstock.resources.admission import SYSTEM_NAMESPACE
 
 _MARK = re.compile(r"""['"]?<<(.*?)>>['"]?""")
 _KEEP = {"helm.sh/resource-policy": "keep"}
-_ROLES = ("ingress", "control", "webhook", "pipeline")
-_SETTINGS = """
-{{- $settings := .Values.settings }}
-{{- if .Values.sparkExecutors }}{{ $settings = merge (deepCopy $settings) (%s | fromJson) }}{{ end }}
+_CONDITIONS = {
+    "tls.is_on": '(ne (toString .Values.tls.mode) "off")',
+    "tls.is_off": '(eq (toString .Values.tls.mode) "off")',
+    "tls.is_made": '(eq (toString .Values.tls.mode) "cert-manager")',
+}
+"""Choices that are no value of the chart, but follow from one."""
+_CHECKS = """\
+{{- if ne .Release.Namespace "NAMESPACE" }}
+{{- fail "install this chart into the namespace NAMESPACE" }}
+{{- end }}
+{{- if not (has (toString .Values.tls.mode) (list MODES)) }}
+{{- fail "tls.mode is one of 'off' (in quotes: YAML takes it for false), 'secret' and 'cert-manager'" }}
+{{- end }}
+{{- if and .Values.history.enabled (not (contains "://" (default "" .Values.settings.history_uri))) }}
+{{- fail "history.enabled needs settings.history_uri: a place that every Pod reaches, such as s3a://bucket/history" }}
+{{- end }}
+"""
+_DEFINITIONS = """\
+{{- define "penstock.scheme" }}{{ TLS_IS_ON | ternary "https" "http" }}{{ end }}
+{{- define "penstock.trust" }}
+{{- $entry := dict "name" .Values.tls.secret "key" .Values.tls.authority }}
+{{- empty .Values.tls.authority | ternary (dict) (dict "secret" $entry) | toJson }}
+{{- end }}
+{{- define "penstock.names" }}{{ concat (SERVICE_NAMES | fromJsonArray) .Values.tls.names | toJson }}{{ end }}
+{{- /* The settings, and those that follow from what was chosen, where they were not given. */}}
+{{- define "penstock.settings" }}
+{{- $settings := deepCopy .Values.settings }}
+{{- $implied := list }}
+IMPLIED
+{{- range $implied }}
+{{- range $name, $value := . }}
+{{- if not (hasKey $settings $name) }}{{ $_ := set $settings $name $value }}{{ end }}
+{{- end }}
+{{- end }}
 {{- range $name, $value := $settings }}
 {{- $text := kindIs "string" $value | ternary $value (toJson $value) }}
   PENSTOCK_{{ upper $name }}: {{ toJson $text }}
-{{- end }}"""
+{{- end }}
+{{- end }}
+"""
 
 
 def _named(name: str) -> str:
@@ -41,33 +76,48 @@ def _mark(path: str) -> str:
     return f"<<toJson .Values.{path}>>"
 
 
+@dataclass(frozen=True)
+class _MarkedTls(Tls):
+    """What follows from the choices about TLS, as marks."""
+
+    is_off = f"<<{_CONDITIONS['tls.is_off']}>>"
+    scheme = '<<include "penstock.scheme" .>>'
+    probe_scheme = '<<include "penstock.scheme" . | upper>>'
+    trust = '<<include "penstock.trust" .>>'
+    all_names = '<<include "penstock.names" .>>'
+
+
 def _marked() -> Values:
-    """The choices as marks; of those that decide what is there, everything."""
-    roles = {role: Role(_mark(f"{role}.replicas"), _mark(f"{role}.resources")) for role in _ROLES}
-    choices: dict[str, Any] = {
-        one.name: _mark(_named(one.name))
-        for one in fields(Values)
-        if one.name not in (*_ROLES, "spark_executors", "service_monitor", "network_policies")
-    }
-    choices |= {**roles, "settings": "<<settings>>"}
-    return Values(**choices)
+    """The choices as marks; those that decide what is there, as they are by default."""
+    return Values(**{one.name: _marked_value(one.name, getattr(Values(), one.name)) for one in fields(Values)})
+
+
+def _marked_value(name: str, value: Any) -> Any:
+    match value:
+        case Role():
+            return replace(value, replicas=_mark(f"{name}.replicas"), resources=_mark(f"{name}.resources"))
+        case Tls():
+            return _MarkedTls(**{one.name: _mark(f"{name}.{_named(one.name)}") for one in fields(Tls)})
+        case bool():
+            return value
+        case _:
+            return "<<settings>>" if name == "settings" else _mark(_named(name))
 
 
 def values_file() -> str:
     """`values.yaml`: every choice with its default."""
     default = Values()
-    said: dict[str, Any] = {}
-    for one in fields(Values):
-        value = getattr(default, one.name)
-        said[_named(one.name)] = (
-            {"replicas": value.replicas, "resources": value.resources} if one.name in _ROLES else value
-        )
+    said = {_named(one.name): _said(getattr(default, one.name)) for one in fields(Values)}
     comments = {
         "image": "One image is every role, and Spark's driver and executors.",
         "settings": "Settings of penstock, by their names (docs/settings.md); the same for every role.",
         "environmentFrom": "A Secret whose entries become environment variables, such as PENSTOCK_KAFKA_CONF.",
         "filesFrom": "A Secret whose entries become files in /etc/penstock/tls.",
         "ingress": "The ingress scales between replicas and ingressMaxReplicas.",
+        "console": "The pages for browsers. They ask for a token, and show what its owner may see (docs/console.md).",
+        "history": "Writes every event and attempt to tables; needs settings.history_uri (docs/history.md).",
+        "tls": "TLS of the ingress, the console, metrics and probes: 'off', 'secret' (yours, kubernetes.io/tls) or\n"
+        "# 'cert-manager', which makes and renews it. authority: its entry with what clients have to trust, if any.",
         "sparkExecutors": "Whether Spark's executors are Pods of their own; otherwise they are part of the pipeline.",
         "serviceMonitor": "Whether Prometheus' operator is told where metrics are.",
     }
@@ -76,6 +126,13 @@ def values_file() -> str:
         comment = f"# {comments[name]}\n" if name in comments else ""
         parts.append(comment + yaml.safe_dump({name: value}, sort_keys=False))
     return "# Made by `make manifests`; change src/penstock/install instead.\n" + "".join(parts)
+
+
+def _said(value: Any) -> Any:
+    if not is_dataclass(value):
+        return value
+    said = {_named(one.name): getattr(value, one.name) for one in fields(value)}
+    return {"enabled": said.pop("enabled"), **said} if "enabled" in said else said
 
 
 def chart_file() -> str:
@@ -101,42 +158,63 @@ def files() -> dict[str, str]:
         for name in local
         if name != "01-namespace.yaml"
     }
-    refuse = (
-        f'{{{{- if ne .Release.Namespace "{SYSTEM_NAMESPACE}" }}}}\n'
-        f'{{{{- fail "install this chart into the namespace {SYSTEM_NAMESPACE}" }}}}\n{{{{- end }}}}\n'
-    )
     return {
         "Chart.yaml": chart_file(),
         "values.yaml": values_file(),
-        "templates/namespace-check.yaml": refuse,
+        "templates/_definitions.tpl": _definitions(),
+        "templates/checks.yaml": _CHECKS.replace("NAMESPACE", SYSTEM_NAMESPACE).replace(
+            "MODES", " ".join(json.dumps(mode) for mode in MODES)
+        ),
         **templates,
     }
+
+
+def _definitions() -> str:
+    """Named templates: what of the chart takes more than an expression."""
+    chosen = Values(tls=Tls(authority="{{ .Values.tls.authority }}"))
+    implied_lines = [
+        f"{{{{- if and {_conditions(one.choices)} }}}}"
+        f"{{{{ $implied = append $implied (tpl `{json.dumps(one.settings)}` . | fromJson) }}}}{{{{ end }}}}"
+        for one in implied(chosen)
+    ]
+    return (
+        _DEFINITIONS.replace("TLS_IS_ON", _CONDITIONS["tls.is_on"])
+        .replace("SERVICE_NAMES", f"`{json.dumps(SERVICE_NAMES)}`")
+        .replace("IMPLIED", "\n".join(implied_lines))
+    )
+
+
+def _conditions(choices: Iterable[str]) -> str:
+    return " ".join(_CONDITIONS.get(choice, f".Values.{_path(choice)}") for choice in choices)
+
+
+def _path(choice: str) -> str:
+    return ".".join(_named(part) for part in choice.split("."))
 
 
 def _documents(local: list[Manifest], executors: list[Manifest]) -> list[str]:
     """Each object once where it is the same with executors of Spark's and without, else in both forms."""
     made = []
     for without, with_them in zip(local, executors, strict=True):
-        choice = [f".Values.{_named(without.choice)}"] if without.choice else []
         if without == with_them:
-            made.append(_document(without, choice))
+            made.append(_document(without, _conditions(without.choices)))
         else:
-            made.append(_document(with_them, [".Values.sparkExecutors", *choice]))
-            made.append(_document(without, ["(not .Values.sparkExecutors)", *choice]))
+            made.append(_document(with_them, f".Values.sparkExecutors {_conditions(with_them.choices)}".rstrip()))
+            made.append(_document(without, f"(not .Values.sparkExecutors) {_conditions(without.choices)}".rstrip()))
     return made
 
 
-def _document(manifest: Manifest, conditions: list[str]) -> str:
+def _document(manifest: Manifest, conditions: str) -> str:
     obj = manifest.obj
     if manifest.once or obj["kind"] == "CustomResourceDefinition":
         # Removing the release must not remove every Broker of the cluster, nor what somebody has configured.
         annotations = {**(obj["metadata"].get("annotations") or {}), **_KEEP}
         obj = {**obj, "metadata": {**obj["metadata"], "annotations": annotations}}
     document = "---\n" + _expressed(obj)
-    return f"{{{{- if and {' '.join(conditions)} }}}}\n{document}{{{{- end }}}}\n" if conditions else document
+    return f"{{{{- if and {conditions} }}}}\n{document}{{{{- end }}}}\n" if conditions else document
 
 
 def _expressed(obj: Obj) -> str:
     written = text([obj]).replace("{{", '{{ "{{" }}')
-    settings = _SETTINGS % json.dumps(json.dumps(EXECUTOR_SETTINGS))
+    settings = '{{ include "penstock.settings" . }}'
     return _MARK.sub(lambda mark: settings if mark[1] == "settings" else f"{{{{ {mark[1]} }}}}", written)

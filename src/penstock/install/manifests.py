@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import attrgetter
 
 import yaml
 
@@ -35,7 +36,7 @@ def chosen(values: Values) -> list[Manifest]:
 
 
 def _is_chosen(manifest: Manifest, values: Values) -> bool:
-    return manifest.choice is None or bool(getattr(values, manifest.choice))
+    return all(attrgetter(choice)(values) for choice in manifest.choices)
 
 
 def text(objects: Iterable[Obj]) -> str:

@@ -15,11 +15,11 @@ LABELS = {PART_OF: "penstock"}
 
 @dataclass(frozen=True)
 class Manifest:
-    """One object, and the choice it depends on."""
+    """One object, and the choices it depends on."""
 
     obj: Obj
-    choice: str | None = None
-    """A field of `Values`; None: the object is always part of the installation."""
+    choices: tuple[str, ...] = ()
+    """Attributes of `Values` that must all hold (`console.enabled`); without any it is always there."""
     once: bool = False
     """Whether the object is the user's once it exists."""
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from penstock.engine.roles.table import role_of
 from penstock.install.objects import Obj, metadata, role_labels, selector
+from penstock.install.tls import CERTIFICATE_FOLDER
 from penstock.install.values import Values
 
 SETTINGS = "penstock-settings"
@@ -38,6 +39,8 @@ class PodKind:
     verifies_tokens: bool = False
     """Whether it asks the API for the keys of tokens, where OIDC is enabled, and for nothing else."""
     environment: tuple[Obj, ...] = ()
+    choices: tuple[str, ...] = ()
+    """What decides whether the role is there."""
     files: tuple[tuple[str, str], ...] = ()
     """ConfigMaps, and where their entries are mounted as files."""
 
@@ -80,6 +83,8 @@ def _pod(kind: PodKind, values: Values) -> Obj:
             {"name": "data", "emptyDir": {}},
             {"name": "tmp", "emptyDir": {}},
             {"name": "tls", "secret": {"secretName": values.files_from, "optional": True}},
+            # A Pod that is to speak TLS waits for its certificate, which cert-manager may still be asking for.
+            {"name": "certificate", "secret": {"secretName": values.tls.secret, "optional": values.tls.is_off}},
             *({"name": name, "configMap": {"name": name}} for name, _ in kind.files),
         ],
     }
@@ -99,9 +104,9 @@ def _container(kind: PodKind, values: Values) -> Obj:
             {"secretRef": {"name": values.environment_from, "optional": True}},
         ],
         "ports": [{"name": name, "containerPort": port} for name, port in ports.items()],
-        "startupProbe": _probe("/livez", periodSeconds=5, failureThreshold=SLOW_START_SECONDS // 5),
-        "livenessProbe": _probe("/livez", periodSeconds=10, timeoutSeconds=5, failureThreshold=6),
-        "readinessProbe": _probe("/readyz", periodSeconds=5, timeoutSeconds=5, failureThreshold=2),
+        "startupProbe": _probe("/livez", values, periodSeconds=5, failureThreshold=SLOW_START_SECONDS // 5),
+        "livenessProbe": _probe("/livez", values, periodSeconds=10, timeoutSeconds=5, failureThreshold=6),
+        "readinessProbe": _probe("/readyz", values, periodSeconds=5, timeoutSeconds=5, failureThreshold=2),
         "lifecycle": {"preStop": {"sleep": {"seconds": PRE_STOP_SECONDS}}},
         "resources": resources,
         "securityContext": {**CONTAINER_SECURITY, "readOnlyRootFilesystem": True},
@@ -109,11 +114,12 @@ def _container(kind: PodKind, values: Values) -> Obj:
             {"name": "data", "mountPath": "/var/lib/penstock"},
             {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 — of the container
             {"name": "tls", "mountPath": "/etc/penstock/tls", "readOnly": True},
+            {"name": "certificate", "mountPath": CERTIFICATE_FOLDER, "readOnly": True},
             *({"name": name, "mountPath": path, "readOnly": True} for name, path in kind.files),
         ],
     }
     return {**container, "env": environment} if environment else container
 
 
-def _probe(path: str, **more: int) -> Obj:
-    return {"httpGet": {"path": path, "port": "metrics"}, **more}
+def _probe(path: str, values: Values, **more: int) -> Obj:
+    return {"httpGet": {"path": path, "port": "metrics", "scheme": values.tls.probe_scheme}, **more}

@@ -7,13 +7,11 @@ from importlib.metadata import version
 from typing import Any
 
 from penstock.contract.names import CLUSTER_DOMAIN
+from penstock.install.tls import Tls
 from penstock.resources.admission import SYSTEM_NAMESPACE
 
 ADDRESS = f"http://broker-ingress.{SYSTEM_NAMESPACE}.svc.{CLUSTER_DOMAIN}"
 """Where producers in the cluster reach the ingress."""
-
-EXECUTOR_SETTINGS = {"spark_master": "k8s://https://kubernetes.default.svc", "spark_executors": 2}
-"""Settings with which the pipeline's driver asks Kubernetes for its executors."""
 
 Resources = dict[str, dict[str, str]]
 
@@ -41,6 +39,13 @@ class Role:
     resources: Any = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class OptionalRole(Role):
+    """A role that an installation can do without."""
+
+    enabled: bool = True
+
+
 def _resources(cpu: str, memory: str, memory_limit: str) -> Resources:
     """No limit of processor time: a role that is held back would only deliver later."""
     return {"requests": {"cpu": cpu, "memory": memory}, "limits": {"memory": memory_limit}}
@@ -64,6 +69,13 @@ class Values:
     control: Role = field(default_factory=lambda: Role(2, _resources("100m", "256Mi", "1Gi")))
     webhook: Role = field(default_factory=lambda: Role(2, _resources("50m", "128Mi", "512Mi")))
     pipeline: Role = field(default_factory=lambda: Role(2, _resources("1", "2Gi", "4Gi")))
+    console: OptionalRole = field(default_factory=lambda: OptionalRole(1, _resources("50m", "256Mi", "1Gi")))
+    """One Pod: who has signed in is remembered in its memory."""
+    history: OptionalRole = field(
+        default_factory=lambda: OptionalRole(1, _resources("500m", "1Gi", "3Gi"), enabled=False)
+    )
+    """Needs the setting `history_uri`: a place that every Pod reaches, such as `s3a://…`."""
+    tls: Tls = field(default_factory=Tls)
     spark_executors: bool = False
     """Whether the pipeline's driver starts its executors as Pods (`spark_master` begins with `k8s://`)."""
     service_monitor: bool = False

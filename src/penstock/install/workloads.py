@@ -9,14 +9,15 @@ from typing import Any
 import yaml
 
 from penstock.install import access
+from penstock.install.implied import completed
 from penstock.install.objects import Manifest, Obj, metadata, role_labels, selector
 from penstock.install.pods import CONTAINER_SECURITY, POD_SECURITY, SETTINGS, PodKind, deployment
+from penstock.install.tls import INGRESS_SERVICE, certificate
 from penstock.install.values import Values
 from penstock.resources.admission import SYSTEM_NAMESPACE
 from penstock.settings import Settings
 from penstock.webhook import trust
 
-INGRESS_SERVICE = "broker-ingress"
 SPARK_PORTS = {"driver": 7078, "blocks": 7079}
 """Where executors reach the driver."""
 
@@ -24,41 +25,53 @@ _DEFAULTS = Settings()
 EXECUTOR_TEMPLATE = "penstock-executor"
 
 KINDS = (
-    PodKind("ingress", access.INGRESS, {"http": _DEFAULTS.port}, uses_api=False, verifies_tokens=True),
+    PodKind(
+        "ingress",
+        access.INGRESS,
+        {"http": _DEFAULTS.port, "https": _DEFAULTS.tls_port},
+        uses_api=False,
+        verifies_tokens=True,
+    ),
     PodKind("control", access.CONTROL),
     PodKind("webhook", access.WEBHOOK, {"https": _DEFAULTS.webhook_port}),
     PodKind("pipeline", access.PIPELINE),
+    PodKind("console", access.CONSOLE, {"console": _DEFAULTS.console_port}, choices=("console.enabled",)),
+    PodKind("history", access.HISTORY, uses_api=False, choices=("history.enabled",)),
 )
-SERVICES = {
-    "ingress": (INGRESS_SERVICE, [{"name": "http", "port": 80, "targetPort": "http"}]),
-    "control": ("penstock-control", []),
-    "webhook": (trust.SERVICE, [{"name": "https", "port": 443, "targetPort": "https"}]),
-    "pipeline": ("penstock-pipeline", []),
-}
+DRIVERS = ("pipeline", "history")
+"""Roles that are drivers of Spark."""
 
 
 def workloads(values: Values) -> list[Manifest]:
     """Everything that runs, and what goes with it."""
-    made = [_settings(values), Manifest(_executor_template(), choice="spark_executors")]
+    made = [_settings(values), certificate(values.tls), Manifest(_executor_template(), ("spark_executors",))]
     for kind in _kinds(values):
         scaled = kind.role == "ingress"
         replicas = None if scaled else getattr(values, kind.role).replicas
-        made += [Manifest(deployment(kind, values, replicas)), _service(kind), _disruption(kind), _network(kind)]
-    return [*made, _autoscaler(values), _monitor()]
+        made += [
+            Manifest(deployment(kind, values, replicas), kind.choices),
+            *_services(kind, values),
+            _disruption(kind),
+            _network(kind),
+        ]
+    return [*made, _autoscaler(values), *_monitors(values)]
 
 
 def _kinds(values: Values) -> list[PodKind]:
-    """The roles; the pipeline is reached by its executors where these are Pods of their own."""
+    """The roles; drivers are reached by their executors, and ask for them, where these are Pods of their own."""
     if not values.spark_executors:
         return list(KINDS)
-    *others, pipeline = KINDS
-    driver = replace(
-        pipeline,
+    return [_driver(kind, values) if kind.role in DRIVERS else kind for kind in KINDS]
+
+
+def _driver(kind: PodKind, values: Values) -> PodKind:
+    return replace(
+        kind,
         ports=SPARK_PORTS,
+        uses_api=True,
         environment=tuple(_driver_environment(values)),
         files=((EXECUTOR_TEMPLATE, "/etc/penstock/executor"),),
     )
-    return [*others, driver]
 
 
 def _driver_environment(values: Values) -> list[Obj]:
@@ -97,30 +110,49 @@ def environment(settings: dict[str, Any]) -> dict[str, str]:
     """Settings as variables. Raises pydantic's ValidationError if one is wrong."""
     Settings(**settings)
     return {
-        f"PENSTOCK_{name.upper()}": value if isinstance(value, str) else json.dumps(value)
+        f"PENSTOCK_{name.upper()}": value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
         for name, value in settings.items()
     }
 
 
 def _settings(values: Values) -> Manifest:
-    data = environment(values.settings) if isinstance(values.settings, dict) else values.settings
+    data = environment(completed(values)) if isinstance(values.settings, dict) else values.settings
     return Manifest({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(SETTINGS), "data": data})
 
 
-def _service(kind: PodKind) -> Manifest:
-    name, ports = SERVICES[kind.role]
+def _services(kind: PodKind, values: Values) -> list[Manifest]:
+    """What leads to the Pods of a role: one address for all of them where they serve others, and for Prometheus and the
+    console, who ask every single one for its numbers, a name that leads to each."""
     metrics = {"name": "metrics", "port": kind.health_port, "targetPort": "metrics"}
-    spec: Obj = {"selector": selector(kind.role), "ports": [*ports, metrics]}
-    if not ports:  # only Prometheus asks there, and wants each Pod
-        spec["clusterIP"] = "None"
+    name, each = f"penstock-{kind.role}", {"clusterIP": "None"}
+    match kind.role:
+        case "ingress":
+            ports = [{"name": "http", "port": 80, "targetPort": "http"}]
+            ports += [{"name": "https", "port": 443, "targetPort": "https"}]
+            return [_service(kind, INGRESS_SERVICE, ports), _service(kind, name, [metrics], **each)]
+        case "webhook":
+            https = {"name": "https", "port": 443, "targetPort": "https"}
+            return [_service(kind, trust.SERVICE, [https, metrics])]
+        case "console":
+            port = kind.ports["console"]
+            console = {"name": "console", "port": port, "targetPort": "console", "appProtocol": values.tls.scheme}
+            # Who has signed in is remembered by one Pod.
+            return [_service(kind, name, [console, metrics], sessionAffinity="ClientIP")]
+        case _:
+            return [_service(kind, name, [metrics], **each)]
+
+
+def _service(kind: PodKind, name: str, ports: list[Obj], **more: str) -> Manifest:
+    spec: Obj = {"selector": selector(kind.role), "ports": ports, **more}
     details = metadata(name, labels=role_labels(kind.role))
-    return Manifest({"apiVersion": "v1", "kind": "Service", "metadata": details, "spec": spec})
+    return Manifest({"apiVersion": "v1", "kind": "Service", "metadata": details, "spec": spec}, kind.choices)
 
 
 def _disruption(kind: PodKind) -> Manifest:
     spec = {"maxUnavailable": 1, "selector": {"matchLabels": selector(kind.role)}}
     details = metadata(f"penstock-{kind.role}")
-    return Manifest({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": details, "spec": spec})
+    budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": details, "spec": spec}
+    return Manifest(budget, kind.choices)
 
 
 def _network(kind: PodKind) -> Manifest:
@@ -134,7 +166,7 @@ def _network(kind: PodKind) -> Manifest:
     spec = {"podSelector": {"matchLabels": selector(kind.role)}, "policyTypes": ["Ingress"], "ingress": rules}
     details = metadata(f"penstock-{kind.role}")
     policy = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": details, "spec": spec}
-    return Manifest(policy, choice="network_policies")
+    return Manifest(policy, (*kind.choices, "network_policies"))
 
 
 def _autoscaler(values: Values) -> Manifest:
@@ -150,11 +182,22 @@ def _autoscaler(values: Values) -> Manifest:
     return Manifest(scaler)
 
 
-def _monitor() -> Manifest:
+def _monitors(values: Values) -> list[Manifest]:
+    """Where Prometheus finds the metrics, with TLS and without."""
+    secure = {
+        "scheme": "https",
+        "tlsConfig": {"ca": values.tls.trust, "serverName": f"{INGRESS_SERVICE}.{SYSTEM_NAMESPACE}.svc"},
+    }
+    return [
+        Manifest(_monitor({}), ("service_monitor", "tls.is_off")),
+        Manifest(_monitor(secure), ("service_monitor", "tls.is_on")),
+    ]
+
+
+def _monitor(how: Obj) -> Obj:
     spec = {
         "selector": {"matchLabels": metadata("")["labels"]},
-        "endpoints": [{"port": "metrics", "path": "/metrics", "interval": "30s"}],
+        "endpoints": [{"port": "metrics", "path": "/metrics", "interval": "30s", **how}],
     }
     details = metadata("penstock")
-    monitor = {"apiVersion": "monitoring.coreos.com/v1", "kind": "ServiceMonitor", "metadata": details, "spec": spec}
-    return Manifest(monitor, choice="service_monitor")
+    return {"apiVersion": "monitoring.coreos.com/v1", "kind": "ServiceMonitor", "metadata": details, "spec": spec}

@@ -35,7 +35,7 @@ def test_the_files_under_deploy_are_those_that_are_made() -> None:
     for name, content in made.items():
         assert (DEPLOY / name).read_text() == content, f"deploy/{name} is not up to date: run `make manifests`"
     made_folders = [DEPLOY / "manifests", DEPLOY / "helm"]
-    found = {str(path.relative_to(DEPLOY)) for folder in made_folders for path in folder.rglob("*.yaml")}
+    found = {str(path.relative_to(DEPLOY)) for folder in made_folders for path in folder.rglob("*.*")}
     assert found <= set(made), "files under deploy/ that nothing makes"
 
 
@@ -61,7 +61,7 @@ def test_choices_decide_what_is_there() -> None:
 def test_each_role_runs_without_rights_on_its_machine(objects: list[Obj]) -> None:
     deployments = of_kind(objects, "Deployment")
     assert {one["metadata"]["name"] for one in deployments} == {
-        f"penstock-{role}" for role in ("ingress", "control", "webhook", "pipeline")
+        f"penstock-{role}" for role in ("ingress", "control", "webhook", "pipeline", "console")
     }
     for one in deployments:
         pod = one["spec"]["template"]["spec"]

@@ -158,7 +158,7 @@ ROLES = (
         uses_kafka=False,
         uses_api=True,
     ),
-    Role("console", "Show the stack in a browser.", _console, health_port=9097, uses_kafka=False),
+    Role("console", "Show the stack in a browser.", _console, health_port=9097, uses_kafka=False, uses_api=True),
 )
 
 
