@@ -129,6 +129,8 @@ class Replay(msgspec.Struct, frozen=True, omit_defaults=True):
     """Events a second over all partitions; None: as fast as they are taken."""
     dry_run: bool = False
     """Whether events are counted only."""
+    past_of: str | None = None
+    """uid of the route that asked for this past when it was made; None on a Replay that somebody asked for."""
 
 
 class Route(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -156,7 +158,7 @@ class Route(msgspec.Struct, frozen=True, omit_defaults=True):
     asked_from: float | None = None
     """Unix time of the oldest event it asks for, of those from before it was published; 0: whatever is kept."""
     replay: Replay | None = None
-    """On a Replay and nowhere else."""
+    """On a Replay, and on what delivers the past that a Trigger or Subscription asked for; nowhere else."""
     max_in_flight: int | None = None
     ordering: Literal["unordered", "key"] = "unordered"
     paused: bool = False
@@ -171,6 +173,11 @@ class Route(msgspec.Struct, frozen=True, omit_defaults=True):
     def role(self) -> Literal["Trigger", "Subscription"]:
         """How it delivers: as a Trigger or as a Subscription does."""
         return self.replay.role if self.replay is not None else "Trigger" if self.kind == "Trigger" else "Subscription"
+
+
+def past_uid(uid: str) -> str:
+    """uid of what delivers the past of a route."""
+    return f"{uid}-past"
 
 
 class ServiceName(msgspec.Struct, frozen=True, omit_defaults=True):

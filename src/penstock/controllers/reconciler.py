@@ -105,13 +105,6 @@ class ReconcilerContext:
             self.recorder.warning(obj, reason, failure.get("message") or given)
 
 
-def tell_of_missing_past(world: ReconcilerContext, obj: Obj, uid: str) -> None:
-    """An Event where a Trigger or Subscription asked for events (`start-from`) that are no longer kept."""
-    shortfall = world.publisher.take_shortfall(f"route/{uid}")
-    if shortfall is not None:
-        world.recorder.warning(obj, "PastNotKept", shortfall)
-
-
 def new_failures(before: dict[str, Any], after: dict[str, Any]) -> list[Mapping[str, Any]]:
     """The conditions that tell of a failure and did not before: Ready, and the loss of events."""
     failures = []

@@ -196,3 +196,31 @@ async def test_what_kafka_has_forgotten_comes_from_the_table(stage: Stage, subsc
     async with stage.task(history=False):
         await until(lambda: progress(stage, again)["finished"] == stage.settings.partitions, "the end", SLOW_SECONDS)
     assert (progress(stage, again)["counted"], progress(stage, again)["missing"]) == (len(recent), len(old))
+
+
+async def test_the_past_of_a_trigger_comes_from_the_table_and_then_from_kafka_as_it_was(
+    stage: Stage, subscribe: Subscribe
+) -> None:
+    subscriber, log = await subscribe(), Log(stage)
+    start = log.ends()
+    old = log.accept(30)
+    keep_in_table(stage, start, log.ends())
+    recent = log.accept(10)
+    own = stage.trigger(subscriber.endpoint, start=log.ends())
+    past = msgspec.structs.replace(
+        replay_of(subscriber.endpoint, start, log.ends(), past_of=own.uid), name=own.name, max_in_flight=1
+    )
+    stage.publish(own, past)
+    async with stage.task(history=True):
+        live = stage.match(own, count=3)
+        await until(lambda: progress(stage, past)["finished"] == stage.settings.partitions, "the end", SLOW_SECONDS)
+        await until(lambda: set(live) <= set(subscriber.ids), "the live ones", SLOW_SECONDS)
+    assert Counter(subscriber.ids) == Counter([*old, *recent, *live])
+    assert not [request for request in subscriber.requests if "ce-penstockreplay" in request.headers]
+    came = [ident for ident in subscriber.ids if ident not in live]
+    for number in range(stage.settings.partitions):
+        in_partition = old[number :: stage.settings.partitions] + recent[number :: stage.settings.partitions]
+        assert [ident for ident in came if ident in in_partition] == in_partition
+    told = stage.attempts(own)
+    assert {(row["kind"], row["name"]) for row in told} == {("Trigger", own.name)}
+    assert len(told) == len(old) + len(recent) + len(live)

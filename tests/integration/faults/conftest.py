@@ -20,7 +20,7 @@ metadata: {name: faults}
 @pytest.fixture(scope="package")
 def shared_ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
     subscriber = Subscriber()
-    flags = ("--set", f"loss_warning_hours={WARNING_SECONDS / 3600}")
+    flags = ("--set", f"loss_warning_hours={WARNING_SECONDS / 3600}", "--set", "history=true")
     stack = start_stack(tmp_path_factory.mktemp("faults") / "data", *flags)
     ground = Ground(stack, subscriber, flags)
     try:

@@ -8,11 +8,17 @@ import sys
 import time
 from typing import Any
 
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 from ground import RECOVERY_SECONDS, TRIGGER, Ground, process, successor
 from producer import Producer, Subscriber
 
 from chaos.plan import DISPATCHER_WORKER
-from running import Stack, eventually
+from penstock.contract import topics
+from penstock.engine.history.keeper import REQUEST
+from penstock.history.reader.history import History
+from penstock.log.ranges import RangeReader
+from running import Stack, eventually, read_to_end
 
 
 def apply_replay(stack: Stack, name: str, spec: dict[str, Any]) -> None:
@@ -81,6 +87,62 @@ def test_a_trigger_that_asks_for_the_past_gets_it_also_when_the_pipeline_is_kill
     stack.kubectl("wait", "--for=condition=Ready", "trigger/late", "--timeout=120s", timeout=130)
     stack.kubectl("delete", "trigger", "late")
     late.close()
+
+
+def forgotten(stack: Stack) -> None:
+    """What has come so far is in the history's table, and Kafka has it no longer."""
+    settings = stack.settings
+    reader = RangeReader(settings)
+    retained = reader.retained(topics.EVENTS)
+    reader.close()
+    (settings.data_dir / REQUEST).touch()
+
+    def written() -> bool:
+        with History(settings) as history:
+            positions = history.state()[0].positions
+        return all(positions.get(number, 0) >= kept.end for number, kept in retained.items())
+
+    eventually(written, RECOVERY_SECONDS, every=1)
+    admin = AdminClient({"bootstrap.servers": settings.bootstrap})
+    places = [TopicPartition(topics.EVENTS, number, kept.end) for number, kept in retained.items()]
+    for removed in admin.delete_records(places).values():
+        removed.result(30)
+
+
+def test_a_trigger_that_asks_for_the_past_gets_what_only_the_table_has(ground: Ground) -> None:
+    stack = ground.stack
+    old = sent(ground, 2)
+    forgotten(stack)
+    recent = sent(ground, 1)
+    live, late = Producer(ground.url), Subscriber()
+    past = "metadata: {{name: {name}, annotations: {{penstock.dev/start-from: earliest}}}}"
+    manifest = TRIGGER.replace("metadata: {{name: {name}}}", past)
+    try:
+        stack.apply(manifest.format(name="oldest", url=late.url))
+        eventually(lambda: len(late.received) > len(old) / 2, RECOVERY_SECONDS)
+        for victim in (DISPATCHER_WORKER, "control"):
+            process(stack, victim).kill()
+        stack.kubectl("wait", "--for=condition=PastDelivered", "trigger/oldest", "--timeout=180s", timeout=190)
+    finally:
+        live.stop()
+    ground.settle(live)
+    eventually(lambda: old | recent | live.accepted <= late.received.keys(), RECOVERY_SECONDS)
+    conditions = json.loads(stack.kubectl("get", "trigger", "oldest", "-o", "json"))["status"]["conditions"]
+    told = next(one for one in conditions if one["type"] == "PastDelivered")
+    assert told["reason"] == "Delivered"
+    eventually(lambda: '"past_of"' not in routes_published(stack), RECOVERY_SECONDS)
+    again = sum(count - 1 for count in late.received.values())
+    print(f"{len(old)} from the table, {len(recent)} and more from Kafka, {again} arrived again; {told['message']}")
+    stack.kubectl("delete", "trigger", "oldest")
+    late.close()
+
+
+def routes_published(stack: Stack) -> str:
+    """The newest records of `penstock.routes`."""
+    newest: dict[bytes, bytes] = {}
+    for message in read_to_end(stack.settings, topics.ROUTES):
+        newest[bytes(message.key() or b"")] = bytes(message.value() or b"")
+    return b"\n".join(newest.values()).decode()
 
 
 def command(ground: Ground, *words: str) -> str:

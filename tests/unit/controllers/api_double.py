@@ -20,6 +20,7 @@ from lightkube.models.meta_v1 import Status
 from penstock.contract.routes import VERSION_KEY, Version, decode
 from penstock.contract.unreadable import Unreadable
 from penstock.controllers.api import CONFIG_MAP, NAMESPACE, Key, Kind, Obj, key_of
+from penstock.history.reader.kept import FirstKept
 from penstock.log.routes import Stored, StoredReader
 from penstock.log.topic_ends import Retained
 from penstock.resources.admission import CONTROLLER_USER, SYSTEM_NAMESPACE
@@ -244,6 +245,8 @@ class TopicDouble:
         self.writes: list[list[str]] = []
         self.firsts: tuple[int, ...] = (0, 0)
         self.ends: tuple[int, ...] = (0, 0)
+        self.table: dict[int, FirstKept] = {}
+        """Where the history's table begins."""
         self.fail = 0
         """Writes to come that reach nothing."""
         self.unacknowledged: list[int | None] = []
@@ -308,3 +311,6 @@ class TopicDouble:
     def events_since(self, moment: float) -> tuple[int, ...]:
         """One event a second, the newest of each partition now: at second 1000."""
         return tuple(min(end, max(0, end - int(1000 - moment))) for end in self.ends)
+
+    def kept(self, _: float) -> dict[int, FirstKept]:
+        return self.table

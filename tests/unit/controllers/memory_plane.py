@@ -56,7 +56,7 @@ class ControlPlane:
         self.api, self.topic = api, topic
         self._workers = Workers()
         tracker = Tracker(api, self._workers.enqueue)  # type: ignore[arg-type]
-        publisher = Publisher(topic)  # type: ignore[arg-type]
+        publisher = Publisher(topic, topic.kept)  # type: ignore[arg-type]
         self.dataplane = AcknowledgingDataPlane(
             settings, publisher, self._workers.enqueue, lambda: None, losses_shown=3600
         )

@@ -14,6 +14,7 @@ from penstock.contract.unreadable import Unreadable
 from penstock.controllers.api import Key
 from penstock.controllers.routes import publisher as module
 from penstock.controllers.routes.publisher import Publisher
+from penstock.controllers.routes.route_records import past_route
 from penstock.history.reader.kept import FirstKept
 from penstock.log.routes import StoredReader, Superseded
 from penstock.log.topic_ends import Retained
@@ -163,6 +164,46 @@ async def test_a_replay_begins_in_the_history_where_kafka_has_forgotten(topic: T
     assert found.replay is not None
     assert found.replay.end == (1000, 9)
     assert publisher.take_shortfall("route/a") is None
+
+
+async def test_the_past_that_only_the_table_has_ends_where_its_route_begins(topic: TopicDouble) -> None:
+    topic.firsts, topic.ends, topic.table = (500, 0), (1000, 9), {0: FirstKept(20, 20)}
+    publisher = Publisher(topic, topic.kept)  # type: ignore[arg-type]
+    await publisher.restore()
+    own = route("a", asked_from=5.0)
+    publisher.claim(ME, [own, past_route(own, 5.0)])
+    await publish(publisher, 1)
+    assert published(topic, "a").start == (1000, 9)
+    past = published(topic, "a-past")
+    assert past.start == (20, 0)
+    assert past.replay == Replay("Trigger", since=5.0, end=(1000, 9), past_of="a")
+    assert "partitions 0 " in (publisher.take_shortfall("route/a") or "")
+
+
+async def test_a_past_that_kafka_has_is_left_to_the_router(topic: TopicDouble) -> None:
+    topic.firsts, topic.ends, topic.table = (500, 0), (1000, 9), {0: FirstKept(20, 20)}
+    publisher = Publisher(topic, topic.kept)  # type: ignore[arg-type]
+    await publisher.restore()
+    own = route("a", asked_from=900.0)
+    publisher.claim(ME, [own, past_route(own, 900.0)])
+    await publish(publisher, 1)
+    past = published(topic, "a-past")
+    assert past.replay is not None
+    assert published(topic, "a").start == past.start == past.replay.end == (900, 0)
+
+
+async def test_a_past_whose_record_is_lost_ends_where_it_did(topic: TopicDouble) -> None:
+    topic.firsts, topic.ends, topic.table = (500, 0), (1000, 9), {0: FirstKept(20, 20)}
+    own = route("a", asked_from=0.0)
+    for _ in range(2):
+        publisher = Publisher(topic, topic.kept)  # type: ignore[arg-type]
+        await publisher.restore()
+        publisher.claim(ME, [own, past_route(own, 0.0)])
+        await publish(publisher, publisher.version + 1)
+        past = published(topic, "a-past")
+        assert (past.start, past.replay and past.replay.end) == ((20, 0), (1000, 9))
+        del topic.records["route/a-past"]
+        topic.ends = (2000, 90)
 
 
 async def test_a_record_nobody_claims_any_more_is_deleted(topic: TopicDouble) -> None:

@@ -320,6 +320,20 @@ def test_a_subscriber_is_told_by_which_replay_an_event_comes() -> None:
     assert replayed.event.attributes["knativebrokerttl"] == "7", "replies count on from it"
 
 
+def test_the_past_that_a_trigger_asked_for_comes_as_it_was() -> None:
+    past = as_replayed(event(4), replay_route("t-past", past_of="t"))
+    assert past.event.attributes == event(4).event.attributes
+
+
+@in_virtual_time
+async def test_attempts_of_a_triggers_past_are_the_triggers() -> None:
+    async with running(Stage(replay_route("t-past", end=2, past_of="t"))) as stage:
+        await asyncio.sleep(2)
+        await stage.node.answer(0, good=False)
+        told = [one for unflushed in stage.node.dispatcher.unflushed.values() for one in unflushed.attempts]
+        assert [(one.route, one.kind, one.name) for one in told] == [("t", "Trigger", "t-past")]
+
+
 def test_a_sink_of_a_replay_sees_no_ttl() -> None:
     route = msgspec.structs.replace(replay_route(), subscriber=None, reply=Endpoint("http://sink/"))
     assert "knativebrokerttl" not in as_replayed(event(4, ce_knativebrokerttl="7"), route).event.attributes

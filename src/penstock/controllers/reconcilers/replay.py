@@ -12,13 +12,13 @@ from penstock.contract.routes import Route, Target, key_of
 from penstock.controllers.api import BROKER, CHANNEL, IN_MEMORY_CHANNEL, REPLAY, SUBSCRIPTION, TRIGGER, Key, Kind, Obj
 from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.reconcilers.destinations import resolve, resolve_optional
+from penstock.controllers.routes.past import progress_of
 from penstock.controllers.routes.route_records import replay_route, replay_to_sink
 from penstock.controllers.tracker import Observer
 from penstock.resources.kreference import KReference
 from penstock.resources.replay.model import ReplaySpec
 from penstock.resources.replay.status import (
     Failure,
-    PartitionProgress,
     ReplayObservation,
     has_begun,
     is_over,
@@ -86,7 +86,7 @@ class ReplayReconciler:
     async def _end(self, me: Observer, obj: Obj, spec: ReplaySpec, failure: Failure) -> None:
         """For good: the status says so before the route goes."""
         held = self._world.publisher.held(f"route/{spec.identity.uid}")
-        partitions = self._progress(held) if isinstance(held, Route) else []
+        partitions = progress_of(self._world.dataplane, held) if isinstance(held, Route) else []
         seen = ReplayObservation(None, failure, partitions, spec.dry_run, has_begun(obj))
         await self._world.write_status(REPLAY, obj, status_of(obj, seen, self._world.now()))
         self._world.publisher.claim(me, [])
@@ -95,40 +95,15 @@ class ReplayReconciler:
     async def _wait(self, me: Observer, obj: Obj, spec: ReplaySpec, kept: Route | None, why: Failure) -> None:
         """For what it refers to. One that has begun goes on as it was."""
         self._world.publisher.claim(me, [] if kept is None else [kept], expected=[f"route/{spec.identity.uid}"])
-        partitions = [] if kept is None else self._progress(kept)
+        partitions = [] if kept is None else progress_of(self._world.dataplane, kept)
         seen = ReplayObservation(why, None, partitions, spec.dry_run, has_begun(obj))
         await self._world.write_status(REPLAY, obj, status_of(obj, seen, self._world.now()))
 
     def _observe(self, spec: ReplaySpec, route: Route) -> ReplayObservation:
         held = self._world.publisher.held(key_of(route))
-        partitions = self._progress(held) if isinstance(held, Route) else []
+        partitions = progress_of(self._world.dataplane, held) if isinstance(held, Route) else []
         not_kept = self._world.publisher.take_shortfall(key_of(route)) or ""
         return ReplayObservation(None, None, partitions, spec.dry_run, True, not_kept)
-
-    def _progress(self, route: Route) -> list[PartitionProgress]:
-        """What the dispatcher has told, for every partition that the Replay has a part in."""
-        told = self._world.dataplane.replayed(route.uid)
-        ends = () if route.replay is None else route.replay.end
-        found = []
-        for number, (begin, end) in enumerate(zip(route.start, ends, strict=False)):
-            one = told.get(number)
-            if one is None:
-                found.append(PartitionProgress(number, begin, end, begin))
-                continue
-            found.append(
-                PartitionProgress(
-                    number,
-                    begin,
-                    end,
-                    max(begin, one.position),
-                    one.counted,
-                    one.failed,
-                    one.under_way,
-                    one.missing,
-                    one.finished,
-                )
-            )
-        return found
 
     def _tell(self, obj: Obj, seen: ReplayObservation) -> None:
         counted = sum(one.counted for one in seen.partitions)

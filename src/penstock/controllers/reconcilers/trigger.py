@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.contract.routes import Route, key_of
+from penstock.contract.routes import Route, key_of, past_uid
 from penstock.controllers.api import BROKER, TRIGGER, Key, Kind, Obj
-from penstock.controllers.reconciler import ReconcilerContext, tell_of_missing_past
+from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.reconcilers.access import identity_of
 from penstock.controllers.reconcilers.broker import was_true
 from penstock.controllers.reconcilers.destinations import resolve, resolve_optional
+from penstock.controllers.routes.past import observe_past, with_past
 from penstock.controllers.routes.route_records import trigger_route
 from penstock.controllers.tracker import Observer
 from penstock.resources.broker.model import Broker
@@ -67,9 +68,13 @@ class TriggerReconciler:
             else None
         )
         if served:
-            claimed = self._kept(trigger, broker) if route is None else [route]
-            world.publisher.claim(me, claimed, expected=[] if broker is None else [f"route/{trigger.identity.uid}"])
-        tell_of_missing_past(world, obj, trigger.identity.uid)
+            claimed = (
+                self._kept(trigger, broker)
+                if route is None
+                else with_past(world.publisher, obj, route, in_table=world.settings.history)
+            )
+            uids = (trigger.identity.uid, past_uid(trigger.identity.uid))
+            world.publisher.claim(me, claimed, expected=[] if broker is None else [f"route/{uid}" for uid in uids])
         before = (
             was_true(obj, SUBSCRIPTION_READY)
             and (obj.get("status") or {}).get("observedGeneration") == trigger.identity.generation
@@ -87,6 +92,7 @@ class TriggerReconciler:
             delivery=world.dataplane.delivery(trigger.identity.uid),
             paused=trigger.options.paused,
             identity=identity,
+            past=observe_past(world.publisher, world.dataplane, trigger.identity.uid),
         )
         await world.write_status(TRIGGER, obj, status_of(obj, seen, world.now()))
 
@@ -105,9 +111,11 @@ class TriggerReconciler:
         return trigger_route(trigger, broker["metadata"]["uid"], subscriber, delivery, dead_letter, account=account)
 
     def _kept(self, trigger: Trigger, broker: Obj | None) -> list[Route]:
-        held = self._world.publisher.held(f"route/{trigger.identity.uid}")
-        same_broker = broker is not None and isinstance(held, Route) and held.target == broker["metadata"]["uid"]
-        return [held] if same_broker and isinstance(held, Route) else []
+        uid = trigger.identity.uid
+        held = [self._world.publisher.held(f"route/{one}") for one in (uid, past_uid(uid))]
+        if broker is None:
+            return []
+        return [one for one in held if isinstance(one, Route) and one.target == broker["metadata"]["uid"]]
 
     def _dependency(self, me: Observer, trigger: Trigger) -> Finding:
         if trigger.dependency is None:

@@ -179,8 +179,14 @@ class DataPlane:
                 self.happened(route, happening)
 
     def _look_at(self, uid: str) -> None:
-        if (route := self._route(uid)) is not None:
+        if (route := self._route(uid)) is None:
+            return
+        if route.replay is None or route.replay.past_of is None:
             self._enqueue((route.kind, Key(route.namespace, route.name)))
+            return
+        self._look_at(route.replay.past_of)
+        if (owner := self._publisher.owner_of(f"route/{uid}")) is not None:
+            self._enqueue(owner)
 
     def _route(self, uid: str) -> Route | None:
         route = self._publisher.held(f"route/{uid}")

@@ -3,7 +3,8 @@
 A reconciler claims the records of its object; the publisher compares them with what it has published, gathers changes
 for a moment, and writes only the changed records and one `Version`. It reads the topic back at start, so a restart
 changes nothing in it. A new route gets its `start` here: the ends of `penstock.events` when it is first published, or
-where the events begin that it asks for.
+where the events begin that it asks for. Where only the history's table has those, the route begins with new events, and
+another one, claimed beside it, delivers what came before (`past.py`).
 
 A write that failed may have been stored all the same, and readers may act by it. So every attempt has a version number
 of its own, and the next attempt writes again whatever the failed one may have left in the topic.
@@ -25,7 +26,18 @@ import msgspec
 import structlog
 
 from penstock.contract.names import Location, NameTable
-from penstock.contract.routes import VERSION_KEY, Record, Replay, Route, ServiceName, Target, Version, encode, key_of
+from penstock.contract.routes import (
+    VERSION_KEY,
+    Record,
+    Replay,
+    Route,
+    ServiceName,
+    Target,
+    Version,
+    encode,
+    key_of,
+    past_uid,
+)
 from penstock.controllers.tracker import Observer
 from penstock.history.reader.kept import FirstKept
 from penstock.lifecycle import first
@@ -153,6 +165,10 @@ class Publisher:
         """Whose records last changed in the versions from `after` (not included) until `until`."""
         return iter([self._owner[k] for k, v in self._changed_at.items() if after < v <= until and k in self._owner])
 
+    def owner_of(self, key: str) -> Observer | None:
+        """Who claims the record."""
+        return self._owner.get(key)
+
     def take_shortfall(self, key: str) -> str | None:
         """What is no longer kept of the past that a route asked for; told once."""
         return self._shortfalls.pop(key, None)
@@ -247,12 +263,17 @@ class Publisher:
         if not fresh:
             return
         retained = await asyncio.to_thread(self._topic.retained_events)
-        for route in fresh:
+        for route in sorted(fresh, key=_is_past):  # a past ends where its route begins, so that it comes after it
             key = key_of(route)
-            if route.replay is not None:
+            if route.replay is None:
+                has_past = f"route/{past_uid(route.uid)}" in changes
+                start = await self._start_of(key, route.asked_from, retained, has_past=has_past)
+                started = msgspec.structs.replace(route, start=start)
+            elif route.replay.past_of is None:
                 started = await self._window_of(key, route, route.replay, retained)
             else:
-                started = msgspec.structs.replace(route, start=await self._start_of(key, route.asked_from, retained))
+                own = f"route/{route.replay.past_of}"
+                started = await self._past_of(own, changes.get(own) or self._published.get(own), route, retained)
             changes[key] = started
             current = self._desired.get(key)
             if isinstance(current, Route):
@@ -263,29 +284,42 @@ class Publisher:
         """A Replay with where it begins and ends. Events that a route gave up are found by when it did so."""
         start, end = tuple(kept.first for kept in retained), tuple(kept.end for kept in retained)
         if replay.given_up_by is None:
-            found = await asyncio.to_thread(self._topic.events_since, replay.since) if replay.since else ()
-            start, shortfall = start_in_the_past(found, retained)
-            if self._kept is not None and any(
-                begin == kept.first > 0 for begin, kept in zip(start, retained, strict=False)
-            ):
-                start, shortfall = further_back(start, await asyncio.to_thread(self._kept, replay.since), replay.since)
+            start = await self._begin_of(key, replay.since, retained, self._kept)
             if replay.until is not None:
                 end = await asyncio.to_thread(self._topic.events_since, replay.until)
-            if shortfall:
-                self._shortfalls[key] = shortfall
-        return msgspec.structs.replace(route, start=start, replay=msgspec.structs.replace(replay, end=end))
+        return _within(route, start, end)
 
-    async def _start_of(self, key: str, since: float | None, retained: Sequence[Retained]) -> tuple[int, ...]:
+    async def _past_of(self, own_key: str, own: Record | None, past: Route, retained: Sequence[Retained]) -> Route:
+        """What delivers the past of a route: from where the events begin that it asks for to where the route begins."""
+        end = own.start if isinstance(own, Route) else ()
+        since = 0.0 if past.replay is None else past.replay.since
+        begin = await self._begin_of(own_key, since, retained, self._kept)
+        return _within(past, tuple(map(min, begin, end)), end)
+
+    async def _start_of(
+        self, key: str, since: float | None, retained: Sequence[Retained], *, has_past: bool
+    ) -> tuple[int, ...]:
         if not self._routes_missing and key not in self._start_unknown:
             if since is None:
                 return tuple(kept.end for kept in retained)
-            found = await asyncio.to_thread(self._topic.events_since, since) if since else ()
-            start, shortfall = start_in_the_past(found, retained)
-            if shortfall:
-                self._shortfalls[key] = shortfall
-            return start
+            begin = await self._begin_of(key, since, retained, self._kept if has_past else None)
+            kept_by_kafka = all(first >= kept.first for first, kept in zip(begin, retained, strict=False))
+            # Otherwise all of its past comes from one hand, which keeps its order.
+            return begin if kept_by_kafka else tuple(kept.end for kept in retained)
         log.warning("the start of a route cannot be read any more; it begins with the oldest event kept", key=key)
         return tuple(kept.first for kept in retained)
+
+    async def _begin_of(
+        self, key: str, since: float, retained: Sequence[Retained], table: KeptSince | None
+    ) -> tuple[int, ...]:
+        """Where the events begin that came since then: in Kafka, or before that in the table. Notes what is missing."""
+        found = await asyncio.to_thread(self._topic.events_since, since) if since else ()
+        begin, shortfall = start_in_the_past(found, retained)
+        if table is not None and any(one == kept.first > 0 for one, kept in zip(begin, retained, strict=False)):
+            begin, shortfall = further_back(begin, await asyncio.to_thread(table, since), since)
+        if shortfall:
+            self._shortfalls[key] = shortfall
+        return begin
 
     def _next_version(self, changes: dict[str, Record | None]) -> Version:
         self._newest_number += 1
@@ -324,6 +358,16 @@ class Publisher:
     def _mark(self, key: str) -> None:
         self._dirty.add(key)
         self._work.set()
+
+
+def _is_past(route: Route) -> bool:
+    return route.replay is not None and route.replay.past_of is not None
+
+
+def _within(route: Route, start: tuple[int, ...], end: tuple[int, ...]) -> Route:
+    """The route with where it begins and ends."""
+    replay = None if route.replay is None else msgspec.structs.replace(route.replay, end=end)
+    return msgspec.structs.replace(route, start=start, replay=replay)
 
 
 def _as_started(route: Route, before: Route) -> Route:

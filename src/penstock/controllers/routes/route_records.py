@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from penstock.contract.names import CLUSTER_DOMAIN
-from penstock.contract.routes import Access, Delivery, Endpoint, Replay, Route, ServiceName, Target
+from penstock.contract.routes import Access, Delivery, Endpoint, Replay, Route, ServiceName, Target, past_uid
 from penstock.hosts import from_here, in_url
 from penstock.resources.delivery import DeliveryOptions
 from penstock.resources.eventpolicy.access import OPEN, TargetAccess
@@ -162,6 +162,18 @@ def replay_route(spec: ReplaySpec, of: Route) -> Route:
         start=(),
         asked_from=None,
         replay=_replay(spec, of.role, of.uid if spec.dead_letters else None),
+    )
+
+
+def past_route(of: Route, since: float) -> Route:
+    """What delivers the events from before a route was made that it asks for, up to where the route itself begins."""
+    return msgspec.structs.replace(
+        of,
+        uid=past_uid(of.uid),
+        kind="Replay",
+        start=(),
+        asked_from=None,
+        replay=Replay(of.role, since, past_of=of.uid),
     )
 
 

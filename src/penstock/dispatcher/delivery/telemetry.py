@@ -120,11 +120,12 @@ class Telemetry:
     ) -> None:
         """Keeps the record of the attempt for the next flush."""
         delivery, route = job.delivery, job.lane.route
+        uid, kind = _recorded_as(route)
         self._unwritten += 1
         self._unflushed[job.partition].attempts.append(
             AttemptRecord(
                 begun,
-                route.uid,
+                uid,
                 job.partition,
                 delivery.origin,
                 *record.identity,
@@ -136,7 +137,7 @@ class Telemetry:
                 report.verdict.status,
                 due,
                 report.verdict.reason or None,
-                route.kind,
+                kind,
                 route.namespace,
                 route.name,
             )
@@ -220,6 +221,13 @@ class Telemetry:
 def _unread(cursors: PartitionCursors, ends: Mapping[int, int]) -> int:
     """Records that Kafka has and the tail has not read."""
     return max(0, ends.get(cursors.partition, 0) - (cursors.tail or 0))
+
+
+def _recorded_as(route: Route) -> tuple[str, str]:
+    """uid and kind that an attempt counts for: a Trigger's past is the Trigger's, so that redriving it finds it."""
+    if route.replay is not None and route.replay.past_of is not None:
+        return route.replay.past_of, route.role
+    return route.uid, route.kind
 
 
 def _names(route: Route) -> dict[str, str]:

@@ -47,8 +47,12 @@ class Selection:
 
 
 def as_replayed(record: Matched, route: Route) -> Matched:
-    """The event as a Replay sends it: with the name of the Replay. A sink of the Replay's own sees no TTL."""
-    fields = {**record.fields, REPLAY: route.name.encode()}
+    """The event as a Replay sends it: with the name of the Replay. A sink of the Replay's own sees no TTL.
+
+    The past that a Trigger or Subscription asked for comes to it for the first time, and so as it was."""
+    fields = dict(record.fields)
+    if route.replay is None or route.replay.past_of is None:
+        fields[REPLAY] = route.name.encode()
     if route.subscriber is None:
         fields.pop(kafka.PREFIX + TTL, None)
     return Matched(

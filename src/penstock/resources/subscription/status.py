@@ -11,7 +11,8 @@ from penstock.resources.conditions import READY, Finding, conclude, false, find,
 from penstock.resources.delivering import DeliveryState, delivering_finding, delivery_fields
 from penstock.resources.eventpolicy.access import NOBODY, SenderIdentity
 from penstock.resources.metadata import Identity
-from penstock.resources.resolution import Address, Resolution, Unresolved, loss_finding
+from penstock.resources.replay.past import NO_PAST, PastObservation, past_findings
+from penstock.resources.resolution import Address, Resolution, Unresolved
 
 REFERENCES_RESOLVED = "ReferencesResolved"
 ADDED_TO_CHANNEL = "AddedToChannel"
@@ -35,6 +36,7 @@ class SubscriptionObservation:
     """How deliveries go; None where nothing is known."""
     paused: bool = False
     identity: SenderIdentity = NOBODY
+    past: PastObservation = NO_PAST
 
 
 def status_of(obj: Obj, seen: SubscriptionObservation, now: str) -> dict[str, Any]:
@@ -84,7 +86,8 @@ def _physical(seen: SubscriptionObservation) -> dict[str, str]:
 
 def _findings(obj: Obj, seen: SubscriptionObservation) -> list[Finding]:
     references = _references_finding(seen)
-    rest = [seen.identity.finding(), *loss_finding(seen.losses), *delivering_finding(seen.delivery, seen.paused)]
+    past = past_findings(obj, seen.past, seen.losses)
+    rest = [seen.identity.finding(), *past, *delivering_finding(seen.delivery, seen.paused)]
     if references.status != "True" or seen.channel is None:
         return [references, unknown(ADDED_TO_CHANNEL), unknown(CHANNEL_READY), *rest]
     identity = Identity.read(obj)

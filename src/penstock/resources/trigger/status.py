@@ -11,13 +11,13 @@ from penstock.resources.conditions import READY, Finding, conclude, false, find,
 from penstock.resources.delivering import DeliveryState, delivering_finding, delivery_fields
 from penstock.resources.eventpolicy.access import NOBODY, OIDC_IDENTITY_CREATED, SenderIdentity
 from penstock.resources.metadata import Identity
+from penstock.resources.replay.past import NO_PAST, PastObservation, past_findings
 from penstock.resources.resolution import (
     DEAD_LETTER_SINK_RESOLVED,
     Address,
     Resolution,
     Unresolved,
     dead_letter_finding,
-    loss_finding,
 )
 
 BROKER_READY = "BrokerReady"
@@ -48,13 +48,14 @@ class TriggerObservation:
     """How deliveries go; None where nothing is known."""
     paused: bool = False
     identity: SenderIdentity = NOBODY
+    past: PastObservation = NO_PAST
 
 
 def status_of(obj: Obj, seen: TriggerObservation, now: str) -> dict[str, Any]:
     """The Trigger's status."""
     previous = (obj.get("status") or {}).get("conditions") or []
     status: dict[str, Any] = {"observedGeneration": Identity.read(obj).generation}
-    status["conditions"] = conclude(previous, _findings(seen), now)
+    status["conditions"] = conclude(previous, _findings(obj, seen), now)
     status["subscriberUri"] = ""
     status |= seen.identity.fields()
     if seen.broker is not None:
@@ -67,7 +68,7 @@ def status_of(obj: Obj, seen: TriggerObservation, now: str) -> dict[str, Any]:
     return status | delivery_fields(seen.delivery, seen.paused)
 
 
-def _findings(seen: TriggerObservation) -> list[Finding]:
+def _findings(obj: Obj, seen: TriggerObservation) -> list[Finding]:
     if seen.broker is None:
         missing = false(BROKER_READY, "BrokerDoesNotExist", f'Broker "{seen.broker_name}" does not exist')
         others = (
@@ -77,7 +78,7 @@ def _findings(seen: TriggerObservation) -> list[Finding]:
             SUBSCRIPTION_READY,
             OIDC_IDENTITY_CREATED,
         )
-        return [missing, *(unknown(name) for name in others), *_warnings(seen)]
+        return [missing, *(unknown(name) for name in others), *_warnings(obj, seen)]
     return [
         _broker_finding(seen.broker),
         _subscriber_finding(seen.subscriber),
@@ -85,13 +86,13 @@ def _findings(seen: TriggerObservation) -> list[Finding]:
         seen.dependency,
         _subscription_finding(seen),
         seen.identity.finding(),
-        *_warnings(seen),
+        *_warnings(obj, seen),
     ]
 
 
-def _warnings(seen: TriggerObservation) -> list[Finding]:
+def _warnings(obj: Obj, seen: TriggerObservation) -> list[Finding]:
     """Conditions that do not count towards Ready."""
-    return [*loss_finding(seen.losses), *delivering_finding(seen.delivery, seen.paused)]
+    return [*past_findings(obj, seen.past, seen.losses), *delivering_finding(seen.delivery, seen.paused)]
 
 
 def _broker_finding(broker: Mapping[str, Any]) -> Finding:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from penstock.contract.routes import Record, Route, key_of
 from penstock.controllers.api import CHANNEL, IN_MEMORY_CHANNEL, SUBSCRIPTION, Key, Obj
-from penstock.controllers.reconciler import ReconcilerContext, tell_of_missing_past
+from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.reconcilers.access import access_of
 from penstock.controllers.reconcilers.broker import was_true
 from penstock.controllers.reconcilers.channels.channel import write_subscribers
 from penstock.controllers.reconcilers.channels.subscribers import Subscribers
 from penstock.controllers.reconcilers.configuration import ingress_addresses, tells_types, transport
 from penstock.controllers.reconcilers.destinations import resolve_optional
+from penstock.controllers.routes.past import with_past
 from penstock.controllers.routes.route_records import (
     channel_host,
     channel_path,
@@ -43,7 +44,7 @@ class InMemoryChannelReconciler:
         target = channel_target(
             channel.identity, tells_types=tells_types(world, me), transport=transport(world, me), access=access
         )
-        routes = [self._route(me, channel, entry) for entry in channel.subscribers]
+        routes = [route for entry in channel.subscribers for route in self._routes(me, channel, entry)]
         records: list[Record] = [target, *routes]
         if world.embedded:
             records.append(ingress_name(channel_host(channel.identity), world.settings))
@@ -71,16 +72,15 @@ class InMemoryChannelReconciler:
             if current is not None:
                 await write_subscribers(world, IN_MEMORY_CHANNEL, current, entries)
 
-    def _route(self, me: Observer, channel: InMemoryChannel, entry: dict[str, object]) -> Route:
+    def _routes(self, me: Observer, channel: InMemoryChannel, entry: dict[str, object]) -> list[Route]:
         subscription = self._world.tracker.look(
             me, SUBSCRIPTION, Key(channel.identity.namespace, str(entry.get("name") or ""))
         )
         same = subscription is not None and subscription["metadata"]["uid"] == entry.get("uid")
-        options = RouteOptions()
-        if same and subscription is not None:
-            options = RouteOptions.read(subscription)
-            tell_of_missing_past(self._world, subscription, str(entry.get("uid")))
-        return subscription_route(entry, channel.identity, options)
+        if not same or subscription is None:
+            return [subscription_route(entry, channel.identity, RouteOptions())]
+        own = subscription_route(entry, channel.identity, RouteOptions.read(subscription))
+        return with_past(self._world.publisher, subscription, own, in_table=self._world.settings.history)
 
 
 def _has_owner(obj: Obj) -> bool:

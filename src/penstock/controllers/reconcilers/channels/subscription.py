@@ -9,6 +9,7 @@ from penstock.controllers.reconcilers.broker import was_true
 from penstock.controllers.reconcilers.channels.channel import write_subscribers
 from penstock.controllers.reconcilers.channels.subscribers import Subscribers
 from penstock.controllers.reconcilers.destinations import resolve_optional
+from penstock.controllers.routes.past import observe_past
 from penstock.resources.conditions import find
 from penstock.resources.delivery import effective
 from penstock.resources.options import RouteOptions
@@ -53,6 +54,7 @@ class SubscriptionReconciler:
             delivery=world.dataplane.delivery(subscription.identity.uid),
             paused=RouteOptions.read(obj).paused,
             identity=await identity_of(world, me, SUBSCRIPTION, obj),
+            past=observe_past(world.publisher, world.dataplane, subscription.identity.uid),
         )
         self._subscribers.put(key, subscriber_spec(obj, seen, delivery))
         kind = Kind(subscription.channel.api_version, subscription.channel.kind)
