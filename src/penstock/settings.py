@@ -283,7 +283,7 @@ class Settings(BaseModel):
     """Days for which the tables keep events and attempts; older days are removed."""
 
     history_mib: int = Field(default=4096, ge=64)
-    """MiB that the tables may take together; the oldest days are removed first, never the present one."""
+    """MiB that the tables may take together; the oldest days are removed first, then the oldest part of the present."""
 
     broker_classes: Names = ["Penstock", "MTChannelBasedBroker", "Kafka"]
     """Broker classes served here. A Broker of another class is told so in its status; in an existing cluster it is left

@@ -44,7 +44,7 @@ def open_events(spark: SparkSession, settings: Settings) -> PastEvents:
             reader.close()
         place = location(settings.history_root, EVENTS)
         written = "://" in place or Path(place, "_delta_log").is_dir()
-        table = read_table(settings.history_root, EVENTS, len(kept)) if written else None
+        table = read_table(settings, EVENTS, len(kept)) if written else None
     except KafkaAway as error:
         raise Problem(f"Kafka does not answer at {settings.bootstrap}: {error}") from error
     except HistoryProblem as error:

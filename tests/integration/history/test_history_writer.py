@@ -157,9 +157,13 @@ def test_spark_and_this_process_take_turns_with_one_table(delta: SparkSession, s
         positions = history.state()[0].positions
         assert history.state()[0].behind == 0
     stored = by_spark(settings, delta)(EVENTS)
+    assert sorted(stored.files()) == sorted(by_arrow(settings)(EVENTS).files())
     stored.compact(datetime.now(UTC).date())
     assert counted(settings, "turns") == Counter(ids)
-    stored.remove_before((datetime.now(UTC) + timedelta(days=1)).date())
+    newest = max(file.newest for file in stored.files() if file.newest is not None)
+    stored.remove_before(newest)
+    assert 0 < sum(counted(settings, "turns").values()) < len(ids)
+    stored.remove_before(newest + timedelta(milliseconds=1))
     with History(settings) as history:
         assert history.sql("select count(*) as n from events").to_pylist() == [{"n": 0}]
         assert history.state()[0].positions == positions

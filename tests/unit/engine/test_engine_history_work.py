@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engine.history.work import fitting, told
+from penstock.engine.history.failure import told
+from penstock.engine.history.work import fitting
 from penstock.history.schema.columns import EVENTS
 from penstock.history.schema.problem import newer
 from penstock.history.writer.arrow_table import ArrowTable
@@ -32,6 +33,39 @@ from penstock.settings import Settings
 )
 def test_a_failure_is_a_line(error: Exception, line: str) -> None:
     assert told(error, Settings(data_dir=Path("/data"))) == line
+
+
+@pytest.mark.parametrize(
+    ("trace", "parts"),
+    [
+        (
+            ': org.apache.hadoop.fs.UnsupportedFileSystemException: No FileSystem for scheme "foo"',
+            ["s3a://b/x: ", "Spark knows no foo://", "history_uri", "spark.jars"],
+        ),
+        (
+            ": java.lang.RuntimeException: java.lang.ClassNotFoundException: "
+            "Class org.apache.hadoop.fs.s3a.S3AFileSystem not found",
+            [
+                "ClassNotFoundException",
+                "org.apache.hadoop.fs.s3a.S3AFileSystem are missing",
+                "spark.jars",
+                "hadoop-aws",
+            ],
+        ),
+        (
+            "Caused by: S3Exception: Forbidden (Service: S3, Status Code: 403)\n",
+            ["credentials were refused", "spark.hadoop.fs.s3a."],
+        ),
+        ("java.io.FileNotFoundException: NoSuchBucket", ["the bucket is not there"]),
+    ],
+    ids=["scheme", "jars", "credentials", "bucket"],
+)
+def test_a_place_that_cannot_be_used_is_told_with_the_setting_to_look_at(trace: str, parts: list[str]) -> None:
+    line = told(
+        RuntimeError(f"An error occurred while calling o1.x\n{trace}\n\tat y"), Settings(history_uri="s3a://b/x")
+    )
+    assert [part for part in parts if part not in line] == []
+    assert "\n" not in line
 
 
 def test_a_folder_of_this_machine_needs_no_spark(tmp_path: Path) -> None:

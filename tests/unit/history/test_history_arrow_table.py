@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from penstock.history.reader.history import History
 from penstock.history.schema.columns import ATTEMPTS, EVENTS, VERSION, VERSION_ID, Column, Table
 from penstock.history.schema.problem import HistoryProblem
-from penstock.history.writer import day_file
+from penstock.history.writer import arrow_table, day_file
 from penstock.history.writer.arrow_table import ArrowTable
 from penstock.history.writer.batches import Batches
 from penstock.history.writer.ranges import Range
@@ -237,11 +237,40 @@ def test_old_days_go_and_files_with_them(world: World) -> None:
         world.add(2, after_ms=day * A_DAY_MS)
         world.write()
     table = world.table()
-    table.remove_before(date(2026, 11, 19))
+    table.remove_before(datetime(2026, 11, 19, tzinfo=UTC))
     assert world.rows() == 2
     table.vacuum(0)
     assert len(world.files()) == 1
     assert world.delta().transaction_version(EVENTS.position(0)) == 6
+
+
+def test_the_oldest_of_a_day_goes_where_it_is_too_much(world: World) -> None:
+    for minute in range(3):
+        world.add(2, after_ms=minute * 60_000)
+        world.write()
+        world.attempts.append(attempt(minute, world.events[-1]))
+        world.write(table=ATTEMPTS)
+    newest = min(file.newest for file in world.table().files() if file.newest is not None)
+    for table in (EVENTS, ATTEMPTS):
+        world.table(table).remove_before(newest + timedelta(seconds=1))
+    assert world.rows() == 4
+    assert world.delta(ATTEMPTS).to_pyarrow_table().num_rows == 2
+    assert world.delta().transaction_version(EVENTS.position(0)) == 6
+    world.add(1)
+    assert world.write() == 1
+    assert world.asked() == [f"e{number}" for number in range(2, 7)]
+
+
+def test_the_last_room_of_a_disk_is_left_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.add(5)
+    table = world.table()
+    monkeypatch.setattr(arrow_table, "SPARE_MIB", 2**40)
+    with pytest.raises(HistoryProblem, match="are free at"):
+        world.write()
+    table.vacuum(0)
+    assert world.asked() == [f"e{number}" for number in range(5)]
+    monkeypatch.undo()
+    assert world.write() == 5
 
 
 def test_positions_outlive_the_log_that_they_were_written_in(world: World) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import date
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.history.schema.columns import TableName
 from penstock.history.writer.plan import GATHER_RECORDS, Standing, urgency
 from penstock.history.writer.ranges import Lost, Range, next_ranges
 from penstock.history.writer.upkeep import MANY_SMALL, MIB, DataFile, Upkeep, plan
@@ -75,21 +77,36 @@ def test_in_the_end_every_offset_is_written_once(kept: dict[int, tuple[int, int]
     assert sorted(seen) == sorted(expected)
 
 
+def file(day: int, mib: float, hour: int = 12, table: TableName = "events") -> DataFile:
+    newest = datetime(2026, 11, day, hour, tzinfo=UTC)
+    return DataFile(table, newest.date(), int(mib * MIB), newest)
+
+
 def test_days_that_are_too_old_are_removed() -> None:
-    files = [DataFile("events", date(2026, 11, day), 1) for day in (1, 10, 17)]
-    assert plan(files, TODAY, days=8, mib=100) == Upkeep(date(2026, 11, 10), ())
+    files = [file(day, 1) for day in (1, 10, 17)]
+    assert plan(files, TODAY, days=8, mib=100) == Upkeep(datetime(2026, 11, 10, tzinfo=UTC), ())
     assert plan(files[1:], TODAY, days=8, mib=100).remove_before is None
 
 
-def test_the_oldest_days_go_where_there_is_no_room_but_the_present_one_stays() -> None:
-    files = [DataFile("events", date(2026, 11, day), 40 * MIB) for day in (14, 15, 16)]
-    files += [DataFile("attempts", date(2026, 11, 17), 30 * MIB)]
-    assert plan(files, TODAY, days=30, mib=100).remove_before == date(2026, 11, 16)
-    assert plan(files[3:], TODAY, days=30, mib=10).remove_before is None
+def test_the_oldest_days_go_where_there_is_no_room() -> None:
+    files = [*(file(day, 40) for day in (14, 15, 16)), file(17, 30, table="attempts")]
+    assert plan(files, TODAY, days=30, mib=100).remove_before == datetime(2026, 11, 16, tzinfo=UTC)
+
+
+def test_of_a_day_that_is_too_much_by_itself_the_newest_stays() -> None:
+    day = [file(17, 30, hour) for hour in (3, 9, 12)]
+    assert plan(day, TODAY, days=30, mib=100).remove_before is None
+    beyond = datetime(2026, 11, 17, 3, tzinfo=UTC) + timedelta(milliseconds=1)
+    assert plan([file(16, 1), *day], TODAY, days=30, mib=70).remove_before == beyond
+    assert plan(day[2:], TODAY, days=30, mib=10).remove_before is None
+    untold = replace(day[0], newest=None)
+    nine = datetime(2026, 11, 17, 9, tzinfo=UTC) + timedelta(milliseconds=1)
+    assert plan([*day, untold], TODAY, days=30, mib=70).remove_before == nine, "its bytes count, its age is not known"
+    assert plan([untold] * 4, TODAY, days=30, mib=70).remove_before is None
 
 
 def test_many_small_files_of_a_day_are_put_together() -> None:
-    small = [DataFile("attempts", TODAY, 1)] * MANY_SMALL
+    small = [file(17, 0.001, table="attempts")] * MANY_SMALL
     assert plan(small, TODAY, days=30, mib=100).compact == (("attempts", TODAY),)
     assert plan(small[1:], TODAY, days=30, mib=100).compact == ()
-    assert plan([DataFile("events", TODAY, 20 * MIB)] * 40, TODAY, days=30, mib=4000).compact == ()
+    assert plan([file(17, 20)] * 40, TODAY, days=30, mib=4000).compact == ()

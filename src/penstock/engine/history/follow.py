@@ -9,7 +9,8 @@ import time
 import structlog
 
 from penstock.engine.history import session
-from penstock.engine.history.work import Writer, by_spark, told
+from penstock.engine.history.failure import told
+from penstock.engine.history.work import Writer, by_spark
 from penstock.lifecycle import Lifecycle
 from penstock.log.topic_ends import KafkaAway
 from penstock.settings import Settings

@@ -16,7 +16,8 @@ from pathlib import Path
 import structlog
 
 from penstock.engine.datadir import load_settings
-from penstock.engine.history.work import Writer, fitting, told
+from penstock.engine.history.failure import told
+from penstock.engine.history.work import Writer, fitting
 from penstock.engine.processes import parent_death
 from penstock.history.writer.batches import Written
 from penstock.lifecycle import Lifecycle
@@ -50,8 +51,10 @@ def main() -> None:
         writer = Writer(settings, fitting(settings), heard)
         if writer.begun_anew:
             lifecycle.status(begun_anew=", ".join(writer.begun_anew))
-        writer.write()
-        writer.look_after()
+        try:
+            writer.write()
+        finally:
+            writer.look_after()  # where there is no room to write, it is what makes some
         code = 0
     except Exception as error:
         log.exception("the history could not be written")

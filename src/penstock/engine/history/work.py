@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from penstock.engine.history.hint import Hint
-from penstock.history.reader.tables import read_files
 from penstock.history.schema.columns import TABLES, Table, TableName
-from penstock.history.schema.problem import HistoryProblem
 from penstock.history.writer import upkeep
 from penstock.history.writer.arrow_table import ArrowTable
 from penstock.history.writer.batches import Batches, Written
@@ -25,7 +23,8 @@ from penstock.settings import Settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-VACUUM_EVERY_HOURS = 24.0
+VACUUM_EVERY_HOURS = 2.0
+"""What was removed or written anew takes room until then."""
 
 log = structlog.get_logger()
 
@@ -104,11 +103,7 @@ class Writer:
 
     def look_after(self) -> None:
         """Removes old days, puts small files together, and now and then removes files that belong to nothing."""
-        files = [
-            upkeep.DataFile(table.name, day, size)
-            for table in TABLES
-            for day, size in read_files(self._settings.history_root, table)
-        ]
+        files = [upkeep.DataFile(name, *file) for name, stored in self._stored.items() for file in stored.files()]
         wanted = upkeep.plan(files, _today(), self._settings.history_days, self._settings.history_mib)
         if wanted.remove_before is not None or wanted.compact:
             log.info("looking after the history", removed_before=wanted.remove_before, compacted=len(wanted.compact))
@@ -118,20 +113,6 @@ class Writer:
                 stored.vacuum(upkeep.VACUUM_HOURS)
             self._hint.vacuumed = time.time()
             self._hint.write(self._settings.data_dir)
-
-
-def told(error: Exception, settings: Settings) -> str:
-    """Why writing failed, in a line."""
-    if isinstance(error, HistoryProblem):
-        return f"{error.what} {error.remedy}".strip()
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename or settings.history_root}: {error.strerror}"
-    text = str(error)
-    for line in text.splitlines():
-        cause = line.strip()
-        if cause.startswith("Caused by: ") or "Exception: " in cause:
-            return cause.removeprefix("Caused by: ")[:300]
-    return f"{type(error).__name__}: {text.splitlines()[0] if text else ''}"[:300]
 
 
 def _today() -> date:

@@ -109,7 +109,7 @@ class KeptEvents:
 
     def _open(self, table: Table) -> Database | None:
         """None where nothing has been written yet."""
-        files = read_table(self._settings.history_root, table, self._settings.partitions)
+        files = read_table(self._settings, table, self._settings.partitions)
         if files is None:
             return None
         from penstock.history.schema.arrow import schema_of

@@ -63,7 +63,7 @@ class Moment:
         """The files of the table, as of this moment."""
         if table.name not in self._files:
             partitions = max(self._settings.partitions, len(self._kept(table)))
-            self._files[table.name] = read_table(self._settings.history_root, table, partitions)
+            self._files[table.name] = read_table(self._settings, table, partitions)
         return self._files[table.name]
 
     def rest(self, table: Table) -> pa.Table:

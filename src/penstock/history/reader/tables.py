@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from penstock.history.reader.storage import storage_options, unreadable
 from penstock.history.schema.columns import DAY, VERSION, VERSION_ID, Table
 from penstock.history.schema.problem import HistoryProblem, foreign, newer
+from penstock.settings import Settings
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -37,10 +39,10 @@ def location(root: str, table: Table) -> str:
     return f"{root}/{table.name}"
 
 
-def read_table(root: str, table: Table, partitions: int) -> TableFiles | None:
+def read_table(settings: Settings, table: Table, partitions: int) -> TableFiles | None:
     """The newest version of the table; None where none has been written. Raises HistoryProblem."""
-    place = location(root, table)
-    found = open_table(place)
+    place = location(settings.history_root, table)
+    found = open_table(place, storage_options(place, settings.spark_conf))
     if found is None:
         return None
     import pyarrow as pa
@@ -58,19 +60,26 @@ def read_table(root: str, table: Table, partitions: int) -> TableFiles | None:
     )
 
 
-def read_files(root: str, table: Table) -> list[tuple[date, int]]:
-    """Day and size of each file of the table. Raises HistoryProblem."""
-    found = open_table(location(root, table))
-    if found is None:
-        return []
+class FileSize(NamedTuple):
+    """A file of a table."""
+
+    day: date
+    bytes: int
+    newest: datetime | None
+    """No row of it is newer; None where the table does not say so."""
+
+
+def file_sizes(found: DeltaTable, table: Table) -> list[FileSize]:
+    """The files of a table."""
     import pyarrow as pa
 
     actions = pa.table(found.get_add_actions(flatten=True)).to_pydict()
     days = [day if isinstance(day, date) else date.fromisoformat(str(day)) for day in actions[f"partition.{DAY}"]]
-    return list(zip(days, actions["size_bytes"], strict=True))
+    newest = actions.get(f"max.{table.moment}") or [None] * len(days)
+    return [FileSize(*file) for file in zip(days, actions["size_bytes"], newest, strict=True)]
 
 
-def open_table(place: str) -> DeltaTable | None:
+def open_table(place: str, options: dict[str, str] | None = None) -> DeltaTable | None:
     """The table at a place; None where there is none. Raises HistoryProblem."""
     if "://" not in place and not Path(place, "_delta_log").is_dir():
         return None
@@ -80,11 +89,13 @@ def open_table(place: str) -> DeltaTable | None:
     except ImportError:
         raise HistoryProblem("The history cannot be read here.", HOW_TO_INSTALL) from None
     try:
-        return DeltaTable(place)
-    except TableNotFoundError:
+        return DeltaTable(place, storage_options=options)
+    except TableNotFoundError as error:
+        if "Unknown scheme" in str(error):
+            raise unreadable(place, error) from error
         return None
     except (DeltaError, OSError, ValueError) as error:
-        raise HistoryProblem(f"The table {place} cannot be read: {_first_line(error)}.") from error
+        raise unreadable(place, error) from error
 
 
 def check(found: DeltaTable, place: str, table: Table) -> None:
@@ -106,7 +117,3 @@ def check(found: DeltaTable, place: str, table: Table) -> None:
 def _positions(found: DeltaTable, table: Table, partitions: int) -> dict[int, int]:
     known = {number: found.transaction_version(table.position(number)) for number in range(partitions)}
     return {number: position for number, position in known.items() if position is not None}
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0].rstrip(".")

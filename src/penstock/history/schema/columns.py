@@ -6,6 +6,7 @@ another type without a new `VERSION`, which readers of an older penstock refuse.
 
 from __future__ import annotations
 
+from datetime import datetime, time
 from typing import Literal, NamedTuple
 
 from penstock.contract import topics
@@ -43,6 +44,20 @@ class Table(NamedTuple):
     def names(self) -> tuple[str, ...]:
         """The names of the columns, in order."""
         return tuple(column.name for column in self.columns)
+
+    @property
+    def moment(self) -> str:
+        """The column that says when a row's event came, or its attempt began; `day` is the day of it."""
+        return "arrival" if self.name == "events" else "start"
+
+    def older_than(self, moment: datetime) -> str:
+        """The condition, in SQL, of rows from before a moment; of whole days where it is the beginning of one."""
+        whole_days = f"{DAY} < date '{moment:%Y-%m-%d}'"
+        if moment.time() == time.min:
+            return whole_days
+        return (
+            f"{whole_days} or ({DAY} = date '{moment:%Y-%m-%d}' and {self.moment} < '{moment:%Y-%m-%dT%H:%M:%S.%fZ}')"
+        )
 
     def ddl(self) -> str:
         """The columns as SQL declares them."""

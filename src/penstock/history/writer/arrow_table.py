@@ -8,16 +8,18 @@ killed belong to no version of the table, and `vacuum` removes them.
 from __future__ import annotations
 
 import contextlib
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import date
+from datetime import date, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.history.reader.moment import Reader
 from penstock.history.reader.rest import ROW_OF
-from penstock.history.reader.tables import check, location, open_table
+from penstock.history.reader.tables import FileSize, check, file_sizes, location, open_table
 from penstock.history.schema.columns import DAY, VERSION, VERSION_ID, Table
+from penstock.history.schema.problem import HistoryProblem
 from penstock.history.schema.rows import Row
 from penstock.history.writer.day_file import DayFile
 from penstock.history.writer.ranges import Range
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
 COMPACTED_BYTES = 64 * 2**20
 """How large files become when small ones are put together; larger ones would be written again each time."""
 GROUP_ROWS = 100_000
+MIB = 2**20
+SPARE_MIB = 512
+"""What has to be free beyond what the ingress needs: more than one commit takes."""
 
 Connect = Callable[[Settings], Reader]
 
@@ -73,11 +78,25 @@ class ArrowTable:
 
     def begin(self, ids: Iterable[str]) -> ArrowCommit:
         """See StoredTable."""
+        self._check_room()
         return ArrowCommit(self._opened(), Path(self._place), self._table, ids, partial(self._connect, self._settings))
 
-    def remove_before(self, day: date) -> None:
+    def _check_room(self) -> None:
+        """The history never takes the last room of a disk: below a limit the ingress takes no events."""
+        free, wanted = shutil.disk_usage(self._place).free // MIB, self._settings.min_free_disk_mib + SPARE_MIB
+        if free < wanted:
+            raise HistoryProblem(
+                f"Only {free} MiB are free at {self._place}; the history is written from {wanted} MiB on.",
+                "Make room, lower history_mib or history_days, or choose another place with history_uri.",
+            )
+
+    def files(self) -> list[FileSize]:
         """See StoredTable."""
-        self._opened().delete(f"{DAY} < date '{day}'")
+        return file_sizes(self._opened(), self._table)
+
+    def remove_before(self, moment: datetime) -> None:
+        """See StoredTable."""
+        self._opened().delete(self._table.older_than(moment))
 
     def compact(self, day: date) -> None:
         """See StoredTable."""

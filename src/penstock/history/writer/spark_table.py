@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from datetime import date
+from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
-from penstock.history.reader.tables import location
+from penstock.history.reader.tables import FileSize, location
 from penstock.history.schema.columns import DAY, VERSION, VERSION_ID, Table
 from penstock.history.schema.problem import foreign, newer
 from penstock.history.writer.ranges import Range, offsets_json
@@ -15,6 +15,7 @@ from penstock.history.writer.stored_table import PROPERTIES, Conflict
 from penstock.log.clients import topic_name
 from penstock.log.connection import spark_options
 from penstock.settings import Settings
+from penstock.timestamps import parse_rfc3339
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -82,9 +83,20 @@ class SparkTable:
         transaction = delta.DeltaLog.forTable(self._spark._jsparkSession, self.place).startTransaction()
         return SparkCommit(self._jvm, transaction, ids, self._rows)
 
-    def remove_before(self, day: date) -> None:
+    def files(self) -> list[FileSize]:
         """See StoredTable."""
-        self._spark.sql(f"delete from {self.name} where {DAY} < date'{day}'")  # noqa: S608
+        from pyspark.sql import DataFrame
+
+        delta = self._jvm.org.apache.spark.sql.delta
+        begun = delta.DeltaLog.forTable(self._spark._jsparkSession, self.place).startTransaction()
+        told = DataFrame(begun.snapshot().allFiles().toDF(), self._spark).select(
+            f"partitionValues.{DAY}", "size", "stats"
+        )
+        return [file_size(row[DAY], row["size"], row["stats"], self.table) for row in told.collect()]
+
+    def remove_before(self, moment: datetime) -> None:
+        """See StoredTable."""
+        self._spark.sql(f"delete from {self.name} where {self.table.older_than(moment)}")  # noqa: S608
 
     def compact(self, day: date) -> None:
         """See StoredTable."""
@@ -136,6 +148,12 @@ class SparkCommit:
             if "Concurrent" in str(error.java_exception.getClass().getName()):
                 raise Conflict(str(error.java_exception.getMessage()).splitlines()[0]) from error
             raise
+
+
+def file_size(day: str, size: int, stats: str | None, table: Table) -> FileSize:
+    """A file as Delta's log tells of it."""
+    newest = json.loads(stats or "{}").get("maxValues", {}).get(table.moment)
+    return FileSize(date.fromisoformat(day), size, parse_rfc3339(newest) if newest else None)
 
 
 def rows_between(spark: SparkSession, settings: Settings, table: Table, ranges: Mapping[int, Range]) -> DataFrame:

@@ -11,9 +11,10 @@ folder of this machine, and `spark_table` for everything else.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import date
+from datetime import date, datetime
 from typing import Protocol
 
+from penstock.history.reader.tables import FileSize
 from penstock.history.writer.ranges import Range
 
 PROPERTIES = {
@@ -53,8 +54,11 @@ class StoredTable(Protocol):
     def begin(self, ids: Iterable[str]) -> Commit:
         """A commit that holds if nobody else changes the versions of these ids meanwhile."""
 
-    def remove_before(self, day: date) -> None:
-        """Removes the rows of older days."""
+    def files(self) -> list[FileSize]:
+        """The files of its newest version."""
+
+    def remove_before(self, moment: datetime) -> None:
+        """Removes the rows from before a moment."""
 
     def compact(self, day: date) -> None:
         """Puts the small files of a day together."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 
 from penstock.history.schema.columns import TableName
 from penstock.history.writer.stored_table import StoredTable
@@ -24,36 +24,51 @@ class DataFile:
     table: TableName
     day: date
     bytes: int
+    newest: datetime | None
+    """No row of it is newer; None where the table does not say so, as that of attempts does not."""
+
+    def is_before(self, moment: datetime) -> bool:
+        """Whether all of its rows are older."""
+        return (self.newest or _midnight(self.day + timedelta(days=1))) < moment
 
 
 @dataclass(frozen=True)
 class Upkeep:
     """What is to be done."""
 
-    remove_before: date | None
-    """Days before this one are removed from both tables."""
+    remove_before: datetime | None
+    """What is older is removed from both tables."""
     compact: tuple[tuple[TableName, date], ...]
 
 
 def plan(files: Iterable[DataFile], today: date, days: int, mib: int) -> Upkeep:
-    """Removes what is too old, then the oldest days until the rest fits; the present day stays in any case."""
-    every = list(files)
-    first = today - timedelta(days=days - 1)
-    by_day: dict[date, int] = {}
-    for file in every:
-        by_day[file.day] = by_day.get(file.day, 0) + file.bytes
+    """Removes what is too old, then the oldest days until the rest fits.
+
+    Of the present day the oldest files go, where it alone is too much; what came last stays in any case."""
+    newest_first = sorted(files, key=lambda file: (file.day, file.newest or _FAR), reverse=True)
+    first = _midnight(today - timedelta(days=days - 1))
     room = mib * MIB
-    for day in sorted(by_day, reverse=True):
-        room -= by_day[day]
-        if room < 0 and day < today:
-            first = max(first, day + timedelta(days=1))
+    for number, file in enumerate(newest_first):
+        room -= file.bytes
+        if room < 0 and file.day < today:
+            first = max(first, _midnight(file.day + timedelta(days=1)))
+            break
+        if room < 0 and number and file.newest is not None:
+            first = max(first, file.newest + timedelta(milliseconds=1))
             break
     small: dict[tuple[TableName, date], int] = {}
-    for file in every:
-        if file.bytes < SMALL_BYTES and file.day >= first:
+    for file in newest_first:
+        if file.bytes < SMALL_BYTES and not file.is_before(first):
             small[file.table, file.day] = small.get((file.table, file.day), 0) + 1
-    removes = any(day < first for day in by_day)
+    removes = any(file.is_before(first) for file in newest_first)
     return Upkeep(first if removes else None, tuple(sorted(key for key, count in small.items() if count >= MANY_SMALL)))
+
+
+_FAR = datetime.max.replace(tzinfo=UTC)
+
+
+def _midnight(day: date) -> datetime:
+    return datetime.combine(day, time.min, UTC)
 
 
 def carry_out(stored: Mapping[TableName, StoredTable], upkeep: Upkeep) -> None:
