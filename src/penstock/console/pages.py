@@ -91,7 +91,7 @@ def render(request: Request, template: str, status: int = 200, /, **values: Any)
         .get_template(template)
         .render(
             **values,
-            request_path=request.url.path,
+            request_path=request.scope["path"],
             sections=sections,
             session=session,
             asks_for_token=console.asks_for_token,

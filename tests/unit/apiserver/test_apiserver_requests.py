@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.requests import Request
 
 from penstock.apiserver.access.identity import ADMIN, CONTROLLER, NODE, load_tokens
 from penstock.apiserver.documents import encode
 from penstock.apiserver.errors import ApiError
+from penstock.apiserver.http.app import _failed
 from penstock.apiserver.http.requests import Form, accepted_form, delete_options, locate, parse_document, parse_object
 from penstock.apiserver.kinds.core_kinds import CORE_KINDS
 from penstock.apiserver.kinds.registry import Registry
@@ -175,3 +177,13 @@ def test_the_tokens_of_an_earlier_version_stay_and_those_of_the_controllers_lose
     controller = tokens.user("c")
     assert controller is not None
     assert not controller.is_master
+
+
+def test_metadata_that_are_null_are_none() -> None:
+    assert parse_object(b'{"metadata": null, "kind": "A"}', "application/json") == {"kind": "A"}
+
+
+async def test_a_failure_is_answered_whatever_the_query_is() -> None:
+    scope = {"type": "http", "method": "GET", "path": "/a", "query_string": b"\xf5", "headers": []}
+    answer = await _failed(Request(scope), ValueError("a defect"))
+    assert answer.status_code == 500

@@ -221,5 +221,6 @@ async def _refused(_: Request, error: Exception) -> Response:
 async def _failed(request: Request, error: Exception) -> Response:
     if isinstance(error, RecursionError):
         return refusal(errors.bad_request("the object is nested too deeply"))
-    log.error("request failed", method=request.method, path=request.url.path, exc_info=error)
+    # Not by `request.url`, which cannot be made of every query.
+    log.error("request failed", method=request.method, path=request.scope["path"], exc_info=error)
     return refusal(ApiError(500, "InternalError", f"Internal error occurred: {type(error).__name__}"))

@@ -138,6 +138,8 @@ def parse_object(body: bytes, media: str) -> Obj:
     value = parse_document(body, media)
     if not isinstance(value, dict):
         raise errors.bad_request("the body of the request is not an object")
+    if value.get("metadata", {}) is None:
+        del value["metadata"]  # null is as good as nothing, and nobody who looks for it later has to know
     if not isinstance(value.get("metadata"), dict | None):
         raise errors.bad_request("metadata is not an object")
     return value

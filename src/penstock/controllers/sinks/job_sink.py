@@ -46,7 +46,7 @@ class JobSinks:
     async def _take(self, request: Request) -> Response:
         if not self._tracker.informer(JOB_SINK).synced.is_set():
             return PlainTextResponse("the JobSinks are not known yet\n", 503)
-        sink = self._sink(request.url.path)
+        sink = self._sink(request.scope["path"])
         if sink is None:
             return PlainTextResponse("there is no JobSink at this path\n", 404)
         event = await event_of(request, self._most)

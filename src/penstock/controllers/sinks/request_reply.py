@@ -53,7 +53,7 @@ class RequestReplies:
     async def _answer(self, request: Request) -> Response:
         if request.method != "POST":
             return PlainTextResponse("events are sent by POST\n", 405, {"allow": "POST"})
-        parts = request.url.path.strip("/").split("/")
+        parts = request.scope["path"].strip("/").split("/")
         key, is_reply = Key("", ""), parts[2:] == ["reply"]
         if len(parts) == 2 or is_reply:
             key = Key(*parts[:2])
