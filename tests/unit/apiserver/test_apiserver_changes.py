@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.apiserver.errors import ApiError
 from penstock.apiserver.http import watching
+from penstock.apiserver.http.pieces import pieces
 from penstock.apiserver.http.watching import Watched
 from penstock.apiserver.store.expiry import is_old
 from penstock.apiserver.store.storage import Change
@@ -65,6 +66,30 @@ def test_kinds_do_not_push_each_other_out() -> None:
     assert quiet.position(5) is not None
     assert history.ring("busy").position(5) is None
     assert history.version == 10_006
+
+
+@given(st.lists(st.tuples(st.sampled_from(["a", "b", "c"]), st.integers(0, 3000)), max_size=60))
+def test_all_kinds_together_are_bounded(changes: list[tuple[str, int]]) -> None:
+    history = History(0, max_bytes=8000)
+    for version, (resource, size) in enumerate(changes, 1):
+        history.publish([Change(version, "ADDED", resource, "", str(version), b"x" * size, None)])
+        assert history.bytes <= 8000
+    for resource in ("a", "b", "c"):
+        ring = history.ring(resource)
+        place = ring.position(ring.start)
+        assert place is not None
+        kept = [change.version for change in ring.since(place, 100) or []]
+        expected = [
+            version for version, (kind, _) in enumerate(changes, 1) if kind == resource and version > ring.start
+        ]
+        assert kept == expected, "what is kept is the newest, and a watch from its beginning misses nothing"
+
+
+@given(st.lists(st.binary(max_size=40), max_size=20), st.integers(1, 16))
+def test_pieces_are_the_whole_and_never_too_long(parts: list[bytes], size: int) -> None:
+    made = list(pieces(parts, size))
+    assert b"".join(made) == b"".join(parts)
+    assert all(len(piece) <= size for piece in made)
 
 
 def test_what_a_watcher_sees_of_a_change() -> None:

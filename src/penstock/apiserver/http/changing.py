@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -16,7 +17,7 @@ from penstock.apiserver.http import requests
 from penstock.apiserver.http.reading import selection
 from penstock.apiserver.http.rendering import Renderer
 from penstock.apiserver.http.requests import Place
-from penstock.apiserver.http.responses import json_response, object_response
+from penstock.apiserver.http.responses import json_response, list_response, object_response
 from penstock.apiserver.kinds.scale import scale_of, scaled
 from penstock.apiserver.kinds.schema_walkers import walker_of
 from penstock.apiserver.store.storage import Store, Transaction
@@ -104,13 +105,17 @@ class Changer:
         query = request.query_params
         keep, _ = selection(query.get("labelSelector", ""), query.get("fieldSelector", ""), place)
         namespace = place.namespace if place.kind.namespaced else ""
-        page = await self._store.page(place.kind.resource, namespace, keep=keep)
-        deleted = await self._store.write(
-            lambda tx: self._delete_all(tx, request, place, page.bodies, options), dry_run=dry
-        )
-        renderer = Renderer(place.kind, requests.accepted_form(request.headers.get("accept")))
-        bodies = [encode(obj) for obj in deleted]
-        return json_response(b"".join(renderer.many(bodies, {"resourceVersion": str(page.version)})))
+        is_whole = True
+        async for page in self._store.parts(place.kind.resource, namespace, keep=keep):
+            work = partial(self._delete_all, request=request, place=place, bodies=page.bodies, options=options)
+            deleted = await self._store.write(work, dry_run=dry)
+            is_whole = is_whole and page.next_key is None
+            if is_whole:
+                renderer = Renderer(place.kind, requests.accepted_form(request.headers.get("accept")))
+                bodies = [encode(obj) for obj in deleted]
+                return list_response(renderer.many(bodies, {"resourceVersion": str(page.version)}))
+        # There were more than can be held to be shown.
+        return object_response({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"})
 
     def _delete_all(
         self, tx: Transaction, request: Request, place: Place, bodies: list[bytes], options: DeleteOptions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 import msgspec
 from starlette.requests import Request
@@ -13,12 +13,13 @@ from starlette.responses import Response
 from penstock.apiserver import errors
 from penstock.apiserver.documents import Obj, decode, encode, labels_of
 from penstock.apiserver.http import selectors
-from penstock.apiserver.http.rendering import Renderer
+from penstock.apiserver.http.pieces import pieces
+from penstock.apiserver.http.rendering import CLOSING, Renderer
 from penstock.apiserver.http.requests import Place, accepted_form, whole_number
-from penstock.apiserver.http.responses import json_response, list_response
+from penstock.apiserver.http.responses import json_response, list_response, streamed
 from penstock.apiserver.http.watching import DEFAULT_TIMEOUT_SECONDS, Watched, Watches, WatchResponse, WatchStart
 from penstock.apiserver.kinds.scale import scale_of
-from penstock.apiserver.store.storage import Store
+from penstock.apiserver.store.storage import PART_BYTES, Page, Store
 from penstock.apiserver.verbs.history import History
 
 Keep = Callable[[bytes], bool]
@@ -49,15 +50,23 @@ class Reader:
         limit = whole_number(query, "limit") or 0
         after, token_version = _parse_token(query.get("continue", ""))
         self._check_version(query.get("resourceVersion", ""))
-        page = await self._store.page(place.kind.resource, self._namespace(place), keep=keep, limit=limit, after=after)
+        resource, namespace = place.kind.resource, self._namespace(place)
+        # A page may be shorter than the client has asked for; one that did not ask for pages gets all in one answer.
+        page = await self._store.page(resource, namespace, keep=keep, limit=limit, max_bytes=PART_BYTES, after=after)
         # All pages carry the version of the first, so that a watch from it misses nothing that came in between.
         version = token_version or page.version
         metadata: Obj = {"resourceVersion": str(version)}
-        if page.next_key:
+        if page.next_key is not None and not limit:
+            if renderer.form.yaml:
+                raise errors.bad_request("the list is too long for YAML in one answer: ask for JSON, or set a limit")
+            following = self._store.parts(resource, namespace, keep=keep, after=page.next_key)
+            return streamed(_whole(renderer, metadata, page.bodies, following))
+        if page.next_key is not None:
             metadata["continue"] = _token(page.next_key, version)
             if not keep:
                 metadata["remainingItemCount"] = page.remaining
-        return list_response(renderer.many(page.bodies, metadata), as_yaml=renderer.form.yaml)
+        listed = renderer.many(page.bodies, metadata)
+        return json_response(b"".join(listed), as_yaml=True) if renderer.form.yaml else list_response(listed)
 
     async def watch(self, request: Request, place: Place) -> Response | WatchResponse:
         """Changes of a collection, or of one object."""
@@ -69,10 +78,11 @@ class Reader:
         version_text = query.get("resourceVersion", "")
         initial = query.get("sendInitialEvents") == "true"
         if initial or version_text in ("", "0"):
-            page = await self._store.page(place.kind.resource, self._namespace(place), keep=_named(name, keep))
-            start = WatchStart(page.version, page.bodies, announce_end=initial)
+            parts = self._store.parts(place.kind.resource, self._namespace(place), keep=_named(name, keep))
+            page = await anext(parts)
+            start = WatchStart(page.version, _bodies(page.bodies, parts), announce_end=initial)
         else:
-            start = WatchStart(self._check_version(version_text) or 0, [])
+            start = WatchStart(self._check_version(version_text) or 0)
         return WatchResponse(
             self._watches,
             self._history,
@@ -99,6 +109,27 @@ class Reader:
         if version > current:
             raise errors.from_the_future(version, current)
         return version
+
+
+async def _whole(
+    renderer: Renderer, metadata: Obj, first: list[bytes], following: AsyncIterator[Page]
+) -> AsyncIterator[bytes]:
+    """A list that is too long to be held: part after part is read while it is sent."""
+    yield renderer.opening(metadata)
+    goes_on = False
+    async for bodies in _bodies(first, following):
+        for piece in pieces(renderer.items(bodies, goes_on=goes_on)):
+            yield piece
+        goes_on = True
+    yield CLOSING
+
+
+async def _bodies(first: list[bytes], following: AsyncIterator[Page]) -> AsyncIterator[list[bytes]]:
+    """The objects of each part; none is kept here when the next is read."""
+    yield first
+    del first
+    async for page in following:
+        yield page.bodies
 
 
 def selection(label_text: str, field_text: str, place: Place) -> tuple[Keep | None, str | None]:

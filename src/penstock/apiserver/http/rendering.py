@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from penstock.apiserver.documents import Obj, decode, encode
+from penstock.apiserver.http.pieces import PIECE_BYTES
 from penstock.apiserver.http.requests import Form
 from penstock.apiserver.kinds import tables
 from penstock.apiserver.kinds.registry import ServedKind
+
+CLOSING = b"]}\n"
+"""What comes after the objects of a list."""
 
 
 @dataclass
@@ -38,21 +44,43 @@ class Renderer:
         first, self._columns_told = not self._columns_told, True
         return encode(tables.table(self.kind, [obj], metadata, include=self.include, columns=first))
 
-    def many(self, bodies: list[bytes], metadata: Obj) -> list[bytes]:
-        """A list, in pieces that are sent one after another, so that a long one is never joined in memory."""
+    def many(self, bodies: Iterable[bytes], metadata: Obj) -> Iterator[bytes]:
+        """A list, in parts that follow one another, so that a long one is never joined in memory."""
+        yield self.opening(metadata)
+        yield from self.items(bodies)
+        yield CLOSING
+
+    def opening(self, metadata: Obj) -> bytes:
+        """What comes before the objects of a list."""
         if self.form.shape == "Table":
-            rows = map(self._decoded, bodies)
-            return [encode(tables.table(self.kind, rows, metadata, include=self.include))]
+            whole = encode(tables.table(self.kind, [], metadata, include=self.include))
+            return whole.removesuffix(b"]}")  # the rows are its last entry
         if self.form.shape == "Object":
             kind, version = self.kind.list_kind, self.kind.api_version
-            parts = [self._versioned(body) for body in bodies]
         else:
             kind, version = "PartialObjectMetadataList", "meta.k8s.io/v1"
-            parts = [encode(tables.partial(self._decoded(body))) for body in bodies]
-        head = encode({"kind": kind, "apiVersion": version, "metadata": metadata})[:-1] + b',"items":['
-        groups = (parts[start : start + 64] for start in range(0, len(parts), 64))
-        pieces = [(b"," if place else b"") + b",".join(group) for place, group in enumerate(groups)]
-        return [head, *pieces, b"]}\n"]
+        return encode({"kind": kind, "apiVersion": version, "metadata": metadata})[:-1] + b',"items":['
+
+    def items(self, bodies: Iterable[bytes], *, goes_on: bool = False) -> Iterator[bytes]:
+        """The objects, with what stands between them; with `goes_on`, there were some before."""
+        for item in self._items(bodies):
+            if not goes_on:
+                yield item
+            elif len(item) < PIECE_BYTES:
+                yield b"," + item
+            else:  # too long to be copied for a comma
+                yield b","
+                yield item
+            goes_on = True
+
+    def _items(self, bodies: Iterable[bytes]) -> Iterator[bytes]:
+        if self.form.shape == "Object":
+            return map(self._versioned, bodies)
+        objects = map(self._decoded, bodies)
+        if self.form.shape == "Table":
+            now = datetime.now(UTC)
+            return (encode(tables.row(self.kind, obj, self.include, now)) for obj in objects)
+        return (encode(tables.partial(obj)) for obj in objects)
 
     def _decoded(self, body: bytes) -> Obj:
         return self.kind.served(decode(body))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
+from itertools import chain
 
 import yaml
 from starlette.responses import Response, StreamingResponse
 
 from penstock.apiserver.documents import Obj, decode, encode
 from penstock.apiserver.errors import ApiError
+from penstock.apiserver.http.pieces import pieces
 
 MAX_WARNINGS = 20
 MAX_WARNING = 256
@@ -34,11 +36,18 @@ def object_response(value: Obj, *, status: int = 200) -> Response:
     return json_response(encode(value), status=status)
 
 
-def list_response(parts: list[bytes], *, as_yaml: bool = False) -> Response:
+def list_response(parts: Iterable[bytes]) -> Response:
     """A list, sent piece by piece when it is long."""
-    if as_yaml or len(parts) <= 3:
-        return json_response(b"".join(parts), as_yaml=as_yaml)
-    return StreamingResponse(_in_turn(parts), media_type=_JSON)
+    in_pieces = pieces(parts)
+    first, second = next(in_pieces, b""), next(in_pieces, None)
+    if second is None:
+        return json_response(first)
+    return streamed(_in_turn(chain((first, second), in_pieces)))
+
+
+def streamed(content: AsyncIterator[bytes]) -> Response:
+    """JSON that is made while it is sent."""
+    return StreamingResponse(content, media_type=_JSON)
 
 
 def refusal(error: ApiError) -> Response:
@@ -52,6 +61,6 @@ def _header_text(text: str) -> str:
     return plain.replace("\\", "\\\\").replace('"', '\\"')
 
 
-async def _in_turn(parts: list[bytes]) -> AsyncIterator[bytes]:
+async def _in_turn(parts: Iterable[bytes]) -> AsyncIterator[bytes]:
     for part in parts:
         yield part

@@ -8,23 +8,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
+from itertools import chain
 
 from starlette.types import Receive, Scope, Send
 
 from penstock.apiserver import errors
 from penstock.apiserver.documents import encode
+from penstock.apiserver.http.pieces import pieces
 from penstock.apiserver.http.rendering import Renderer
 from penstock.apiserver.store.storage import Change
 from penstock.apiserver.verbs.history import History, Ring
 
 BATCH = 128
 SEND_BYTES = 16 * 1024
-INITIAL_BATCH = 16
 BOOKMARK_SECONDS = 30.0
 DEFAULT_TIMEOUT_SECONDS = 1800.0
 MAX_WATCHES = 10_000
+
+Event = tuple[bytes, ...]
+"""One line of a watch, in parts."""
 
 
 class Watches:
@@ -80,7 +84,8 @@ class WatchStart:
     """Where a watch begins: objects to announce first, and the version after which changes follow."""
 
     version: int
-    bodies: list[bytes]
+    initial: AsyncIterator[list[bytes]] | None = None
+    """What there is, part after part; read while it is sent, and kept nowhere."""
     announce_end: bool = False
     """Whether a bookmark tells that the initial state is complete."""
 
@@ -157,43 +162,48 @@ class WatchResponse:
                     await self._ring.news()
 
     async def _announce(self, send: Send) -> None:
-        for first in range(0, len(self._start.bodies), INITIAL_BATCH):
-            part = self._start.bodies[first : first + INITIAL_BATCH]
-            await self._send(send, b"".join(_event(b"ADDED", self._renderer.watched(body)) for body in part))
+        if self._start.initial is not None:
+            async for bodies in self._start.initial:
+                events = (_event(b"ADDED", self._renderer.watched(body)) for body in bodies)
+                await self._send(send, chain.from_iterable(events))
         if self._start.announce_end:
             await self._send(send, self._bookmark(self._start.version, ends_initial=True))
         else:
-            await self._send(send, b"", force=True)
+            await send({"type": "http.response.body", "body": b"", "more_body": True})
 
-    def _following(self, place: int) -> tuple[bytes, int] | None:
+    def _following(self, place: int) -> tuple[list[bytes], int] | None:
         """The next events, few enough to wait in a socket's buffer, and how many changes they stand for."""
         batch = self._ring.since(place, BATCH)
         if batch is None:
             return None
-        parts, size = [], 0
+        parts: list[bytes] = []
+        size = count = 0
         for change in batch:
-            parts.append(self._event(change))
-            size += len(parts[-1])
+            event = self._event(change)
+            parts += event
+            size += sum(map(len, event))
+            count += 1
             if size >= SEND_BYTES:
                 break
-        return b"".join(parts), len(parts)
+        return parts, count
 
-    def _event(self, change: Change) -> bytes:
+    def _event(self, change: Change) -> Event:
         if change.version <= self._start.version:
-            return b""
+            return ()
         seen = self._scope.sees(change)
-        return _event(seen.encode(), self._renderer.watched(change.body)) if seen else b""
+        return _event(seen.encode(), self._renderer.watched(change.body)) if seen else ()
 
-    def _bookmark(self, version: int, *, ends_initial: bool = False) -> bytes:
+    def _bookmark(self, version: int, *, ends_initial: bool = False) -> Event:
         kind = self._renderer.kind
         metadata: dict[str, object] = {"resourceVersion": str(version), "creationTimestamp": None}
         if ends_initial:
             metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
         return _event(b"BOOKMARK", encode({"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata}))
 
-    async def _send(self, send: Send, data: bytes, *, force: bool = False) -> None:
-        if data or force:
-            await send({"type": "http.response.body", "body": data, "more_body": True})
+    async def _send(self, send: Send, parts: Iterable[bytes]) -> None:
+        """Objects may be megabytes: all watches share the ring's copy of one, and each has a piece of it to send."""
+        for piece in pieces(parts, SEND_BYTES):
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
 
 
 async def _disconnected(receive: Receive) -> None:
@@ -201,10 +211,10 @@ async def _disconnected(receive: Receive) -> None:
         pass
 
 
-def _event(type_: bytes, body: bytes) -> bytes:
-    return b'{"type":"' + type_ + b'","object":' + body + b"}\n"
+def _event(type_: bytes, body: bytes) -> Event:
+    return b'{"type":"' + type_ + b'","object":', body, b"}\n"
 
 
-def _expired(version: int) -> bytes:
+def _expired(version: int) -> Event:
     status = errors.expired(f"too old resource version: {version}").status()
     return _event(b"ERROR", encode(status))

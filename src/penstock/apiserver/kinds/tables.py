@@ -38,7 +38,7 @@ def table(kind: ServedKind, objects: Iterable[Obj], metadata: Obj, *, include: s
         "apiVersion": "meta.k8s.io/v1",
         "metadata": metadata,
         "columnDefinitions": definitions(kind) if columns else [],
-        "rows": [_row(kind, obj, include, now) for obj in objects],
+        "rows": [row(kind, obj, include, now) for obj in objects],
     }
 
 
@@ -47,13 +47,14 @@ def partial(obj: Obj) -> Obj:
     return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}
 
 
-def _row(kind: ServedKind, obj: Obj, include: str, now: datetime) -> Obj:
-    row: Obj = {"cells": [cell(obj, now) for _, cell in _cells(kind)]}
+def row(kind: ServedKind, obj: Obj, include: str, now: datetime) -> Obj:
+    """One object's row."""
+    made: Obj = {"cells": [cell(obj, now) for _, cell in _cells(kind)]}
     if include == "Object":
-        row["object"] = obj
+        made["object"] = obj
     elif include != "None":
-        row["object"] = partial(obj)
-    return row
+        made["object"] = partial(obj)
+    return made
 
 
 @lru_cache(1024)

@@ -10,7 +10,7 @@ import structlog
 
 from penstock.apiserver.documents import Obj, decode, meta
 from penstock.apiserver.errors import ApiError
-from penstock.apiserver.store.storage import Store, Transaction
+from penstock.apiserver.store.storage import Page, Store, Transaction
 from penstock.observability.logs import describe
 from penstock.timestamps import parse_rfc3339
 
@@ -34,7 +34,13 @@ async def expire_forever(store: Store) -> None:
 
 async def expire(store: Store, now: datetime) -> int:
     """Removes the events that are too old now; how many those were."""
-    page = await store.page(_RESOURCE, None, keep=lambda body: is_old(decode(body), now))
+    count = 0
+    async for page in store.parts(_RESOURCE, None, keep=lambda body: is_old(decode(body), now)):
+        count += await _remove(store, page, now)
+    return count
+
+
+async def _remove(store: Store, page: Page, now: datetime) -> int:
     old = [(meta(event)["namespace"], meta(event)["name"]) for event in map(decode, page.bodies)]
 
     def remove(tx: Transaction) -> int:

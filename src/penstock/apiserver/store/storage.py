@@ -12,10 +12,11 @@ from __future__ import annotations
 import asyncio
 import queue
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar
@@ -35,6 +36,8 @@ CLOSE_SECONDS = 30.0
 """Time for the writer to finish what it was asked for."""
 MAX_OBJECT_BYTES = 3 * 1024 * 1024
 """Patches could let an object grow beyond what a single request may carry."""
+PART_BYTES = 4 * 1024 * 1024
+"""What of a kind is read or removed in one go, however much there is of it. An object more may be added to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,11 @@ class Change:
     name: str
     body: bytes
     before: bytes | None
+
+    @property
+    def size(self) -> int:
+        """What it takes in memory, about."""
+        return len(self.body) + len(self.before or b"") + 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +75,8 @@ class Transaction:
         self._connection, self._seals = connection, seals or Seals()
         self.version: int = connection.execute(statements.VERSION).fetchone()[0]
         self.changes: list[Change] = []
+        self.changed_bytes = 0
+        """What the changes hold in memory."""
 
     def get(self, resource: str, namespace: str, name: str) -> Obj | None:
         """The object as stored, or None."""
@@ -86,7 +96,7 @@ class Transaction:
         record = self._seals.seal(*key, body)
         self._connection.execute(statements.PUT, (*key, metadata["uid"], self.version, record))
         self._note_owners(obj)
-        self.changes.append(Change(self.version, "MODIFIED" if before else "ADDED", *key, body, before))
+        self._note(Change(self.version, "MODIFIED" if before else "ADDED", *key, body, before))
         return obj
 
     def remove(self, resource: str, obj: Obj) -> Obj:
@@ -98,7 +108,7 @@ class Transaction:
         metadata["resourceVersion"] = str(self.version)
         self._connection.execute(statements.REMOVE, key)
         self._connection.execute(statements.FORGET_OWNERS, (metadata["uid"],))
-        self.changes.append(Change(self.version, "DELETED", *key, encode(obj), before))
+        self._note(Change(self.version, "DELETED", *key, encode(obj), before))
         return obj
 
     def by_uid(self, uid: str) -> tuple[str, Obj] | None:
@@ -131,6 +141,10 @@ class Transaction:
     def resource_empty(self, resource: str) -> bool:
         """Whether there is no object of the kind."""
         return self._connection.execute(statements.ANY_OF_RESOURCE, (resource,)).fetchone() is None
+
+    def _note(self, change: Change) -> None:
+        self.changes.append(change)
+        self.changed_bytes += change.size
 
     def _body(self, resource: str, namespace: str, name: str) -> bytes | None:
         row = self._connection.execute(statements.GET, (resource, namespace, name)).fetchone()
@@ -204,10 +218,32 @@ class Store:
         *,
         keep: Callable[[bytes], bool] | None = None,
         limit: int = 0,
+        max_bytes: int = 0,
         after: tuple[str, str] = ("", ""),
     ) -> Page:
-        """The committed objects of a kind, in all namespaces if `namespace` is None."""
-        return await self._loop.run_in_executor(self._lists, self._page, resource, namespace, keep, limit, after)
+        """The committed objects of a kind, in all namespaces if `namespace` is None: all of them, or so many as the
+        limit and the bytes allow."""
+        read = partial(self._page, resource, namespace, keep, limit=limit, max_bytes=max_bytes, after=after)
+        return await self._loop.run_in_executor(self._lists, read)
+
+    async def parts(
+        self,
+        resource: str,
+        namespace: str | None,
+        *,
+        keep: Callable[[bytes], bool] | None = None,
+        after: tuple[str, str] = ("", ""),
+    ) -> AsyncIterator[Page]:
+        """The same in pages that fit into memory, however many objects there are and however large.
+
+        Each shows the state of its moment. Who goes on from the version of the first misses nothing: what happened
+        meanwhile comes again.
+        """
+        start: tuple[str, str] | None = after
+        while start is not None:
+            page = await self.page(resource, namespace, keep=keep, after=start, max_bytes=PART_BYTES)
+            yield page
+            start = page.next_key
 
     async def close(self) -> None:
         """Ends after everything that was asked for is written."""
@@ -222,7 +258,9 @@ class Store:
         resource: str,
         namespace: str | None,
         keep: Callable[[bytes], bool] | None,
+        *,
         limit: int,
+        max_bytes: int,
         after: tuple[str, str],
     ) -> Page:
         wanted = limit + 1 if limit else -1
@@ -235,15 +273,16 @@ class Store:
             else:
                 rows = connection.execute(statements.LIST_NAMESPACE, (resource, namespace, after[1], bound))
             bodies: list[bytes] = []
-            last, more = after, False
+            last, more, size = after, False, 0
             for row_namespace, name, record in rows:
                 body = self._seals.open(resource, row_namespace, name, record)
                 if keep and not keep(body):
                     continue
-                if limit and len(bodies) == limit:
+                if (limit and len(bodies) == limit) or (max_bytes and size >= max_bytes):
                     more = True
                     break
                 bodies.append(body)
+                size += len(body)
                 last = (row_namespace, name)
             rows.close()
             remaining = 0
@@ -266,21 +305,26 @@ class Store:
 
     def _write_batches(self, batch: list[_Waiting]) -> None:
         """Until it is told to end. `batch` is what is being written."""
-        while (first := self._queue.get()) is not None:
-            batch[:], ended = [first], False
-            while len(batch) < WRITES_PER_COMMIT:
-                try:
-                    following = self._queue.get_nowait()
-                except queue.Empty:
-                    break
-                if following is None:
-                    ended = True
-                    break
-                batch.append(following)
-            changes = self._write(batch)
-            self._loop.call_soon_threadsafe(self._tell, tuple(batch), changes)
-            if ended:
-                return
+        goes_on = True
+        while goes_on:
+            goes_on = self._gather(batch)
+            if batch:
+                self._loop.call_soon_threadsafe(self._tell, tuple(batch), self._write(batch))
+                # What was written must not stay in memory until the next write, which may be long in coming.
+                batch.clear()
+
+    def _gather(self, batch: list[_Waiting]) -> bool:
+        """Waits for a write and takes those along that wait with it; false when told to end."""
+        following = self._queue.get()
+        while following is not None:
+            batch.append(following)
+            if len(batch) == WRITES_PER_COMMIT:
+                return True
+            try:
+                following = self._queue.get_nowait()
+            except queue.Empty:
+                return True
+        return False
 
     def _write(self, batch: list[_Waiting]) -> list[Change]:
         connection = self._writer

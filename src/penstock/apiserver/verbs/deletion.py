@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 
 from penstock.apiserver.documents import Obj, meta
 from penstock.apiserver.kinds import custom_kinds
-from penstock.apiserver.store.storage import Transaction
+from penstock.apiserver.store.storage import PART_BYTES, Transaction
 from penstock.timestamps import rfc3339
 
 NAMESPACES, PODS, SERVICE_ACCOUNTS = "namespaces", "pods", "serviceaccounts"
@@ -72,15 +72,18 @@ class Deletion:
         return found is not None and FOREGROUND not in (meta(found[1]).get("finalizers") or ())
 
     def empty(self, namespace: str, after: tuple[str, str], limit: int) -> tuple[str, str] | None:
-        """Deletes the next objects of a namespace that is going; behind which to go on, None if that was the last."""
+        """Deletes the next objects of a namespace that is going, no more than fit into memory together; behind which
+        to go on, None if that was the last."""
         holder = self._tx.get(NAMESPACES, "", namespace)
         # The name may be that of a new namespace by now.
         if holder is None or not meta(holder).get("deletionTimestamp"):
             return None
         keys = self._tx.keys_of_namespace(namespace, after=after, limit=limit)
-        for key in keys:
+        for place, key in enumerate(keys, 1):
             self._delete_key(*key)
-        self._follow()
+            self._follow()
+            if self._tx.changed_bytes >= PART_BYTES and place < len(keys):
+                return key[0], key[2]
         return (keys[-1][0], keys[-1][2]) if len(keys) == limit else None
 
     def _begin(self, resource: str, obj: Obj, options: DeleteOptions) -> None:

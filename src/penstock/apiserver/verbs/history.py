@@ -1,4 +1,4 @@
-"""The recent past, for watches: a bounded ring of changes per kind.
+"""The recent past, for watches: a bounded ring of changes per kind, and a bound for all of them together.
 
 A watch keeps nothing but its place in the ring. One that falls so far behind that its place has been given up is told
 410 and lists anew; a client that never reads therefore costs no memory, however much happens meanwhile.
@@ -14,6 +14,8 @@ from penstock.apiserver.store.storage import Change
 
 RING_CHANGES = 4096
 RING_BYTES = 16 * 1024 * 1024
+HISTORY_BYTES = 64 * 1024 * 1024
+"""Of all kinds: anybody who may define kinds could have as many rings as they like."""
 WOKEN_AT_ONCE = 25
 
 
@@ -24,19 +26,25 @@ class Ring:
         self.start = start
         """Version up to which changes have been given up: a watch must begin here or later."""
         self._changes: deque[Change] = deque()
-        self._bytes, self._max_changes, self._max_bytes = 0, max_changes, max_bytes
+        self.bytes = 0
+        """What its changes take in memory."""
+        self._max_changes, self._max_bytes = max_changes, max_bytes
         self._first = 0
         self._waiting: dict[asyncio.Future[None], None] = {}
 
     def append(self, change: Change) -> None:
         """Takes a change in and gives up the oldest ones if the ring is full."""
         self._changes.append(change)
-        self._bytes += _size(change)
-        while len(self._changes) > self._max_changes or (self._bytes > self._max_bytes and len(self._changes) > 1):
-            oldest = self._changes.popleft()
-            self._bytes -= _size(oldest)
-            self.start = oldest.version
-            self._first += 1
+        self.bytes += change.size
+        while len(self._changes) > self._max_changes or (self.bytes > self._max_bytes and len(self._changes) > 1):
+            self.give_up()
+
+    def give_up(self) -> None:
+        """Forgets the oldest change: a watch that has not read it begins anew."""
+        oldest = self._changes.popleft()
+        self.bytes -= oldest.size
+        self.start = oldest.version
+        self._first += 1
 
     def wake(self) -> None:
         """Lets every waiting watch look again."""
@@ -75,8 +83,8 @@ class Ring:
 class History:
     """The rings of all kinds."""
 
-    def __init__(self, version: int) -> None:
-        self._start = version
+    def __init__(self, version: int, *, max_bytes: int = HISTORY_BYTES) -> None:
+        self._start, self._max_bytes = version, max_bytes
         self.version = version
         """The version of the last published change."""
         self._rings: dict[str, Ring] = {}
@@ -95,8 +103,23 @@ class History:
             ring.append(change)
             touched.add(change.resource)
             self.version = change.version
+        self._bound()
         for resource in touched:
             self._rings[resource].wake()
+
+    @property
+    def bytes(self) -> int:
+        """What all changes take in memory."""
+        return sum(ring.bytes for ring in self._rings.values())
+
+    def _bound(self) -> None:
+        """What is too much is given up where there is most."""
+        rest = self.bytes - self._max_bytes
+        while rest > 0:
+            largest = max(self._rings.values(), key=lambda ring: ring.bytes)
+            rest += -largest.bytes
+            largest.give_up()
+            rest += largest.bytes
 
 
 def _release(waiting: list[asyncio.Future[None]]) -> None:
@@ -107,7 +130,3 @@ def _release(waiting: list[asyncio.Future[None]]) -> None:
     rest = waiting[WOKEN_AT_ONCE:]
     if rest:
         asyncio.get_running_loop().call_soon(_release, rest)
-
-
-def _size(change: Change) -> int:
-    return len(change.body) + len(change.before or b"") + 200
