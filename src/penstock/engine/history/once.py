@@ -7,6 +7,7 @@ hurry.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import signal
 import sys
@@ -51,10 +52,7 @@ def main() -> None:
         writer = Writer(settings, fitting(settings), heard)
         if writer.begun_anew:
             lifecycle.status(begun_anew=", ".join(writer.begun_anew))
-        try:
-            writer.write()
-        finally:
-            writer.look_after()  # where there is no room to write, it is what makes some
+        _write(writer)
         code = 0
     except Exception as error:
         log.exception("the history could not be written")
@@ -63,6 +61,17 @@ def main() -> None:
     sys.stdout.flush()
     # Neither the JVM nor threads of libraries hold up the end.
     os._exit(code)
+
+
+def _write(writer: Writer) -> None:
+    try:
+        writer.write()
+    except Exception:
+        # Where there is no room to write, this makes some; what is told is why nothing was written.
+        with contextlib.suppress(Exception):
+            writer.look_after()
+        raise
+    writer.look_after()
 
 
 def _end_with(life_fd: int) -> None:
