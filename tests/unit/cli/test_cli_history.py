@@ -62,6 +62,13 @@ def test_an_answer_as_table_csv_and_json() -> None:
     ]
 
 
+def test_maps_are_shown_by_their_keys() -> None:
+    kept = pa.table({"extensions": pa.array([[("region", "eu")]], pa.map_(pa.string(), pa.string()))})
+    assert json.loads(output.to_json(kept)) == {"extensions": {"region": "eu"}}
+    assert output.table(kept).splitlines()[1] == '{"region": "eu"}'
+    assert output.csv(kept) == 'extensions\n"{""region"": ""eu""}"\n'
+
+
 def test_an_answer_in_parquet_can_be_read_again(tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 

@@ -51,15 +51,15 @@ def opened(data_dir: Path | None) -> Iterator[History]:
     with contextlib.suppress(OSError):
         os.nice(NICE)  # whoever asks waits a little longer, and events do not
     try:
-        with History(settings, _connect(settings)) as history:
+        with History(settings, connect_of(settings)) as history:
             yield history
             if history.without_kafka is not None:
-                note(f"Kafka does not answer ({history.without_kafka}): only what the tables have was looked at.")
+                note_without_kafka(history.without_kafka)
     except HistoryProblem as problem:
         raise Problem(problem.what, problem.remedy) from None
 
 
-def _connect(settings: Settings) -> Callable[[Settings], Reader]:
+def connect_of(settings: Settings) -> Callable[[Settings], Reader]:
     """How Kafka is reached. One that ended with its stack is not waited for."""
     from penstock.engine import datadir
     from penstock.log.ranges import RangeReader
@@ -69,6 +69,11 @@ def _connect(settings: Settings) -> Callable[[Settings], Reader]:
         raise KafkaAway("no stack runs")
 
     return none if settings.kafka is None and not datadir.runs(settings.data_dir) else RangeReader
+
+
+def note_without_kafka(reason: str) -> None:
+    """Says that an answer does not reach up to this moment."""
+    note(f"Kafka does not answer ({reason}): only what the tables have was looked at.")
 
 
 def note(text: str) -> None:

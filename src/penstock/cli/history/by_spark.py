@@ -2,37 +2,87 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
-from penstock.cli.history.asking import note
+from penstock.cli.history.asking import connect_of, note, note_without_kafka
 from penstock.engine.problem import Problem
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
 
     from penstock.settings import Settings
 
 
-def answer(statement: str, settings: Settings) -> pa.Table:
-    """The answer. Raises Problem."""
-    import pyarrow as pa
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-    from pyspark.errors import PySparkException
+class SparkQuestion:
+    """One statement, and the session that answers it. `progress` and `interrupt` are for another thread."""
 
-    from penstock.engine.history import session, views
-    from penstock.history.schema.problem import HistoryProblem
+    def __init__(self, statement: str, settings: Settings) -> None:
+        self._statement, self._settings = statement, settings
+        self._spark: SparkSession | None = None
 
-    note("starting Spark")
-    spark = session.open_session(settings, name="sql-spark")
-    try:
-        views.make(spark, settings)
-        found = views.query(spark, statement)
-        rows = [row.asDict(recursive=True) for row in found.collect()]
-        names = found.columns
-    except HistoryProblem as problem:
-        raise Problem(problem.what, problem.remedy) from None
-    except (PySparkException, Py4JError) as error:
-        raise Problem(f"The statement failed: {str(error).splitlines()[0]}") from None
-    finally:
-        spark.stop()
-    return pa.table({name: pa.array([row[name] for row in rows]) for name in names})
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._spark is not None:
+            self._spark.stop()
+
+    def ask(self) -> pa.Table:
+        """The answer. Raises Problem."""
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+        from pyspark.errors import PySparkException
+        from pyspark.logger import PySparkLogger
+
+        from penstock.engine.history import session, views
+        from penstock.history.schema.problem import HistoryProblem
+
+        # It would print whole stack traces beside what is told here.
+        PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
+        note("starting Spark")
+        spark = session.open_session(self._settings, name="sql-spark")
+        try:
+            views.check(spark, self._statement)
+            away = views.make(spark, self._settings, connect_of(self._settings))
+            self._spark = spark
+            answer = _named_once(spark.sql(self._statement)).toArrow()
+        except HistoryProblem as problem:
+            raise Problem(problem.what, problem.remedy) from None
+        except (PySparkException, Py4JError) as error:
+            raise Problem(f"The statement failed: {told(error)}") from None
+        if away is not None:
+            note_without_kafka(away)
+        return answer
+
+    def progress(self) -> float:
+        """How much of what runs is done, in percent; below zero where nothing does yet."""
+        if self._spark is None:
+            return -1.0
+        tracker = self._spark.sparkContext.statusTracker()
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        tasks = sum(stage.numTasks for stage in stages if stage is not None)
+        done = sum(stage.numCompletedTasks for stage in stages if stage is not None)
+        return 100.0 * done / tasks if tasks else -1.0
+
+    def interrupt(self) -> None:
+        """Ends what runs."""
+        if self._spark is not None:
+            self._spark.sparkContext.cancelAllJobs()
+
+
+def told(error: Exception) -> str:
+    """What Spark has to say, in a line: without the numbers of its errors, and without its plan."""
+    java = getattr(error, "java_exception", None)
+    text = str(error) if java is None else str(java.getMessage() or java.getClass().getName())
+    line = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
+    return line.partition(" SQLSTATE")[0]
+
+
+def _named_once(answer: DataFrame) -> DataFrame:
+    """Columns that have the same name get a number, as DuckDB does it: rows of them have one value for each name."""
+    seen: dict[str, int] = {}
+    names = []
+    for name in answer.columns:
+        seen[name] = seen.get(name, -1) + 1
+        names.append(f"{name}_{seen[name]}" if seen[name] else name)
+    return answer.toDF(*names)

@@ -53,7 +53,7 @@ def table(answer: pa.Table) -> str:
     from penstock.cli.tables import lines_of
 
     numbers = {field.name for field in answer.schema if _is_number(field)}
-    rows = [[_cell(value) for value in row.values()] for row in answer.to_pylist()]
+    rows = [[_cell(value) for value in row.values()] for row in answer.to_pylist(maps_as_pydicts="lossy")]
     lines = lines_of(answer.column_names, rows, numbers) if answer.column_names else []
     count = f"{answer.num_rows} row{'' if answer.num_rows == 1 else 's'}"
     return "\n".join([*lines, f"({count})"]) + "\n"
@@ -67,14 +67,16 @@ def csv(answer: pa.Table) -> str:
     text = io.StringIO()
     writer = library.writer(text, lineterminator="\n")
     writer.writerow(answer.column_names)
-    for row in answer.to_pylist():
+    for row in answer.to_pylist(maps_as_pydicts="lossy"):
         writer.writerow("" if value is None else _plain(value) for value in row.values())
     return text.getvalue()
 
 
 def to_json(answer: pa.Table) -> str:
     """One object per line; bytes that are no text as base64."""
-    return "".join(json.dumps(row, default=_plain, ensure_ascii=False) + "\n" for row in answer.to_pylist())
+    return "".join(
+        json.dumps(row, default=_plain, ensure_ascii=False) + "\n" for row in answer.to_pylist(maps_as_pydicts="lossy")
+    )
 
 
 def _parquet(answer: pa.Table, output: Path | None) -> None:

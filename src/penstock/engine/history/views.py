@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, cast
 
-from penstock.history.schema.columns import TABLES, Table
-from penstock.history.schema.problem import HistoryProblem
+from penstock.history.reader.moment import Reader
+from penstock.history.schema.columns import TABLES, VERSION, VERSION_ID, Table
+from penstock.history.schema.problem import HistoryProblem, newer
 from penstock.history.writer.ranges import next_ranges
 from penstock.history.writer.spark_table import SparkTable, rows_between
 from penstock.log.ranges import RangeReader
@@ -18,21 +20,34 @@ if TYPE_CHECKING:
 ALL = 2**62
 
 
-def make(spark: SparkSession, settings: Settings) -> None:
-    """Makes the views `events` and `attempts`, as of this moment."""
+def make(spark: SparkSession, settings: Settings, connect: Callable[[Settings], Reader] = RangeReader) -> str | None:
+    """Makes the views `events` and `attempts`, as of this moment; why they do not reach beyond the tables, or None."""
+    from pyspark.sql import functions as F
+
+    away = None
     for table in TABLES:
-        rows_of(spark, settings, table).createOrReplaceTempView(table.name)
+        retained: dict[int, Retained] = {}
+        try:
+            retained = _retained(settings, table, connect)
+        except KafkaAway as error:
+            away = str(error)
+        rows = _rows_of(spark, settings, table, retained)
+        if "data" in table.names:
+            rows = rows.withColumn("text", F.when(F.is_valid_utf8("data"), F.col("data").cast("string")))
+        rows.createOrReplaceTempView(table.name)
+    spark.conf.set("spark.sql.runSQLOnFiles", "false")
+    return away
 
 
-def rows_of(spark: SparkSession, settings: Settings, table: Table) -> DataFrame:
-    """The rows of the table, and those of Kafka beyond it: what a backtest reads, too."""
-    retained = _retained(settings, table)
+def _rows_of(spark: SparkSession, settings: Settings, table: Table, retained: dict[int, Retained]) -> DataFrame:
     stored = SparkTable(spark, settings, table)
     positions: dict[int, int | None] = {}
     written = None
     if stored.exists():
         ids = {partition: table.position(partition) for partition in range(max(len(retained), settings.partitions))}
-        begun = stored.begin(ids.values())
+        begun = stored.begin([VERSION_ID, *ids.values()])
+        if (by := begun.positions[VERSION_ID]) is not None and by > VERSION:
+            raise newer(stored.place, by, VERSION)
         positions = {partition: begun.positions[one] for partition, one in ids.items()}
         written = (
             spark.read.format("delta").option("versionAsOf", begun.version).load(stored.place).select(*table.names)
@@ -44,17 +59,23 @@ def rows_of(spark: SparkSession, settings: Settings, table: Table) -> DataFrame:
     return rest if written is None else written.unionByName(rest)
 
 
-def query(spark: SparkSession, statement: str) -> DataFrame:
-    """The answer to a statement that only reads. Raises HistoryProblem for any other, before it does anything."""
-    plan = spark._jsparkSession.sessionState().sqlParser().parsePlan(statement)
-    kinds = {str(plan.apply(number).nodeName()) for number in range(_size(plan))}
+def check(spark: SparkSession, statement: str) -> None:
+    """Raises HistoryProblem for a statement that does more than read, before it does anything."""
+    session, jvm = spark._jsparkSession.sessionState(), cast("Any", spark._jvm)
+    plan = session.sqlParser().parsePlan(statement)
+    kinds = {str(node.nodeName()) for node in _nodes(plan)}
     if kinds - READING:
         raise HistoryProblem(
-            f"Only a statement that reads is taken; this one holds {', '.join(sorted(kinds - READING))}."
+            f"Only one statement is taken, and one that reads: SELECT, FROM, DESCRIBE. This one holds "
+            f"{', '.join(sorted(kinds - READING))}."
         )
-    spark.conf.set("spark.sql.runSQLOnFiles", "false")
-    return spark.sql(statement)
+    for name in CALLS_ANYTHING:
+        builtin = (jvm.scala.Option.apply(part) for part in ("builtin", "system"))
+        session.functionRegistry().dropFunction(jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(name, *builtin))
 
+
+CALLS_ANYTHING = ("java_method", "reflect", "try_reflect")
+"""Functions that call any method of Java, which can do more than read."""
 
 READING = frozenset(
     {
@@ -70,23 +91,26 @@ READING = frozenset(
             "Sample",
             "LateralJoin",
             "Values",
+            "DescribeRelation",
+            "UnresolvedTableOrView",
         ),
     }
 )
 """The kinds of a parsed statement's nodes that only read."""
 
 
-def _size(plan: object) -> int:
-    """How many nodes there are below a node of a plan, itself included."""
-    children = plan.children()  # type: ignore[attr-defined]
-    return 1 + sum(_size(children.apply(number)) for number in range(children.size()))
+def _nodes(plan: Any) -> Iterator[Any]:
+    """All nodes of a plan by their number, which counts those of a WITH as well."""
+    number = 0
+    while (node := plan.apply(number)) is not None:
+        yield node
+        number += 1
 
 
-def _retained(settings: Settings, table: Table) -> dict[int, Retained]:
-    reader = RangeReader(settings)
+def _retained(settings: Settings, table: Table, connect: Callable[[Settings], Reader]) -> dict[int, Retained]:
+    """What Kafka holds. Raises KafkaAway."""
+    reader = connect(settings)
     try:
         return reader.retained(table.topic)
-    except KafkaAway:
-        return {}
     finally:
         reader.close()
