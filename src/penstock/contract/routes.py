@@ -106,6 +106,14 @@ class Target(msgspec.Struct, frozen=True, omit_defaults=True):
     """Over what it takes events: HTTP, both, or HTTPS (the feature `transport-encryption`)."""
 
 
+class SecretVersion(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A Secret of the route's namespace. What it holds is never in the topic: who needs it asks the Kubernetes API."""
+
+    name: str
+    version: str = ""
+    """Its `resourceVersion`: another one is read anew. Empty: it is of no use, and nothing is sent till it is."""
+
+
 class Replay(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a route that replays takes: events that came long ago, up to an end. The router has no part in it."""
 
@@ -164,6 +172,8 @@ class Route(msgspec.Struct, frozen=True, omit_defaults=True):
     paused: bool = False
     account: str = ""
     """ServiceAccount (of its namespace) whose tokens go with what it sends to addresses with an audience."""
+    signing: SecretVersion | None = None
+    """By which everything it sends is signed; None: nothing is."""
 
     def since(self, start: tuple[int, ...]) -> Route:
         """The same route with another start."""

@@ -31,6 +31,7 @@ from penstock.dispatcher.replay.selection import as_replayed
 from penstock.dispatcher.schedule.lanes import Job, Lane, Schedule
 from penstock.dispatcher.schedule.memory import Memory
 from penstock.dispatcher.schedule.workers import Workers
+from penstock.dispatcher.secrets.kept import KeptSecrets
 from penstock.log.random_reader import Chunk
 from penstock.log.reports import Reporter
 from penstock.observability import metrics
@@ -78,11 +79,14 @@ class Dispatcher:
         *,
         matched: MatchedReader,
         events: EventReader,
+        secrets: KeptSecrets,
         wall_clock: Callable[[], float] = time.time,
         failed: Callable[[BaseException], None],
     ) -> None:
         """Calls `failed` with what must end the task."""
         self._settings, self._sender, self._reporter = settings, sender, reporter
+        self._secrets = secrets
+        secrets.changed = self._secret_changed
         self._matched, self._events, self._wall_clock = matched, events, wall_clock
         self._loop = asyncio.get_running_loop()
         self.partitions = {partition: PartitionCursors(partition) for partition in partitions}
@@ -136,14 +140,28 @@ class Dispatcher:
         self._gone.pop(route.uid, None)
         self._unknown.pop(route.uid, None)
         limit = route.max_in_flight or self._settings.max_in_flight
+        self._secrets.follow(route)
+        lacks_secret = self._secrets.lacking(route) is not None
         lane = self.lanes.get(route.uid)
         if lane is None:
             lane = self.lanes[route.uid] = Lane(route, limit)
+            lane.lacks_secret = lacks_secret
             for partition, restored in self._waiting.pop(route.uid, {}).items():
                 self._restore_deliveries(lane, partition, restored)
             return
-        lane.route, lane.limit = route, limit
+        lane.route, lane.limit, lane.lacks_secret = route, limit, lacks_secret
         self.schedule.reached(lane)  # perhaps: it may lead elsewhere now
+
+    def _secret_changed(self, uid: str) -> None:
+        """A Secret that the route needs has come, or there is another reason why it does not."""
+        lane = self.lanes.get(uid)
+        if lane is None:
+            return
+        reason = self._secrets.lacking(lane.route)
+        lane.lacks_secret = reason is not None
+        self._telemetry.withheld(lane.route, reason, self._wall_clock())
+        self.schedule.refresh(lane)
+        self.pump()
 
     def replays(self) -> list[Route]:
         """The Replays that there are now."""
@@ -152,6 +170,7 @@ class Dispatcher:
     def _remove(self, uid: str) -> None:
         """Cancels what waits; a request under way ends, and nothing follows it."""
         lane = self.lanes.pop(uid)
+        self._secrets.forget(uid)
         for job in self.schedule.close(lane):
             self.memory.release(job.record)
         self._forget(uid)
@@ -330,11 +349,13 @@ class Dispatcher:
 
     async def _attempt(self, job: Job) -> None:
         """Makes one attempt and does what follows from it. A worker calls this when the job's turn has come."""
-        route, delivery = job.lane.route, job.delivery
+        lane, delivery, result = job.lane, job.delivery, None
         try:
             record = job.record or await self._read_event(job)
             begun = self._wall_clock()
-            if record is not None:
+            # While it was read the route may have changed, and with it what the route needs.
+            if record is not None and not lane.lacks_secret:
+                route = lane.route
                 if delivery.attempt == 0 and delivery.stage is Stage.SUBSCRIBER:
                     self._telemetry.metrics(route).processed.observe(max(0.0, begun - delivery.at / 1000))
                 result = await self._sender.attempt(route, delivery.stage, record, job.payload)
@@ -342,11 +363,21 @@ class Dispatcher:
             self.schedule.landed(job)
         if record is None:
             self._give_up_lost(job)
-        elif job.lane.gone:
+        elif result is None:
+            self._put_back(job)
+        elif lane.gone:
             self._telemetry.write(job, record, result, begun, result="cancelled")
             self.memory.release(job.record)
         else:
             self._follow_up(job, record, result, self._decide(job, result), begun)
+
+    def _put_back(self, job: Job) -> None:
+        """Its turn comes again, as if it had not come yet."""
+        if job.lane.gone:
+            self.memory.release(job.record)
+        else:
+            job.due = 0.0
+            self.schedule.retry(job, self._loop.time())
 
     async def _read_event(self, job: Job) -> Matched | None:
         """The event of a delivery that let go of it, or was restored; None if it is no longer retained.

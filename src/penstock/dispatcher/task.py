@@ -34,6 +34,8 @@ from penstock.dispatcher.matched.record import DECODER, EVENT_DECODER, Matched
 from penstock.dispatcher.replay.given_up import attempts_given_up, origins_given_up
 from penstock.dispatcher.replay.reach import FurtherBack
 from penstock.dispatcher.replay.replays import Replays
+from penstock.dispatcher.secrets.kept import KeptSecrets
+from penstock.dispatcher.secrets.requests import SecretRequests
 from penstock.events.event import CloudEvent
 from penstock.history.reader.kept import KeptEvents
 from penstock.lifecycle import first
@@ -92,13 +94,15 @@ class _Task:
         self._tracer = trace.configure("penstock-dispatcher")
         self._clients = SubscriberClient(settings.max_event_bytes, Destinations(settings), self._owner)
         self._store = ReplyWriter(settings, failed, self._describe)
+        self._secret_requests = SecretRequests(settings)
+        secrets = KeptSecrets(self._secret_requests, self._owner.start)
         sender = AttemptSender(
             self._clients,
             self._store,
             self._tracer,
             settings.delivery_timeout_seconds,
             settings.max_event_bytes,
-            credentials=Credentials(self._account_tokens),
+            credentials=Credentials(self._account_tokens, secrets),
         )
         self._reread = RandomReader(settings, topics.MATCHED, DECODER, self._owner)
         self._reporter = Reporter(settings, "dispatcher", instance, failed)
@@ -106,7 +110,14 @@ class _Task:
         self._events = RandomReader(settings, topics.EVENTS, EVENT_DECODER, self._owner)
         self._kept = FurtherBack(self._events, KeptEvents(settings) if settings.history else None)
         self._dispatcher = Dispatcher(
-            settings, partitions, sender, self._reporter, matched=self._reread, events=self._kept, failed=failed
+            settings,
+            partitions,
+            sender,
+            self._reporter,
+            matched=self._reread,
+            events=self._kept,
+            secrets=secrets,
+            failed=failed,
         )
         self._requests: TokenRequests | None = None
         self._ending = threading.Event()
@@ -270,6 +281,7 @@ class _Task:
         await self._clients.close()
         if self._requests is not None:
             await self._requests.close()
+        await self._secret_requests.close()
         await self._store.close()
         ends = [self._follower.stop, self._reread.stop, self._events.stop, self._reporter.close, self._tracer.close]
         if self._tail is not None:

@@ -1,4 +1,4 @@
-"""A connection to the Kubernetes API for the data plane, which asks it for keys and for tokens and for nothing else."""
+"""A connection to the Kubernetes API for the data plane, which asks it for keys, tokens and Secrets, no more."""
 
 from __future__ import annotations
 
@@ -29,3 +29,11 @@ def api_client(settings: Settings) -> httpx2.AsyncClient:
     if config is None or config.user is None:
         raise NoAccess(f"{path} names no cluster and no user")
     return AsyncClient(config, ConnectionParams(timeout=httpx2.Timeout(SECONDS), trust_env=False))
+
+
+def message_of(answer: httpx2.Response) -> str:
+    """Why the API refused what was asked."""
+    try:
+        return str(answer.json()["message"])
+    except (ValueError, KeyError, TypeError):
+        return f"HTTP status {answer.status_code}"

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import httpx2
 
-from penstock.oidc.api_client import NoAccess, api_client
+from penstock.oidc.api_client import NoAccess, api_client, message_of
 from penstock.settings import Settings
 from penstock.timestamps import parse_rfc3339
 
@@ -114,7 +114,7 @@ class TokenRequests:
             asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
             answer = await self._client.post(path, json=asked)
             if answer.status_code >= 300:
-                raise NoToken(f"there is no token for the {whom}: {_message(answer)}")
+                raise NoToken(f"there is no token for the {whom}: {message_of(answer)}")
             told = answer.json()["status"]
             return Issued(str(told["token"]), parse_rfc3339(told["expirationTimestamp"]).timestamp())
         except (NoAccess, httpx2.HTTPError, KeyError, TypeError, ValueError) as error:
@@ -124,10 +124,3 @@ class TokenRequests:
         """Ends its connections."""
         if self._client is not None:
             await self._client.aclose()
-
-
-def _message(answer: httpx2.Response) -> str:
-    try:
-        return str(answer.json()["message"])
-    except (ValueError, KeyError, TypeError):
-        return f"HTTP status {answer.status_code}"

@@ -18,6 +18,7 @@ from penstock.timestamps import rfc3339
 DELIVERING = "Delivering"
 
 _CAUSES = (
+    ("^the Secret ", "SecretUnavailable", "is sent nothing, because a Secret is needed for it that cannot be read"),
     ("is refused as a destination", "DestinationRefused", "is a destination that the settings refuse"),
     ("refused|Errno 111|Errno 61|Connect call failed", "ConnectionRefused", "refuses connections"),
     ("has no ready address", "NoReadyAddress", "has nothing ready behind it"),

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
+
+LONGEST_NAME = 253
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+
+
+def is_object_name(text: str) -> bool:
+    """Whether an object can have this name: that of a DNS subdomain."""
+    return len(text) <= LONGEST_NAME and _NAME.fullmatch(text) is not None
 
 
 @dataclass(frozen=True)

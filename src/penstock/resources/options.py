@@ -7,6 +7,7 @@ from typing import Literal
 
 from penstock.resources.admission import Obj, annotations_of
 from penstock.resources.field_errors import FieldError, FieldErrors, invalid
+from penstock.resources.metadata import is_object_name
 from penstock.resources.moments import EXPECTED, moment_of
 from penstock.timestamps import parse_rfc3339
 
@@ -14,6 +15,7 @@ MAX_IN_FLIGHT = "penstock.dev/max-in-flight"
 ORDERING = "penstock.dev/ordering"
 PAUSED = "penstock.dev/paused"
 START_FROM = "penstock.dev/start-from"
+SIGN_WITH = "penstock.dev/sign-with"
 
 _MOST_IN_FLIGHT = 100_000
 
@@ -27,10 +29,15 @@ class RouteOptions:
     paused: bool = False
     since: float | None = None
     """Unix time of the oldest event asked for; 0: whatever is kept; None: what comes from now on."""
+    sign_with: str | None = None
+    """The Secret that deliveries are signed with."""
 
     @classmethod
     def read(cls, obj: Obj) -> RouteOptions:
-        """The options of a stored object; a value that admission would refuse counts as unset."""
+        """The options of a stored object; a value that admission would refuse counts as unset.
+
+        Not so what guards deliveries: a name that no Secret can have is that of a Secret that is missing.
+        """
         annotations = annotations_of(obj)
         limit = annotations.get(MAX_IN_FLIGHT, "")
         return cls(
@@ -38,6 +45,7 @@ class RouteOptions:
             "key" if annotations.get(ORDERING) == "key" else "unordered",
             annotations.get(PAUSED) == "true",
             _since(obj, annotations.get(START_FROM)),
+            annotations.get(SIGN_WITH),
         )
 
 
@@ -57,6 +65,9 @@ def check_options(obj: Obj) -> FieldErrors:
     start = annotations.get(START_FROM)
     if start is not None and moment_of(start, 0.0) is None:
         errors.append(_refused(START_FROM, start, EXPECTED))
+    secret = annotations.get(SIGN_WITH)
+    if secret is not None and not is_object_name(secret):
+        errors.append(_refused(SIGN_WITH, secret, "expected the name of a Secret in the same namespace"))
     return errors
 
 

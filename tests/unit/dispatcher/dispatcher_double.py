@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from secrets_double import Kubernetes
 from virtual_time import turns
 
 from penstock.contract.reports import Standing
@@ -137,6 +138,8 @@ class Node:
     unreadable: frozenset[str] = frozenset()
     """Routes whose record cannot be read: a task that starts knows nothing else of them."""
 
+    kubernetes: Kubernetes = field(default_factory=Kubernetes)
+
     given: Snapshot | None = None
     """What a task finds when it starts, in place of these routes."""
 
@@ -158,6 +161,7 @@ class Node:
             cast("Reporter", self.reports),
             matched=self.matched,
             events=self.events,
+            secrets=self.kubernetes.kept(),
             wall_clock=lambda: WALL + loop.time(),
             failed=_unexpected,
         )

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import msgspec
 import pytest
+from secrets_double import Kubernetes
 
 from penstock.contract.routes import Endpoint, Route
 from penstock.dispatcher.cursors.cursor import Stage
@@ -52,7 +53,7 @@ class Deliveries:
             configure("test"),
             1.0,
             1024,
-            credentials=Credentials(self._tokens),
+            credentials=Credentials(self._tokens, Kubernetes().kept()),
         )
 
     def _tokens(self) -> AccountTokens:

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import msgspec
 import pytest
+from secrets_double import no_credentials
 
 from penstock.contract.routes import Endpoint, Route
 from penstock.dispatcher.cursors import stage_payload
@@ -42,7 +43,9 @@ class Answering:
 
 async def attempt(headers: dict[str, str], body: bytes) -> AttemptResult:
     client = cast("SubscriberClient", Answering(SubscriberResponse(200, headers, body, False)))
-    sender = AttemptSender(client, cast("ReplyWriter", None), configure("test"), 1.0, LIMIT)
+    sender = AttemptSender(
+        client, cast("ReplyWriter", None), configure("test"), 1.0, LIMIT, credentials=no_credentials()
+    )
     record = Matched(0, 0, 0, 0, routes=("s",), raw=STORED, value=b"")
     return await sender.attempt(SUBSCRIPTION, Stage.SUBSCRIBER, record, None)
 
@@ -76,7 +79,9 @@ async def test_a_reply_that_does_not_fit_fails_its_delivery(headers: dict[str, s
 async def test_a_reply_without_somewhere_to_go_is_not_measured() -> None:
     silent = msgspec.structs.replace(SUBSCRIPTION, reply=None)
     client = cast("SubscriberClient", Answering(SubscriberResponse(200, BINARY, b"x" * (LIMIT + 1), False)))
-    sender = AttemptSender(client, cast("ReplyWriter", None), configure("test"), 1.0, LIMIT)
+    sender = AttemptSender(
+        client, cast("ReplyWriter", None), configure("test"), 1.0, LIMIT, credentials=no_credentials()
+    )
     record = Matched(0, 0, 0, 0, routes=("s",), raw=STORED, value=b"")
     result = await sender.attempt(silent, Stage.SUBSCRIBER, record, None)
     assert (result.verdict.outcome, result.discarded) == (Outcome.DELIVERED, True)

@@ -10,6 +10,7 @@ import pytest
 import structlog.testing
 import uvloop
 from dispatcher_double import Topic
+from secrets_double import Kubernetes
 from virtual_time import in_virtual_time
 
 from penstock.contract import headers
@@ -78,6 +79,7 @@ def dispatcher(asked: Asked, **changes: int) -> Dispatcher:
         cast("Reporter", Silent()),
         matched=Topic(),
         events=Topic(),
+        secrets=Kubernetes().kept(),
         failed=asked.failures.append,
     )
     made.apply(Snapshot(version=1, routes={ROUTE.uid: ROUTE}))

@@ -14,8 +14,10 @@ from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.reconcilers.destinations import resolve, resolve_optional
 from penstock.controllers.routes.past import progress_of
 from penstock.controllers.routes.route_records import replay_route, replay_to_sink
+from penstock.controllers.routes.route_secrets import used_secrets
 from penstock.controllers.tracker import Observer
 from penstock.resources.kreference import KReference
+from penstock.resources.options import RouteOptions
 from penstock.resources.replay.model import ReplaySpec
 from penstock.resources.replay.status import (
     Failure,
@@ -116,11 +118,13 @@ class ReplayReconciler:
     def _route(self, me: Observer, spec: ReplaySpec) -> Route:
         """Raises Gone or NotReady."""
         if spec.target is not None:
-            uid = self._found(me, spec.target)["metadata"]["uid"]
-            held = self._world.publisher.held(f"route/{uid}")
+            found = self._found(me, spec.target)
+            held = self._world.publisher.held(f"route/{found['metadata']['uid']}")
             if not isinstance(held, Route):
                 raise NotReady(f"The {spec.target.kind} {spec.target.name} is not ready: events have no way to go.")
-            return replay_route(spec, held)
+            options = RouteOptions.read(found)
+            secrets = used_secrets(self._world.tracker, me, spec.identity.namespace, options)
+            return replay_route(spec, held, secrets)
         if spec.source is None:
             raise NotReady("It names neither a target nor a source.")
         namespace, lookup = spec.identity.namespace, self._world.tracker.lookup(me)

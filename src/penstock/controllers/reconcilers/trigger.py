@@ -16,6 +16,7 @@ from penstock.controllers.reconcilers.broker import was_true
 from penstock.controllers.reconcilers.destinations import resolve, resolve_optional
 from penstock.controllers.routes.past import observe_past, with_past
 from penstock.controllers.routes.route_records import trigger_route
+from penstock.controllers.routes.route_secrets import used_secrets
 from penstock.controllers.tracker import Observer
 from penstock.resources.broker.model import Broker
 from penstock.resources.broker.status import is_unattended
@@ -23,6 +24,7 @@ from penstock.resources.conditions import Finding
 from penstock.resources.delivery import effective
 from penstock.resources.kreference import KReference
 from penstock.resources.resolution import Address, Resolution, Unresolved
+from penstock.resources.secrets.uses import UsedSecrets
 from penstock.resources.trigger.dependency import (
     dependency_finding,
     missing_dependency,
@@ -62,11 +64,12 @@ class TriggerReconciler:
         subscriber = resolve(trigger.subscriber, key.namespace, lookup)
         dead_letter = resolve_optional(delivery.get("deadLetterSink"), key.namespace, lookup)
         identity = await identity_of(world, me, TRIGGER, obj)
-        route = (
-            self._route(trigger, broker, subscriber, delivery, dead_letter, account=identity.account)
-            if served
-            else None
-        )
+        secrets = used_secrets(world.tracker, me, key.namespace, trigger.options)
+        route = None
+        if served:
+            route = self._route(
+                trigger, broker, subscriber, delivery, dead_letter, account=identity.account, secrets=secrets
+            )
         if served:
             claimed = (
                 self._kept(trigger, broker)
@@ -93,6 +96,7 @@ class TriggerReconciler:
             paused=trigger.options.paused,
             identity=identity,
             past=observe_past(world.publisher, world.dataplane, trigger.identity.uid),
+            secrets=secrets,
         )
         await world.write_status(TRIGGER, obj, status_of(obj, seen, world.now()))
 
@@ -105,10 +109,12 @@ class TriggerReconciler:
         dead_letter: Resolution,
         *,
         account: str,
+        secrets: UsedSecrets,
     ) -> Route | None:
         if broker is None or isinstance(subscriber, Unresolved) or isinstance(dead_letter, Unresolved):
             return None
-        return trigger_route(trigger, broker["metadata"]["uid"], subscriber, delivery, dead_letter, account=account)
+        target = broker["metadata"]["uid"]
+        return trigger_route(trigger, target, subscriber, delivery, dead_letter, account=account, secrets=secrets)
 
     def _kept(self, trigger: Trigger, broker: Obj | None) -> list[Route]:
         uid = trigger.identity.uid

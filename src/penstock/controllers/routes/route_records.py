@@ -10,6 +10,7 @@ import msgspec
 
 from penstock.contract.names import CLUSTER_DOMAIN
 from penstock.contract.routes import Access, Delivery, Endpoint, Replay, Route, ServiceName, Target, past_uid
+from penstock.controllers.routes.route_secrets import secret_version
 from penstock.hosts import from_here, in_url
 from penstock.resources.delivery import DeliveryOptions
 from penstock.resources.eventpolicy.access import OPEN, TargetAccess
@@ -18,6 +19,8 @@ from penstock.resources.metadata import Identity
 from penstock.resources.options import RouteOptions
 from penstock.resources.replay.model import ReplaySpec
 from penstock.resources.resolution import Address, Resolution
+from penstock.resources.secrets.uses import NONE as NO_SECRETS
+from penstock.resources.secrets.uses import UsedSecrets
 from penstock.resources.trigger.model import Trigger
 from penstock.settings import Settings
 
@@ -103,6 +106,7 @@ def trigger_route(
     dead_letter: Resolution,
     *,
     account: str = "",
+    secrets: UsedSecrets = NO_SECRETS,
 ) -> Route:
     """A Trigger; `delivery` are the options in force."""
     identity, options = trigger.identity, trigger.options
@@ -116,16 +120,19 @@ def trigger_route(
         attributes=trigger.attributes,
         filters=trigger.filters,
         subscriber=_endpoint(subscriber),
-        delivery=_delivery(delivery, dead_letter),
+        delivery=_delivery(delivery, dead_letter, secrets),
         max_in_flight=options.max_in_flight,
         ordering=options.ordering,
         paused=options.paused,
         asked_from=options.since,
         account=account,
+        signing=secret_version(secrets.signing),
     )
 
 
-def subscription_route(entry: Mapping[str, Any], channel: Identity, options: RouteOptions) -> Route:
+def subscription_route(
+    entry: Mapping[str, Any], channel: Identity, options: RouteOptions, secrets: UsedSecrets = NO_SECRETS
+) -> Route:
     """A Subscription, from its entry in `spec.subscribers` of the channel."""
     fields = dict(entry)
     delivery = entry.get("delivery") or {}
@@ -140,17 +147,18 @@ def subscription_route(entry: Mapping[str, Any], channel: Identity, options: Rou
         generation=int(entry.get("generation") or 0),
         subscriber=_endpoint(Address.read(fields, "subscriber")),
         reply=_endpoint(Address.read(fields, "reply")),
-        delivery=_delivery(delivery, dead_letter),
+        delivery=_delivery(delivery, dead_letter, secrets),
         max_in_flight=options.max_in_flight,
         ordering=options.ordering,
         paused=options.paused,
         asked_from=options.since,
         account=str((entry.get("auth") or {}).get("serviceAccountName") or ""),
+        signing=secret_version(secrets.signing),
     )
 
 
-def replay_route(spec: ReplaySpec, of: Route) -> Route:
-    """A Replay of a Trigger or Subscription, which goes where that goes."""
+def replay_route(spec: ReplaySpec, of: Route, secrets: UsedSecrets = NO_SECRETS) -> Route:
+    """A Replay of a Trigger or Subscription, which goes where that goes, with the Secrets that it needs."""
     identity = spec.identity
     return msgspec.structs.replace(
         of,
@@ -161,6 +169,7 @@ def replay_route(spec: ReplaySpec, of: Route) -> Route:
         generation=identity.generation,
         start=(),
         asked_from=None,
+        signing=secret_version(secrets.signing),
         replay=_replay(spec, of.role, of.uid if spec.dead_letters else None),
     )
 
@@ -207,15 +216,17 @@ def _replay(spec: ReplaySpec, role: Literal["Trigger", "Subscription"], given_up
     )
 
 
-def _delivery(spec: Mapping[str, Any], dead_letter: Resolution) -> Delivery:
+def _delivery(spec: Mapping[str, Any], dead_letter: Resolution, secrets: UsedSecrets = NO_SECRETS) -> Delivery:
+    """A signature is of the body alone: what is signed has the whole event there, unless it is asked for otherwise."""
     options = DeliveryOptions.read(dict(spec))
+    signed_whole: Literal["json"] | None = "json" if secrets.signing is not None else None
     return Delivery(
         options.retry,
         options.backoff_policy,
         options.backoff_delay,
         options.timeout,
         options.retry_after_max,
-        options.format,
+        options.format or signed_whole,
         _endpoint(dead_letter) if isinstance(dead_letter, Address) else None,
     )
 

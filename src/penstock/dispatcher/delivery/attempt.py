@@ -101,7 +101,7 @@ class AttemptSender:
         default_timeout: float,
         max_event_bytes: int,
         *,
-        credentials: Credentials | None = None,
+        credentials: Credentials,
     ) -> None:
         self._clients, self._store, self._tracer = clients, store, tracer
         self._credentials = credentials
@@ -127,8 +127,10 @@ class AttemptSender:
             return _refused(f"the stored event cannot be sent: {problem!r}", endpoint, begun)
         seconds = route.delivery.timeout or self._default_timeout
         try:
-            if route.account and endpoint.audience and self._credentials is not None:
-                lines += await self._credentials.lines(route, endpoint.audience, seconds)
+            if route.signing is not None or (route.account and endpoint.audience):
+                lines += await self._credentials.lines(
+                    route, endpoint, stage, record, payload=payload, body=body, seconds=seconds
+                )
         except NoCredentials as problem:
             return _no_answer(NoAnswer(str(problem)), endpoint, begun)
         counts = expects_reply(route, stage)
@@ -158,7 +160,7 @@ class AttemptSender:
         return report
 
     async def _judge(self, exchange: _Exchange, answer: SubscriberResponse) -> AttemptResult:
-        if answer.status == UNAUTHORIZED and self._credentials is not None:
+        if answer.status == UNAUTHORIZED:
             self._credentials.refused(exchange.route, exchange.endpoint.audience)
         outcome = classify(answer.status)
         if outcome is not Outcome.DELIVERED:

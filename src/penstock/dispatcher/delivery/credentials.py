@@ -1,15 +1,20 @@
-"""What a delivery shows of whom it comes from: a token of the ServiceAccount of its Trigger or Subscription.
-
-Only where the address has an audience, and never in a log or a topic.
-"""
+"""What a delivery shows of whom it comes from: a token of the ServiceAccount of its Trigger or Subscription, where the
+address has an audience, and signatures, where the route names a Secret to sign with. Never in a log or a topic."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from penstock.contract.routes import Route
+from penstock.contract.routes import Endpoint, Route
+from penstock.dispatcher.cursors.cursor import Stage
+from penstock.dispatcher.cursors.stage_payload import StagePayload
+from penstock.dispatcher.matched.record import Matched
+from penstock.dispatcher.secrets.kept import KeptSecrets
+from penstock.dispatcher.secrets.signature import message_id, signature_lines
+from penstock.resources.secrets.signing import SigningKeys
 
 if TYPE_CHECKING:
     from penstock.oidc.tokens import AccountTokens
@@ -20,19 +25,51 @@ PAUSE_SECONDS = 1.0
 
 
 class NoCredentials(Exception):  # the attempt fails like one that finds nobody
-    """There is no token to show."""
+    """There is no token to show, or nothing to sign with."""
 
 
 class Credentials:
-    """The header with the token."""
+    """The header lines with token and signatures."""
 
-    def __init__(self, tokens: Callable[[], AccountTokens]) -> None:
+    def __init__(
+        self,
+        tokens: Callable[[], AccountTokens],
+        secrets: KeptSecrets,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
         """Told how tokens are had: nothing is set up for that before the first one is needed."""
-        self._make = tokens
+        self._make, self._secrets, self._wall_clock = tokens, secrets, wall_clock
         self._tokens: AccountTokens | None = None
 
-    async def lines(self, route: Route, audience: str, seconds: float) -> bytes:
-        """The header line for a delivery of the route to this audience. Raises NoCredentials."""
+    async def lines(
+        self,
+        route: Route,
+        endpoint: Endpoint,
+        stage: Stage,
+        record: Matched,
+        *,
+        payload: StagePayload | None,
+        body: bytes,
+        seconds: float,
+    ) -> bytes:
+        """The header lines for a delivery of the route to this address. Raises NoCredentials."""
+        # The keys are taken before anything is waited for: the route has sent nothing without them so far.
+        keys = None if route.signing is None else self._keys(route)
+        lines = b""
+        if route.account and endpoint.audience:
+            lines = await self._token_line(route, endpoint.audience, seconds)
+        if keys is not None:
+            ident = message_id(route, stage, record, payload)
+            lines += signature_lines(keys, ident, int(self._wall_clock()), body)
+        return lines
+
+    def _keys(self, route: Route) -> SigningKeys:
+        keys = self._secrets.signing(route)
+        if keys is None:
+            raise NoCredentials("the Secret to sign it with is not here")
+        return keys
+
+    async def _token_line(self, route: Route, audience: str, seconds: float) -> bytes:
         from penstock.oidc.tokens import NoToken, Wanted
 
         if self._tokens is None:

@@ -124,6 +124,14 @@ class Standings:
                 self._urgent[route] = None
         self._stirred[route] = None
 
+    def mended(self, route: str) -> None:
+        """What kept the route from any attempt is over; nothing is known of how attempts go."""
+        standing = self._routes.get(route)
+        if standing is not None and standing.failures:
+            standing.failures = 0
+            self._urgent[route] = None
+            self._stirred[route] = None
+
     def measured(self, route: str, lag: int, outstanding: int, oldest: float) -> None:
         """So much waits for the route; `oldest` is when the first of it was accepted."""
         standing = self._routes.get(route)

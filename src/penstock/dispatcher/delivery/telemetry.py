@@ -14,7 +14,7 @@ from penstock.dispatcher.cursors.cursor import STAGE_NAMES, Cursor, Stage
 from penstock.dispatcher.cursors.partition import Lost, PartitionCursors
 from penstock.dispatcher.cursors.unflushed import Unflushed
 from penstock.dispatcher.delivery.attempt import AttemptResult
-from penstock.dispatcher.delivery.decision import Dropped, Step
+from penstock.dispatcher.delivery.decision import Dropped, Retry, Step, Verdict, destination
 from penstock.dispatcher.delivery.standing import Standings
 from penstock.dispatcher.http.outcome import Outcome
 from penstock.dispatcher.matched.record import Matched
@@ -96,6 +96,14 @@ class Telemetry:
                 self._warn_of_body(job.lane.route, verdict.status, now)
         if isinstance(step, Dropped):
             metrics.dropped.inc()
+
+    def withheld(self, route: Route, reason: str | None, wall: float) -> None:
+        """The route may attempt nothing, for this reason; None: it may again."""
+        if reason is None:
+            self._standings.mended(route.uid)
+        elif reason and (endpoint := destination(route, Stage.SUBSCRIBER)) is not None:
+            failure = AttemptResult(Verdict(Outcome.RETRYABLE, reason=reason), endpoint.url, 0.0)
+            self._standings.attempted(route.uid, Stage.SUBSCRIBER, failure, Retry(wall), wall)
 
     def _warn_of_body(self, route: Route, status: int | None, now: float) -> None:
         """Once a minute for each route, for a subscriber that answers `200 ok` does so to every event."""

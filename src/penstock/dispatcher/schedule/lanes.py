@@ -1,9 +1,9 @@
 """Who is served next: a lane per route, lanes in turn, waiting deliveries by due time.
 
 Requests under way are bounded per lane and in all; a few are granted to every lane whatever the others do, so that
-subscribers which hang can not use up the task. A lane whose route is paused holds what it has; one whose route is
-gone lets go of it; one that cannot reach its subscriber rests between its attempts. With `ordering: key` a delivery of
-a key becomes ready when the one before it has ended.
+subscribers which hang can not use up the task. A lane whose route is paused, or needs a Secret that is not here, holds
+what it has; one whose route is gone lets go of it; one that cannot reach its subscriber rests between its attempts.
+With `ordering: key` a delivery of a key becomes ready when the one before it has ended.
 
 Time is the event loop's, given by the caller: it only goes forward, whatever happens to the clock on the wall.
 """
@@ -32,6 +32,7 @@ class Lane:
         "blocked",
         "gone",
         "in_flight",
+        "lacks_secret",
         "limit",
         "payload_bytes",
         "ready",
@@ -58,6 +59,8 @@ class Lane:
         self.round = 0
         """Requests that may be under way while it is unreachable."""
         self.resting = False
+        self.lacks_secret = False
+        """Whether the route needs a Secret that is not here: it holds what it has until it is."""
 
     @property
     def open(self) -> bool:
@@ -67,6 +70,7 @@ class Lane:
             and self.in_flight < (self.round if self.unreachable else self.limit)
             and not self.resting
             and not self.route.paused
+            and not self.lacks_secret
             and not self.gone
         )
 

@@ -9,13 +9,12 @@ from typing import Any, NamedTuple
 from penstock.resources.admission import Obj
 from penstock.resources.eventtype.conversion import NEWEST
 from penstock.resources.kreference import KReference
-from penstock.resources.metadata import Identity
+from penstock.resources.metadata import LONGEST_NAME, Identity, is_object_name
 
 GROUP, KIND, PLURAL = "eventing.knative.dev", "EventType", "eventtypes"
 DESCRIPTION = "Event Type auto-created by controller"
 
-_LONGEST_NAME, _SPARED = 253, 10
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_SPARED = 10
 _FOREIGN = re.compile(r"[^-a-z0-9.]")
 
 
@@ -79,7 +78,7 @@ def describe(place: Place, passed: Passed) -> Obj:
 
 
 def _as_name(text: str) -> str:
-    if len(text) <= _LONGEST_NAME and _NAME.fullmatch(text):
+    if is_object_name(text):
         return text
-    cut = text if len(text) <= _LONGEST_NAME else text[: _LONGEST_NAME - _SPARED]
+    cut = text if len(text) <= LONGEST_NAME else text[: LONGEST_NAME - _SPARED]
     return _FOREIGN.sub("", cut.lower()).strip("-.")

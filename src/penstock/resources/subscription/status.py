@@ -13,6 +13,8 @@ from penstock.resources.eventpolicy.access import NOBODY, SenderIdentity
 from penstock.resources.metadata import Identity
 from penstock.resources.replay.past import NO_PAST, PastObservation, past_findings
 from penstock.resources.resolution import Address, Resolution, Unresolved
+from penstock.resources.secrets.uses import NONE as NO_SECRETS
+from penstock.resources.secrets.uses import UsedSecrets
 
 REFERENCES_RESOLVED = "ReferencesResolved"
 ADDED_TO_CHANNEL = "AddedToChannel"
@@ -37,6 +39,7 @@ class SubscriptionObservation:
     paused: bool = False
     identity: SenderIdentity = NOBODY
     past: PastObservation = NO_PAST
+    secrets: UsedSecrets = NO_SECRETS
 
 
 def status_of(obj: Obj, seen: SubscriptionObservation, now: str) -> dict[str, Any]:
@@ -87,7 +90,8 @@ def _physical(seen: SubscriptionObservation) -> dict[str, str]:
 def _findings(obj: Obj, seen: SubscriptionObservation) -> list[Finding]:
     references = _references_finding(seen)
     past = past_findings(obj, seen.past, seen.losses)
-    rest = [seen.identity.finding(), *past, *delivering_finding(seen.delivery, seen.paused)]
+    warnings = [*past, *delivering_finding(seen.delivery, seen.paused)]
+    rest = [seen.identity.finding(), *seen.secrets.findings(), *warnings]
     if references.status != "True" or seen.channel is None:
         return [references, unknown(ADDED_TO_CHANNEL), unknown(CHANNEL_READY), *rest]
     identity = Identity.read(obj)

@@ -19,6 +19,8 @@ from penstock.resources.resolution import (
     Unresolved,
     dead_letter_finding,
 )
+from penstock.resources.secrets.uses import NONE as NO_SECRETS
+from penstock.resources.secrets.uses import UsedSecrets
 
 BROKER_READY = "BrokerReady"
 DEPENDENCY_READY = "DependencyReady"
@@ -49,6 +51,7 @@ class TriggerObservation:
     paused: bool = False
     identity: SenderIdentity = NOBODY
     past: PastObservation = NO_PAST
+    secrets: UsedSecrets = NO_SECRETS
 
 
 def status_of(obj: Obj, seen: TriggerObservation, now: str) -> dict[str, Any]:
@@ -78,7 +81,7 @@ def _findings(obj: Obj, seen: TriggerObservation) -> list[Finding]:
             SUBSCRIPTION_READY,
             OIDC_IDENTITY_CREATED,
         )
-        return [missing, *(unknown(name) for name in others), *_warnings(obj, seen)]
+        return [missing, *(unknown(name) for name in others), *seen.secrets.findings(), *_warnings(obj, seen)]
     return [
         _broker_finding(seen.broker),
         _subscriber_finding(seen.subscriber),
@@ -86,6 +89,7 @@ def _findings(obj: Obj, seen: TriggerObservation) -> list[Finding]:
         seen.dependency,
         _subscription_finding(seen),
         seen.identity.finding(),
+        *seen.secrets.findings(),
         *_warnings(obj, seen),
     ]
 

@@ -19,6 +19,7 @@ from penstock.controllers.routes.route_records import (
     ingress_name,
     subscription_route,
 )
+from penstock.controllers.routes.route_secrets import used_secrets
 from penstock.controllers.tracker import Observer
 from penstock.resources.inmemorychannel.model import InMemoryChannel
 from penstock.resources.inmemorychannel.status import ENDPOINTS_READY, ChannelObservation, status_of
@@ -77,9 +78,11 @@ class InMemoryChannelReconciler:
             me, SUBSCRIPTION, Key(channel.identity.namespace, str(entry.get("name") or ""))
         )
         same = subscription is not None and subscription["metadata"]["uid"] == entry.get("uid")
+        options = RouteOptions.read(subscription) if same and subscription is not None else RouteOptions()
+        secrets = used_secrets(self._world.tracker, me, channel.identity.namespace, options)
+        own = subscription_route(entry, channel.identity, options, secrets)
         if not same or subscription is None:
-            return [subscription_route(entry, channel.identity, RouteOptions())]
-        own = subscription_route(entry, channel.identity, RouteOptions.read(subscription))
+            return [own]
         return with_past(self._world.publisher, subscription, own, in_table=self._world.settings.history)
 
 

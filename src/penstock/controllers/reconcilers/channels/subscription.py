@@ -10,6 +10,7 @@ from penstock.controllers.reconcilers.channels.channel import write_subscribers
 from penstock.controllers.reconcilers.channels.subscribers import Subscribers
 from penstock.controllers.reconcilers.destinations import resolve_optional
 from penstock.controllers.routes.past import observe_past
+from penstock.controllers.routes.route_secrets import used_secrets
 from penstock.resources.conditions import find
 from penstock.resources.delivery import effective
 from penstock.resources.options import RouteOptions
@@ -44,6 +45,7 @@ class SubscriptionReconciler:
         channel = lookup(subscription.channel)
         inherited = None if isinstance(channel, Unresolved) else (channel.get("spec") or {}).get("delivery")
         delivery = effective(subscription.delivery, inherited)
+        options = RouteOptions.read(obj)
         seen = SubscriptionObservation(
             channel=None if isinstance(channel, Unresolved) else channel,
             channel_failure=channel.message if isinstance(channel, Unresolved) else "",
@@ -52,9 +54,10 @@ class SubscriptionReconciler:
             dead_letter=resolve_optional(delivery.get("deadLetterSink"), key.namespace, lookup),
             losses=world.dataplane.losses(subscription.identity.uid),
             delivery=world.dataplane.delivery(subscription.identity.uid),
-            paused=RouteOptions.read(obj).paused,
+            paused=options.paused,
             identity=await identity_of(world, me, SUBSCRIPTION, obj),
             past=observe_past(world.publisher, world.dataplane, subscription.identity.uid),
+            secrets=used_secrets(world.tracker, me, key.namespace, options),
         )
         self._subscribers.put(key, subscriber_spec(obj, seen, delivery))
         kind = Kind(subscription.channel.api_version, subscription.channel.kind)

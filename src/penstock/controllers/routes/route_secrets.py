@@ -1,0 +1,27 @@
+"""The Secrets that a route needs: whether they are there and of use. The data plane is told names and versions only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.contract.routes import SecretVersion
+from penstock.controllers.api import SECRET, Key
+from penstock.controllers.tracker import Observer, Tracker
+from penstock.resources.options import RouteOptions
+from penstock.resources.secrets.uses import SIGNING, UsedSecret, UsedSecrets, find_secret
+
+
+def used_secrets(tracker: Tracker, me: Observer, namespace: str, options: RouteOptions) -> UsedSecrets:
+    """What the annotations ask for; who asks hears when it changes."""
+
+    def look(name: str) -> Mapping[str, Any] | str:
+        found = tracker.look(me, SECRET, Key(namespace, name))
+        return tracker.why_missing(SECRET, name) if found is None else found
+
+    return UsedSecrets(find_secret(SIGNING, options.sign_with, look))
+
+
+def secret_version(used: UsedSecret | None) -> SecretVersion | None:
+    """The Secret as the data plane is told of it."""
+    return None if used is None else SecretVersion(used.name, used.version)

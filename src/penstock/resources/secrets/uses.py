@@ -1,0 +1,81 @@
+"""Which Secrets a Trigger or Subscription uses, whether they are of use, and the condition that says so.
+
+A route whose Secret is missing or malformed sends nothing until that is mended: its events wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.resources.conditions import Finding, false, true
+from penstock.resources.options import SIGN_WITH
+from penstock.resources.secrets.content import Malformed, content_of
+from penstock.resources.secrets.signing import signing_keys
+
+SECRETS_RESOLVED = "SecretsResolved"
+"""There only where a Secret is asked for."""
+
+Look = Callable[[str], Mapping[str, Any] | str]
+"""The Secret of this name in the namespace, or why there is none."""
+
+
+@dataclass(frozen=True)
+class Use:
+    """What a Secret is for."""
+
+    annotation: str
+    word: str
+    """What the reasons of the condition begin with."""
+    read: Callable[[Mapping[str, bytes]], object]
+    """Raises Malformed where it does not hold what it should."""
+
+
+SIGNING = Use(SIGN_WITH, "SigningSecret", signing_keys)
+
+
+@dataclass(frozen=True)
+class UsedSecret:
+    """A Secret that is asked for, as it was found."""
+
+    name: str
+    version: str = ""
+    """Empty: it is of no use."""
+    reason: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class UsedSecrets:
+    """All that a Trigger or Subscription asks for."""
+
+    signing: UsedSecret | None = None
+
+    def findings(self) -> list[Finding]:
+        """The condition, where there is anything to say."""
+        used = [one for one in (self.signing,) if one is not None]
+        if not used:
+            return []
+        useless = next((one for one in used if one.reason), None)
+        return [true(SECRETS_RESOLVED) if useless is None else false(SECRETS_RESOLVED, useless.reason, useless.message)]
+
+
+NONE = UsedSecrets()
+
+
+def find_secret(use: Use, name: str | None, look: Look) -> UsedSecret | None:
+    """The Secret that an annotation names; None where it names none."""
+    if name is None:
+        return None
+    found = look(name)
+    told = f"Nothing is sent, and events wait, because of the annotation {use.annotation}"
+    if isinstance(found, str):
+        return UsedSecret(
+            name, reason=f"{use.word}Missing", message=f"{told}: {found}. Create it, or correct the name."
+        )
+    try:
+        use.read(content_of(found))
+    except Malformed as problem:
+        return UsedSecret(name, reason=f"{use.word}Malformed", message=f'{told}: of the Secret "{name}", {problem}.')
+    return UsedSecret(name, str(found["metadata"].get("resourceVersion") or ""))

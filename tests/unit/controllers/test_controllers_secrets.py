@@ -1,0 +1,115 @@
+"""Secrets that routes need: the data plane hears of names and versions, and people of what is missing."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+from memory_plane import ControlPlane
+
+from penstock.contract.routes import Route, SecretVersion, encode
+from penstock.controllers.api import BROKER, CHANNEL, REPLAY, SECRET, SUBSCRIPTION, TRIGGER, Key, Kind, Obj
+
+GOOD = b"whsec_" + base64.b64encode(b"s" * 32)
+ANNOTATED = {"penstock.dev/sign-with": "keys"}
+SUBSCRIBER = {"uri": "http://subscriber.example/"}
+
+
+def named(name: str, annotations: dict[str, str] | None = None, **body: Any) -> Obj:
+    return {"metadata": {"name": name, "namespace": "ns", "annotations": annotations or {}}, **body}
+
+
+def put_secret(plane: ControlPlane, *values: bytes) -> str:
+    """Stores the Secret with these values; its version."""
+    data = {f"key-{number}": base64.b64encode(value).decode() for number, value in enumerate(values)}
+    stored = plane.api.apply(SECRET, named("keys", data=data, type="Opaque"))
+    return str(stored["metadata"]["resourceVersion"])
+
+
+def make(plane: ControlPlane, kind: Kind, **spec: Any) -> None:
+    """A Trigger or Subscription `x` that signs, with what it needs."""
+    if kind == TRIGGER:
+        plane.api.apply(BROKER, named("b", spec={}))
+        plane.api.apply(TRIGGER, named("x", ANNOTATED, spec={"broker": "b", "subscriber": SUBSCRIBER, **spec}))
+        return
+    plane.api.apply(CHANNEL, named("c", spec={}))
+    channel = {"apiVersion": CHANNEL.api_version, "kind": CHANNEL.kind, "name": "c"}
+    plane.api.apply(SUBSCRIPTION, named("x", ANNOTATED, spec={"channel": channel, "subscriber": SUBSCRIBER, **spec}))
+
+
+def route(plane: ControlPlane, kind: str | None = None) -> Route | None:
+    found = [one for one in plane.records().values() if isinstance(one, Route) and kind in (None, one.kind)]
+    return found[0] if found else None
+
+
+def signing(plane: ControlPlane, kind: str | None = None) -> SecretVersion | None:
+    found = route(plane, kind)
+    return None if found is None else found.signing
+
+
+BOTH = pytest.mark.parametrize("kind", [TRIGGER, SUBSCRIPTION])
+
+
+@BOTH
+async def test_the_data_plane_is_told_name_and_version_and_never_the_secret(plane: ControlPlane, kind: Kind) -> None:
+    version = put_secret(plane, GOOD)
+    make(plane, kind)
+    await plane.until(lambda: plane.ready(kind, "x"))
+    assert signing(plane) == SecretVersion("keys", version)
+    assert plane.condition(kind, "x", "SecretsResolved")["status"] == "True"
+    for value in plane.records().values():
+        for shown in (GOOD, GOOD.removeprefix(b"whsec_"), base64.b64encode(GOOD)):
+            assert shown not in encode(value)
+    rotated = put_secret(plane, GOOD, b"whsec_" + base64.b64encode(b"t" * 32))
+    await plane.until(lambda: signing(plane) == SecretVersion("keys", rotated))
+
+
+@BOTH
+async def test_a_missing_secret_is_a_condition_and_the_route_waits_for_it(plane: ControlPlane, kind: Kind) -> None:
+    make(plane, kind)
+    await plane.until(lambda: signing(plane) == SecretVersion("keys"))
+    await plane.until(lambda: plane.condition(kind, "x").get("reason") == "SigningSecretMissing")
+    assert 'secrets "keys" not found' in plane.condition(kind, "x", "SecretsResolved")["message"]
+    put_secret(plane, b"hunter2")
+    await plane.until(lambda: plane.condition(kind, "x").get("reason") == "SigningSecretMalformed")
+    assert "hunter2" not in str(plane.api.get(kind, "ns", "x"))
+    assert signing(plane) == SecretVersion("keys")
+    version = put_secret(plane, GOOD)
+    await plane.until(lambda: plane.ready(kind, "x") and signing(plane) == SecretVersion("keys", version))
+    plane.api.remove(SECRET, Key("ns", "keys"))
+    await plane.until(lambda: signing(plane) == SecretVersion("keys"))
+
+
+@BOTH
+async def test_what_is_signed_has_the_whole_event_in_its_body_unless_binary_is_asked_for(
+    plane: ControlPlane, kind: Kind
+) -> None:
+    put_secret(plane, GOOD)
+    make(plane, kind)
+    await plane.until(lambda: (found := route(plane)) and found.delivery.format == "json")
+    make(plane, kind, delivery={"format": "binary"})
+    await plane.until(lambda: (found := route(plane)) and found.delivery.format == "binary")
+
+
+async def test_without_the_annotation_nobody_looks_for_secrets(plane: ControlPlane) -> None:
+    plane.api.apply(BROKER, named("b", spec={}))
+    plane.api.apply(TRIGGER, named("x", spec={"broker": "b", "subscriber": SUBSCRIBER}))
+    await plane.until(lambda: plane.ready(TRIGGER, "x"))
+    assert (signing(plane), plane.condition(TRIGGER, "x", "SecretsResolved")) == (None, {})
+    found = route(plane)
+    assert found is not None
+    assert found.delivery.format is None
+
+
+async def test_a_replay_signs_as_its_trigger_does_and_follows_the_secret(plane: ControlPlane) -> None:
+    version = put_secret(plane, GOOD)
+    make(plane, TRIGGER)
+    await plane.until(lambda: plane.ready(TRIGGER, "x"))
+    target = {"apiVersion": TRIGGER.api_version, "kind": TRIGGER.kind, "name": "x"}
+    replay = named("again", spec={"target": target, "from": "earliest"})
+    replay["metadata"]["creationTimestamp"] = "2026-11-01T00:00:00Z"
+    plane.api.apply(REPLAY, replay)
+    await plane.until(lambda: signing(plane, "Replay") == SecretVersion("keys", version))
+    rotated = put_secret(plane, GOOD, GOOD)
+    await plane.until(lambda: signing(plane, "Replay") == SecretVersion("keys", rotated))
