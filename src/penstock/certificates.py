@@ -6,15 +6,18 @@ Everything here is a value: PEM in, PEM out, time handed in. Where they are kept
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+_BLOCK = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 
 CLOCKS_DIFFER = timedelta(minutes=5)
 """A certificate is valid from a little before it was made: clocks of other machines may be behind."""
@@ -68,6 +71,41 @@ def issue(authority: KeyPair, name: str, hosts: Iterable[str], lasts: timedelta,
         .sign(signer, hashes.SHA256())
     )
     return KeyPair(made.public_bytes(serialization.Encoding.PEM), _pem(key))
+
+
+class NotAPair(ValueError):
+    """A certificate and a key that do not belong together; the text shows nothing of the key."""
+
+
+def check_pair(pair: KeyPair) -> None:
+    """Raises NotAPair where the certificate, with those that lead from it to an authority, is not that of the key."""
+    try:
+        certificate = x509.load_pem_x509_certificates(pair.certificate)[0]
+    except ValueError as error:
+        raise NotAPair("the certificate is not in PEM") from error
+    try:
+        key = serialization.load_pem_private_key(pair.key, None)
+    except TypeError as error:
+        raise NotAPair("the key has a passphrase") from error
+    except (ValueError, UnsupportedAlgorithm):
+        raise NotAPair("the key is not in PEM") from None
+    plain = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    if certificate.public_key().public_bytes(*plain) != key.public_key().public_bytes(*plain):
+        raise NotAPair("the certificate is that of another key")
+
+
+def certificates_in(text: str) -> tuple[list[str], bool]:
+    """The certificates of a bundle in PEM, one by one, and whether there is nothing in it that looks like one and is
+    none. Text around them is passed over, as others do."""
+    found, whole = [], True
+    for block in _BLOCK.findall(text):
+        try:
+            one = x509.load_pem_x509_certificate(block.encode())
+        except ValueError:
+            whole = False
+            continue
+        found.append(one.public_bytes(serialization.Encoding.PEM).decode())
+    return found, whole and bool(found)
 
 
 def is_signed_by(certificate: bytes, authority: bytes) -> bool:

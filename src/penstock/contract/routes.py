@@ -9,6 +9,7 @@ followed by one `Version` under the key `version`, which completes it; nothing c
 | `target/<uid>` | a Broker or Channel that accepts events |
 | `route/<uid>` | a Trigger, a Subscription or a Replay |
 | `name/<host>` | where a DNS name of the embedded control plane leads |
+| `trust/<name>` | authorities by which every destination over TLS may be believed |
 | `identity` | whose objects all of this was made from |
 | `version` | completes a change |
 """
@@ -174,6 +175,8 @@ class Route(msgspec.Struct, frozen=True, omit_defaults=True):
     """ServiceAccount (of its namespace) whose tokens go with what it sends to addresses with an audience."""
     signing: SecretVersion | None = None
     """By which everything it sends is signed; None: nothing is."""
+    client_certificate: SecretVersion | None = None
+    """What it shows to those over TLS that ask for a certificate."""
 
     def since(self, start: tuple[int, ...]) -> Route:
         """The same route with another start."""
@@ -199,6 +202,14 @@ class ServiceName(msgspec.Struct, frozen=True, omit_defaults=True):
     """Port (in decimal) of the name to `host:port` addresses behind it. An empty list: nothing is ready there."""
 
 
+class TrustBundle(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Authorities by which every destination over TLS may be believed, besides the system's and its own."""
+
+    name: str
+    certificates: str
+    """PEM."""
+
+
 class Identity(msgspec.Struct, frozen=True, omit_defaults=True):
     """The API whose objects the routes were made from. Another one's control plane would remove them all."""
 
@@ -216,12 +227,13 @@ class Version(msgspec.Struct, frozen=True, omit_defaults=True):
     """How many records of each kind are in force, so that a reader can tell that it misses some."""
 
 
-Record = Target | Route | ServiceName | Identity | Version
+Record = Target | Route | ServiceName | TrustBundle | Identity | Version
 
 _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
     "target": msgspec.json.Decoder(Target),
     "route": msgspec.json.Decoder(Route),
     "name": msgspec.json.Decoder(ServiceName),
+    "trust": msgspec.json.Decoder(TrustBundle),
     IDENTITY_KEY: msgspec.json.Decoder(Identity),
 }
 _VERSION_DECODER: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Version)
@@ -236,6 +248,8 @@ def key_of(record: Record) -> str:
             return f"route/{record.uid}"
         case ServiceName():
             return f"name/{record.host}"
+        case TrustBundle():
+            return f"trust/{record.name}"
         case Identity():
             return IDENTITY_KEY
         case Version():

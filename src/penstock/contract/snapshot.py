@@ -17,6 +17,7 @@ from penstock.contract.routes import (
     Route,
     ServiceName,
     Target,
+    TrustBundle,
     Version,
     decode,
     key_of,
@@ -33,6 +34,8 @@ class Snapshot:
     targets: Mapping[str, Target] = field(default_factory=dict)
     routes: Mapping[str, Route] = field(default_factory=dict)
     names: NameTable = field(default_factory=NameTable)
+    trusted: str = ""
+    """Certificates of the trust bundles, in PEM."""
     unreadable: frozenset[str] = frozenset()
     """uids of routes whose newest record cannot be read."""
     missing: int = 0
@@ -50,6 +53,7 @@ class SnapshotBuilder:
         self._targets: dict[str, Target] = {}
         self._routes: dict[str, Route] = {}
         self._names: dict[str, ServiceName] = {}
+        self._bundles: dict[str, TrustBundle] = {}
         self.identity: Identity | None = None
         self.unreadable: set[str] = set()
         """Keys whose newest record cannot be read."""
@@ -73,6 +77,8 @@ class SnapshotBuilder:
                 self._routes[record.uid] = record
             case ServiceName():
                 self._names[record.host] = record
+            case TrustBundle():
+                self._bundles[record.name] = record
             case Identity():
                 self.identity = record
             case Version():
@@ -81,7 +87,7 @@ class SnapshotBuilder:
 
     def records(self) -> dict[str, Record]:
         """What is in force, by key."""
-        tables = (self._targets, self._routes, self._names)
+        tables = (self._targets, self._routes, self._names, self._bundles)
         own = {} if self.identity is None else {IDENTITY_KEY: self.identity}
         return {**{key_of(record): record for table in tables for record in table.values()}, **own}
 
@@ -93,7 +99,10 @@ class SnapshotBuilder:
     def _snapshot(self, version: Version) -> Snapshot:
         self._counted = version.routes
         names, unreadable = NameTable(self._names.values()), self._unreadable_routes()
-        return Snapshot(version.version, dict(self._targets), dict(self._routes), names, unreadable, self.missing)
+        trusted = "".join(self._bundles[name].certificates for name in sorted(self._bundles))
+        return Snapshot(
+            version.version, dict(self._targets), dict(self._routes), names, trusted, unreadable, self.missing
+        )
 
     def _unreadable_routes(self) -> frozenset[str]:
         return frozenset(uid for key in self.unreadable if (uid := route_of_key(key)) is not None)
@@ -106,5 +115,6 @@ class SnapshotBuilder:
             "target": self._targets,  # type: ignore[dict-item]  # only removed from, by key
             "route": self._routes,  # type: ignore[dict-item]
             "name": self._names,  # type: ignore[dict-item]
+            "trust": self._bundles,  # type: ignore[dict-item]
         }
         table.get(kind, {}).pop(ident, None)

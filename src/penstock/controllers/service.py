@@ -13,6 +13,7 @@ from penstock.contract.routes import ServiceName
 from penstock.controllers.api import (
     BROKER,
     CHANNEL,
+    CONFIG_MAP,
     IN_MEMORY_CHANNEL,
     PARALLEL,
     SEQUENCE,
@@ -52,6 +53,7 @@ from penstock.controllers.routes.route_records import (
     REQUEST_REPLY_HOST,
     ingress_name,
 )
+from penstock.controllers.routes.trust_bundles import TrustBundles
 from penstock.controllers.sinks.job_sink import JobSinks
 from penstock.controllers.sinks.request_reply import RequestReplies
 from penstock.controllers.sinks.server import SinkServer
@@ -120,12 +122,14 @@ async def work_on(
         types = EventTypeMaker(world.api, world.tracker, world.publisher)
         world.dataplane.type_seen = types.take
         world.dataplane.happened = Announcer(world.tracker, world.recorder, lifecycle.news)
-        sources = Sources(world, workers.enqueue)
+        bundles = TrustBundles(world.publisher, world.recorder)
+        world.tracker.informer(CONFIG_MAP).listen(bundles.announce)
+        sources = Sources(world, workers.enqueue, lambda: bundles.certificates)
         reconcilers = _employ(world, workers, sources)
         await _take_routes(world)
         world.dataplane.start()
-        for reconciler in reconcilers:
-            await world.tracker.informer(reconciler.kind).synced.wait()
+        for kind in (CONFIG_MAP, *(reconciler.kind for reconciler in reconcilers)):
+            await world.tracker.informer(kind).synced.wait()
         if world.embedded:
             name = ingress_name(BROKER_INGRESS_HOST, world.settings)
             # Owned by no object, so that no reconciler ever gives it up.

@@ -144,7 +144,12 @@ class _Task:
         if not self._first.done():
             self._first.set_result(None)
         elif self._started and self._follower.snapshot is not self._dispatcher.snapshot:
-            self._dispatcher.apply(self._follower.snapshot)
+            self._apply()
+
+    def _apply(self) -> None:
+        snapshot = self._follower.snapshot
+        self._clients.trust(snapshot.trusted)
+        self._dispatcher.apply(snapshot)
 
     def _describe(self, uid: str, reply: CloudEvent) -> None:
         """A reply has come to a Broker, which may want to know which types come."""
@@ -170,7 +175,7 @@ class _Task:
         )
         await self._first
         self._started = True
-        self._dispatcher.apply(self._follower.snapshot)
+        self._apply()
         for partition, state in zip(self._stores, restored, strict=True):
             self._dispatcher.restore(partition, state)
         await asyncio.gather(*(self._dispatcher.check_tail(partition) for partition in self._partitions))

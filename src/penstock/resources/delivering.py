@@ -19,6 +19,11 @@ DELIVERING = "Delivering"
 
 _CAUSES = (
     ("^the Secret ", "SecretUnavailable", "is sent nothing, because a Secret is needed for it that cannot be read"),
+    (
+        "alert[_ ]((bad[_ ])?certificate|handshake[_ ]failure|unknown[_ ]ca|access[_ ]denied)",
+        "ClientCertificateRefused",
+        "does not take the certificate that it is shown, or misses one",
+    ),
     ("is refused as a destination", "DestinationRefused", "is a destination that the settings refuse"),
     ("refused|Errno 111|Errno 61|Connect call failed", "ConnectionRefused", "refuses connections"),
     ("has no ready address", "NoReadyAddress", "has nothing ready behind it"),
@@ -75,7 +80,7 @@ def cause(state: DeliveryState) -> tuple[str, str]:
     if state.status is not None:
         return "ReplyRefused", f"answers {state.status}, but {state.reason}"
     for words, reason, does in _CAUSES:
-        if re.search(words, state.reason):
+        if re.search(words, state.reason, re.IGNORECASE):
             return reason, does
     return "DeliveryFailed", "does not take events"
 

@@ -16,6 +16,7 @@ ORDERING = "penstock.dev/ordering"
 PAUSED = "penstock.dev/paused"
 START_FROM = "penstock.dev/start-from"
 SIGN_WITH = "penstock.dev/sign-with"
+CLIENT_CERTIFICATE = "penstock.dev/client-certificate"
 
 _MOST_IN_FLIGHT = 100_000
 
@@ -31,6 +32,8 @@ class RouteOptions:
     """Unix time of the oldest event asked for; 0: whatever is kept; None: what comes from now on."""
     sign_with: str | None = None
     """The Secret that deliveries are signed with."""
+    client_certificate: str | None = None
+    """The Secret with the certificate that subscribers are shown."""
 
     @classmethod
     def read(cls, obj: Obj) -> RouteOptions:
@@ -46,6 +49,7 @@ class RouteOptions:
             annotations.get(PAUSED) == "true",
             _since(obj, annotations.get(START_FROM)),
             annotations.get(SIGN_WITH),
+            annotations.get(CLIENT_CERTIFICATE),
         )
 
 
@@ -65,9 +69,10 @@ def check_options(obj: Obj) -> FieldErrors:
     start = annotations.get(START_FROM)
     if start is not None and moment_of(start, 0.0) is None:
         errors.append(_refused(START_FROM, start, EXPECTED))
-    secret = annotations.get(SIGN_WITH)
-    if secret is not None and not is_object_name(secret):
-        errors.append(_refused(SIGN_WITH, secret, "expected the name of a Secret in the same namespace"))
+    for annotation in (SIGN_WITH, CLIENT_CERTIFICATE):
+        secret = annotations.get(annotation)
+        if secret is not None and not is_object_name(secret):
+            errors.append(_refused(annotation, secret, "expected the name of a Secret in the same namespace"))
     return errors
 
 

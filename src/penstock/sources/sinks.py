@@ -54,9 +54,16 @@ class NotAccepted(Exception):  # the sink's answer, not a defect
 class Sinks:
     """Sends events. Connections are opened with the first event, so that a stack without sources has none."""
 
-    def __init__(self, locate: Locate, token: GetToken | None = None, destinations: Destinations | None = None) -> None:
-        self._locate, self._token, self._destinations = locate, token, destinations
-        self._clients: OrderedDict[tuple[str | None, str, str, int], Client] = OrderedDict()
+    def __init__(
+        self,
+        locate: Locate,
+        token: GetToken | None = None,
+        destinations: Destinations | None = None,
+        trusted: Callable[[], str] = str,
+    ) -> None:
+        """`trusted` are certificates, in PEM, by which every sink may be believed."""
+        self._locate, self._token, self._destinations, self._trusted = locate, token, destinations, trusted
+        self._clients: OrderedDict[tuple[str | None, str, str, str, int], Client] = OrderedDict()
         self._turns: dict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(MOST_PER_HOST))
 
     async def __aenter__(self) -> Sinks:
@@ -122,12 +129,14 @@ class Sinks:
 
     def _client(self, ca_certs: str | None, host: str, address: str, port: int) -> Client:
         """A client that has one address for the host, where one was found."""
-        place = (ca_certs, host, address, port)
+        trusted = self._trusted()
+        place = (ca_certs, trusted, host, address, port)
         if place not in self._clients:
             builder = ClientBuilder().no_proxy().user_agent(USER_AGENT).follow_redirects(False)
             builder = builder.timeout(TIMEOUT).connect_timeout(CONNECT_TIMEOUT)
-            if ca_certs:
-                builder = builder.add_root_certificate_pem(ca_certs.encode())
+            for certificates in (ca_certs, trusted):
+                if certificates:
+                    builder = builder.add_root_certificate_pem(certificates.encode())
             if address and address != host:
                 builder = builder.resolve(host, address, port)
             self._clients[place] = builder.build()

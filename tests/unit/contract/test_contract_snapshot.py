@@ -9,7 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.contract.routes import Delivery, Endpoint, Route, ServiceName, Target, Version, decode, encode, key_of
+from penstock.contract.routes import (
+    Delivery,
+    Endpoint,
+    Route,
+    ServiceName,
+    Target,
+    TrustBundle,
+    Version,
+    decode,
+    encode,
+    key_of,
+)
 from penstock.contract.snapshot import Snapshot, SnapshotBuilder
 from penstock.contract.unreadable import Unreadable
 
@@ -118,3 +129,16 @@ def test_a_record_of_another_key_is_garbage() -> None:
     """Else it would stand for one route and hide another."""
     found = built(("route/t2", encode(TRIGGER)), ("version", encode(Version(1, routes=1))))
     assert (found.routes, set(found.unreadable)) == ({}, {"t2"})
+
+
+def test_trust_bundles_are_joined_in_the_order_of_their_names_and_go_with_their_keys() -> None:
+    builder = SnapshotBuilder()
+    for bundle in (TrustBundle("b", "B\n"), TrustBundle("a", "A\n")):
+        builder.apply(key_of(bundle), encode(bundle))
+    first = builder.apply("version", encode(Version(1)))
+    assert first is not None
+    assert (first.trusted, set(builder.records())) == ("A\nB\n", {"trust/a", "trust/b"})
+    builder.apply("trust/a", None)
+    second = builder.apply("version", encode(Version(2)))
+    assert second is not None
+    assert second.trusted == "B\n"

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from memory_plane import ControlPlane
 
+from certificate_files import authority, client_of
 from penstock.contract.routes import Route, SecretVersion, encode
 from penstock.controllers.api import BROKER, CHANNEL, REPLAY, SECRET, SUBSCRIPTION, TRIGGER, Key, Kind, Obj
 
@@ -27,15 +28,16 @@ def put_secret(plane: ControlPlane, *values: bytes) -> str:
     return str(stored["metadata"]["resourceVersion"])
 
 
-def make(plane: ControlPlane, kind: Kind, **spec: Any) -> None:
-    """A Trigger or Subscription `x` that signs, with what it needs."""
+def make(plane: ControlPlane, kind: Kind, annotations: dict[str, str] | None = None, **spec: Any) -> None:
+    """A Trigger or Subscription `x`, which signs unless told otherwise, with what it needs."""
+    annotations = annotations or ANNOTATED
     if kind == TRIGGER:
         plane.api.apply(BROKER, named("b", spec={}))
-        plane.api.apply(TRIGGER, named("x", ANNOTATED, spec={"broker": "b", "subscriber": SUBSCRIBER, **spec}))
+        plane.api.apply(TRIGGER, named("x", annotations, spec={"broker": "b", "subscriber": SUBSCRIBER, **spec}))
         return
     plane.api.apply(CHANNEL, named("c", spec={}))
     channel = {"apiVersion": CHANNEL.api_version, "kind": CHANNEL.kind, "name": "c"}
-    plane.api.apply(SUBSCRIPTION, named("x", ANNOTATED, spec={"channel": channel, "subscriber": SUBSCRIBER, **spec}))
+    plane.api.apply(SUBSCRIPTION, named("x", annotations, spec={"channel": channel, "subscriber": SUBSCRIBER, **spec}))
 
 
 def route(plane: ControlPlane, kind: str | None = None) -> Route | None:
@@ -90,6 +92,26 @@ async def test_what_is_signed_has_the_whole_event_in_its_body_unless_binary_is_a
     await plane.until(lambda: (found := route(plane)) and found.delivery.format == "json")
     make(plane, kind, delivery={"format": "binary"})
     await plane.until(lambda: (found := route(plane)) and found.delivery.format == "binary")
+
+
+@BOTH
+async def test_a_client_certificate_is_told_by_name_and_version_for_subscribers_over_https(
+    plane: ControlPlane, kind: Kind
+) -> None:
+    pair = client_of(authority("clients"), "till")
+    data = {"tls.crt": base64.b64encode(pair.certificate).decode(), "tls.key": base64.b64encode(pair.key).decode()}
+    stored = plane.api.apply(SECRET, named("tls", data=data, type="kubernetes.io/tls"))
+    version = stored["metadata"]["resourceVersion"]
+    annotations = {"penstock.dev/client-certificate": "tls"}
+    make(plane, kind, annotations=annotations)
+    await plane.until(lambda: plane.condition(kind, "x").get("reason") == "ClientCertificateUnused")
+    found = await plane.until(lambda: route(plane))
+    assert (found.client_certificate, found.delivery.format) == (SecretVersion("tls"), None)
+    make(plane, kind, annotations=annotations, subscriber={"uri": "https://subscriber.example/"})
+    await plane.until(lambda: plane.ready(kind, "x"))
+    told = [one for one in plane.records().values() if isinstance(one, Route)]
+    assert [one.client_certificate for one in told] == [SecretVersion("tls", version)]
+    assert pair.key.splitlines()[1] not in b"".join(encode(one) for one in told)
 
 
 async def test_without_the_annotation_nobody_looks_for_secrets(plane: ControlPlane) -> None:

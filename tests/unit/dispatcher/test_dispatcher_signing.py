@@ -16,6 +16,7 @@ from secrets_double import Kubernetes
 from standardwebhooks import Webhook, WebhookVerificationError
 from virtual_time import in_virtual_time, turns
 
+from certificate_files import authority, client_of
 from penstock.contract.reports import Standing
 from penstock.contract.routes import Delivery, Endpoint, Route, SecretVersion
 from penstock.contract.snapshot import Snapshot
@@ -32,6 +33,7 @@ from penstock.dispatcher.secrets.signature import message_id, signature_lines
 from penstock.events.event import CloudEvent
 from penstock.observability.trace import configure
 from penstock.oidc.tokens import AccountTokens
+from penstock.tls.clients import ClientCertificate
 
 OLD, NEW = "whsec_" + base64.b64encode(b"o" * 24).decode(), "whsec_" + base64.b64encode(b"n" * 64).decode()
 ROUTE = Route(
@@ -63,10 +65,14 @@ class Receiver:
 
     def __init__(self) -> None:
         self.got: list[tuple[dict[str, str], bytes]] = []
+        self.shown: list[ClientCertificate | None] = []
         self.status = 202
 
-    async def post(self, _endpoint: Endpoint, _names: Any, lines: bytes, body: bytes, **_: Any) -> SubscriberResponse:
+    async def post(
+        self, _endpoint: Endpoint, _names: Any, lines: bytes, body: bytes, **options: Any
+    ) -> SubscriberResponse:
         self.got.append((parsed(lines), body))
+        self.shown.append(options["certificate"])
         return SubscriberResponse(self.status, {}, b"", False)
 
 
@@ -286,6 +292,31 @@ async def test_a_delivery_whose_event_is_read_again_waits_if_the_secret_is_gone_
     await node.settle()
     assert sorted(got(node, "r")) == [0, 1, 2]
     await node.halt()
+
+
+# --- certificates ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_client_certificate_goes_with_every_request_and_another_one_is_another() -> None:
+    pair = client_of(authority("clients"), "till")
+    held = {"tls.crt": pair.certificate, "tls.key": pair.key}
+    delivering = Delivering(only=NEW)
+    delivering.kubernetes.secrets["tls"] = held
+    route = msgspec.structs.replace(UNSIGNED, client_certificate=SecretVersion("tls", "1"))
+    await delivering.send(route)
+    await delivering.send(route)
+    await delivering.send(msgspec.structs.replace(route, client_certificate=SecretVersion("tls", "2")))
+    await delivering.send(UNSIGNED)
+    first, second, renewed, none = delivering.receiver.shown
+    assert first is not None
+    assert (first.pair, first is second, first is renewed, none) == (pair, True, False, None)
+
+
+async def test_without_its_client_certificate_nothing_is_sent() -> None:
+    delivering = Delivering(only=NEW)
+    route = msgspec.structs.replace(UNSIGNED, client_certificate=SecretVersion("tls", "1"))
+    result = await delivering.sender.attempt(route, Stage.SUBSCRIBER, stored(), None)
+    assert (result.verdict.outcome, delivering.receiver.got) == (Outcome.RETRYABLE, [])
 
 
 # --- what is kept ----------------------------------------------------------------------------------------------------

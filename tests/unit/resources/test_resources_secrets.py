@@ -6,15 +6,19 @@ import base64
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives import serialization
 from hypothesis import given
 from hypothesis import strategies as st
 from standardwebhooks import Webhook
 
+from certificate_files import authority, client_of
+from penstock.certificates import KeyPair
 from penstock.resources.conditions import false, true
-from penstock.resources.options import RouteOptions, check_options
+from penstock.resources.options import CLIENT_CERTIFICATE, SIGN_WITH, RouteOptions, check_options
+from penstock.resources.secrets.client_certificate import client_certificate
 from penstock.resources.secrets.content import Malformed, content_of
 from penstock.resources.secrets.signing import MOST, signing_keys
-from penstock.resources.secrets.uses import SECRETS_RESOLVED, SIGNING, UsedSecrets, find_secret
+from penstock.resources.secrets.uses import SECRETS_RESOLVED, SIGNING, UsedSecrets, find_certificate, find_secret
 
 GOOD = b"whsec_" + base64.b64encode(b"s" * 32)
 
@@ -96,8 +100,59 @@ def test_data_that_is_not_base64_is_told_without_it() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "Keys", "a b", "-a", "a" * 254])
-def test_a_name_that_no_secret_has_is_refused_and_counts_as_one_that_is_missing(name: str) -> None:
-    obj = {"metadata": {"annotations": {"penstock.dev/sign-with": name}}}
+@pytest.mark.parametrize(
+    ("annotation", "option"), [(SIGN_WITH, "sign_with"), (CLIENT_CERTIFICATE, "client_certificate")]
+)
+def test_a_name_that_no_secret_has_is_refused_and_counts_as_one_that_is_missing(
+    annotation: str, option: str, name: str
+) -> None:
+    obj = {"metadata": {"annotations": {annotation: name}}}
     (error,) = check_options(obj)
-    assert error.paths == ("metadata.annotations[penstock.dev/sign-with]",)
-    assert RouteOptions.read(obj).sign_with == name
+    assert error.paths == (f"metadata.annotations[{annotation}]",)
+    assert getattr(RouteOptions.read(obj), option) == name
+
+
+# --- client certificates ---------------------------------------------------------------------------------------------
+
+AUTHORITY = authority("clients")
+PAIR, OTHER = client_of(AUTHORITY, "till"), client_of(AUTHORITY, "other")
+
+
+def test_a_certificate_with_its_key_is_taken_with_those_that_lead_to_the_authority() -> None:
+    chain = PAIR.certificate + AUTHORITY.certificate
+    assert client_certificate({"tls.crt": chain, "tls.key": PAIR.key, "ca.crt": b""}) == KeyPair(chain, PAIR.key)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ({}, "the key tls.crt and tls.key is missing; it has to be of the type kubernetes.io/tls"),
+        ({"tls.crt": PAIR.certificate}, "the key tls.key is missing"),
+        ({"tls.crt": PAIR.certificate, "tls.key": OTHER.key}, "the certificate is that of another key"),
+        ({"tls.crt": PAIR.key, "tls.key": PAIR.key}, "the certificate is not in PEM"),
+        ({"tls.crt": PAIR.certificate, "tls.key": b"hunter2"}, "the key is not in PEM"),
+        ({"tls.crt": PAIR.certificate, "tls.key": PAIR.certificate}, "the key is not in PEM"),
+    ],
+)
+def test_what_cannot_be_shown_is_told(content: dict[str, bytes], words: str) -> None:
+    with pytest.raises(Malformed, match=words) as caught:
+        client_certificate(content)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_key_with_a_passphrase_is_told() -> None:
+    key = serialization.load_pem_private_key(PAIR.key, None)
+    locked = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.BestAvailableEncryption(b"x")
+    )
+    with pytest.raises(Malformed, match="the key has a passphrase"):
+        client_certificate({"tls.crt": PAIR.certificate, "tls.key": locked})
+
+
+def test_over_plain_http_nothing_can_be_shown_and_nothing_is_sent() -> None:
+    found = secret(**{"tls.crt": PAIR.certificate, "tls.key": PAIR.key})
+    used = [find_certificate("tls", url, lambda _: found) for url in ("https://s/", None, "http://s/")]
+    assert [one.version for one in used if one is not None] == ["12", "12", ""]
+    (finding,) = UsedSecrets(None, used[2]).findings()
+    assert (finding.status, finding.reason) == ("False", "ClientCertificateUnused")
+    assert "http://s/ is not https" in finding.message

@@ -53,13 +53,13 @@ class Credentials:
 
 def credentials_for(address: Address, token: str, ca_file: Path | None, authority: Path | None = None) -> Credentials:
     """What to send to the address with. Raises Problem where a certificate cannot be used."""
-    from penstock.tls.clients import trust
+    from penstock.tls.clients import tls_to
 
     if not address.url.lower().startswith("https:"):
         return Credentials(token)
     known = [address.authorities, *(_read(file, "certificates") for file in (ca_file, authority) if file is not None)]
     try:
-        return Credentials(token, trust("\n".join(filter(None, known))))
+        return Credentials(token, tls_to("\n".join(filter(None, known))))
     except ValueError as error:
         remedy = f"--ca-file {ca_file} has to hold certificates in PEM." if ca_file is not None else ""
         raise Problem(f"{address.url} cannot be sent to: {error}.", remedy, exit_code=2) from None

@@ -12,7 +12,7 @@ from penstock.engine.problem import Problem
 from penstock.events import http
 from penstock.events.event import CloudEvent
 from penstock.operations.cluster_api import BROKERS, IN_MEMORY_CHANNELS, ClusterApi
-from penstock.tls.clients import trust
+from penstock.tls.clients import tls_to
 
 Obj = dict[str, Any]
 
@@ -62,7 +62,7 @@ async def send_again(event: CloudEvent, place: Place) -> None:
         raise Problem(f"The {place.label} has no address yet.", "Is it Ready?")
     headers, body = http.to_binary(event)
     try:
-        trusted = trust(place.authorities)
+        trusted = tls_to(place.authorities)
         async with httpx2.AsyncClient(timeout=SEND_SECONDS, trust_env=False, verify=trusted) as client:
             answer = await client.post(place.url, headers=headers, content=body)
     except ValueError as error:

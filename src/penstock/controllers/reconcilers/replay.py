@@ -123,7 +123,9 @@ class ReplayReconciler:
             if not isinstance(held, Route):
                 raise NotReady(f"The {spec.target.kind} {spec.target.name} is not ready: events have no way to go.")
             options = RouteOptions.read(found)
-            secrets = used_secrets(self._world.tracker, me, spec.identity.namespace, options)
+            first = held.subscriber or held.reply
+            url = None if first is None else first.url
+            secrets = used_secrets(self._world.tracker, me, spec.identity.namespace, options, url)
             return replay_route(spec, held, secrets)
         if spec.source is None:
             raise NotReady("It names neither a target nor a source.")

@@ -64,7 +64,8 @@ class TriggerReconciler:
         subscriber = resolve(trigger.subscriber, key.namespace, lookup)
         dead_letter = resolve_optional(delivery.get("deadLetterSink"), key.namespace, lookup)
         identity = await identity_of(world, me, TRIGGER, obj)
-        secrets = used_secrets(world.tracker, me, key.namespace, trigger.options)
+        url = subscriber.url if isinstance(subscriber, Address) else None
+        secrets = used_secrets(world.tracker, me, key.namespace, trigger.options, url)
         route = None
         if served:
             route = self._route(

@@ -127,6 +127,7 @@ def trigger_route(
         asked_from=options.since,
         account=account,
         signing=secret_version(secrets.signing),
+        client_certificate=secret_version(secrets.client_certificate),
     )
 
 
@@ -154,6 +155,7 @@ def subscription_route(
         asked_from=options.since,
         account=str((entry.get("auth") or {}).get("serviceAccountName") or ""),
         signing=secret_version(secrets.signing),
+        client_certificate=secret_version(secrets.client_certificate),
     )
 
 
@@ -170,6 +172,7 @@ def replay_route(spec: ReplaySpec, of: Route, secrets: UsedSecrets = NO_SECRETS)
         start=(),
         asked_from=None,
         signing=secret_version(secrets.signing),
+        client_certificate=secret_version(secrets.client_certificate),
         replay=_replay(spec, of.role, of.uid if spec.dead_letters else None),
     )
 

@@ -9,17 +9,21 @@ from penstock.contract.routes import SecretVersion
 from penstock.controllers.api import SECRET, Key
 from penstock.controllers.tracker import Observer, Tracker
 from penstock.resources.options import RouteOptions
-from penstock.resources.secrets.uses import SIGNING, UsedSecret, UsedSecrets, find_secret
+from penstock.resources.secrets.uses import SIGNING, UsedSecret, UsedSecrets, find_certificate, find_secret
 
 
-def used_secrets(tracker: Tracker, me: Observer, namespace: str, options: RouteOptions) -> UsedSecrets:
-    """What the annotations ask for; who asks hears when it changes."""
+def used_secrets(
+    tracker: Tracker, me: Observer, namespace: str, options: RouteOptions, subscriber: str | None
+) -> UsedSecrets:
+    """What the annotations ask for, for deliveries to this address; who asks hears when it changes."""
 
     def look(name: str) -> Mapping[str, Any] | str:
         found = tracker.look(me, SECRET, Key(namespace, name))
         return tracker.why_missing(SECRET, name) if found is None else found
 
-    return UsedSecrets(find_secret(SIGNING, options.sign_with, look))
+    return UsedSecrets(
+        find_secret(SIGNING, options.sign_with, look), find_certificate(options.client_certificate, subscriber, look)
+    )
 
 
 def secret_version(used: UsedSecret | None) -> SecretVersion | None:

@@ -126,7 +126,10 @@ class AttemptSender:
         except (KeyError, ValueError) as problem:
             return _refused(f"the stored event cannot be sent: {problem!r}", endpoint, begun)
         seconds = route.delivery.timeout or self._default_timeout
+        certificate = None
         try:
+            if route.client_certificate is not None:
+                certificate = self._credentials.certificate(route)
             if route.signing is not None or (route.account and endpoint.audience):
                 lines += await self._credentials.lines(
                     route, endpoint, stage, record, payload=payload, body=body, seconds=seconds
@@ -143,6 +146,7 @@ class AttemptSender:
                 namespace=route.namespace,
                 seconds=seconds,
                 reply_counts=counts,
+                certificate=certificate,
             )
         except NoAnswer as problem:
             report = _no_answer(problem, endpoint, begun)

@@ -1,5 +1,8 @@
 """What a delivery shows of whom it comes from: a token of the ServiceAccount of its Trigger or Subscription, where the
-address has an audience, and signatures, where the route names a Secret to sign with. Never in a log or a topic."""
+address has an audience; signatures and a client certificate, where the route names Secrets for them.
+
+Never in a log or a topic.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from penstock.dispatcher.matched.record import Matched
 from penstock.dispatcher.secrets.kept import KeptSecrets
 from penstock.dispatcher.secrets.signature import message_id, signature_lines
 from penstock.resources.secrets.signing import SigningKeys
+from penstock.tls.clients import ClientCertificate
 
 if TYPE_CHECKING:
     from penstock.oidc.tokens import AccountTokens
@@ -25,11 +29,11 @@ PAUSE_SECONDS = 1.0
 
 
 class NoCredentials(Exception):  # the attempt fails like one that finds nobody
-    """There is no token to show, or nothing to sign with."""
+    """There is no token or certificate to show, or nothing to sign with."""
 
 
 class Credentials:
-    """The header lines with token and signatures."""
+    """The header lines with token and signatures, and the certificate."""
 
     def __init__(
         self,
@@ -62,6 +66,13 @@ class Credentials:
             ident = message_id(route, stage, record, payload)
             lines += signature_lines(keys, ident, int(self._wall_clock()), body)
         return lines
+
+    def certificate(self, route: Route) -> ClientCertificate:
+        """What is shown to subscribers over TLS that ask for it. Raises NoCredentials."""
+        found = self._secrets.certificate(route)
+        if found is None:
+            raise NoCredentials("the Secret with the client certificate is not here")
+        return found
 
     def _keys(self, route: Route) -> SigningKeys:
         keys = self._secrets.signing(route)

@@ -7,6 +7,8 @@ from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
+from penstock.tls.clients import ClientCertificate
+
 _VISIBLE = "".join(chr(code) for code in range(0x21, 0x7F))
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -21,6 +23,8 @@ class Origin(NamedTuple):
     ca_certs: str | None
     zone: str = ""
     """Whose rules say where a connection may lead: one namespace must not use what only another may make."""
+    certificate: ClientCertificate | None = None
+    """What is shown to who asks who we are: one route must not use what was made in the name of another."""
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
@@ -35,7 +39,9 @@ class Address(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def address(url: str, named: str | None, ca_certs: str | None, zone: str = "") -> Address:
+def address(
+    url: str, named: str | None, ca_certs: str | None, zone: str = "", certificate: ClientCertificate | None = None
+) -> Address:
     """The address behind a URL that is asked for by its own name or another. Raises ValueError where it is none."""
     parts = urlsplit(url)
     if parts.scheme not in _DEFAULT_PORTS:
@@ -46,7 +52,9 @@ def address(url: str, named: str | None, ca_certs: str | None, zone: str = "") -
     tls_name = None
     if parts.scheme == "https":
         tls_name = host if named is None else _ascii(urlsplit(f"//{named}").hostname or "")
-    origin = Origin(host, parts.port or _DEFAULT_PORTS[parts.scheme], tls_name, ca_certs if tls_name else None, zone)
+    if tls_name is None:
+        ca_certs = certificate = None
+    origin = Origin(host, parts.port or _DEFAULT_PORTS[parts.scheme], tls_name, ca_certs, zone, certificate)
     lines = [
         f"POST {_request_target(parts)} HTTP/1.1",
         f"host: {named or _host_header(parts, host)}",

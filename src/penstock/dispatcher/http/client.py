@@ -15,6 +15,7 @@ from penstock.dispatcher.http.address import Address, address
 from penstock.dispatcher.http.connection import IGNORED_BODY_BYTES, NoConnection, SubscriberResponse
 from penstock.dispatcher.http.pool import Pool
 from penstock.log.threads import Owner
+from penstock.tls.clients import ClientCertificate
 
 
 class Unsendable(ValueError):
@@ -33,6 +34,10 @@ class SubscriberClient:
         self._zone = destinations.zone
         self._loop = asyncio.get_running_loop()
 
+    def trust(self, certificates: str) -> None:
+        """Believes every destination by these authorities too, from now on."""
+        self._pool.trusted = certificates
+
     async def post(
         self,
         endpoint: Endpoint,
@@ -43,9 +48,10 @@ class SubscriberClient:
         namespace: str,
         seconds: float,
         reply_counts: bool,
+        certificate: ClientCertificate | None = None,
     ) -> SubscriberResponse:
         """Sends one request with these header lines for a route of the namespace. Raises NoAnswer or Unsendable."""
-        origin, opening = self._address(endpoint, names, self._zone(namespace))
+        origin, opening = self._address(endpoint, names, self._zone(namespace), certificate)
         head = b"%b%bcontent-length: %d\r\n\r\n" % (opening, lines, len(body))
         deadline = self._loop.time() + seconds
         connection = self._pool.idle(origin)
@@ -60,10 +66,12 @@ class SubscriberClient:
             connection.abort()
             raise
 
-    def _address(self, endpoint: Endpoint, names: NameTable, zone: str) -> Address:
+    def _address(
+        self, endpoint: Endpoint, names: NameTable, zone: str, certificate: ClientCertificate | None
+    ) -> Address:
         try:
             location = self._locate(endpoint.url, names)
-            return address(location.url, location.host, endpoint.ca_certs, zone)
+            return address(location.url, location.host, endpoint.ca_certs, zone, certificate)
         except NothingThere as error:
             raise NoConnection(str(error)) from error
         except ValueError as error:

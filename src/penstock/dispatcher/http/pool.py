@@ -12,7 +12,7 @@ from penstock.dispatcher.http.connection import NoAnswer, NoConnection, Subscrib
 from penstock.dispatcher.http.dns import Resolver
 from penstock.dispatcher.http.single_flight import SingleFlight
 from penstock.log.threads import Owner
-from penstock.tls.clients import trust
+from penstock.tls.clients import tls_to
 
 IDLE_SECONDS = 1.5
 """Connections unused for this long are closed here, before the servers in common use (2 to 5 seconds) close them: a
@@ -29,6 +29,8 @@ class Pool:
         self._loop = asyncio.get_running_loop()
         self._idle: dict[Origin, deque[SubscriberConnection]] = {}
         """Of each origin the one used last is used first, so that those not needed grow old."""
+        self.trusted = ""
+        """Certificates of the trust bundles, for connections from now on."""
         self._sweeping: asyncio.TimerHandle | None = None
         self._resolver = Resolver()
         self._single_flight = SingleFlight(self._open)
@@ -45,11 +47,11 @@ class Pool:
         return None
 
     async def connect(self, origin: Origin, seconds: float) -> SubscriberConnection:
-        """A new connection. Raises NoAnswer, or ValueError where the certificates to trust are none."""
+        """A new connection. Raises NoAnswer, or ValueError where certificates cannot be used."""
         return await self._single_flight.connect(origin, min(seconds, CONNECT_SECONDS))
 
     async def _open(self, origin: Origin, seconds: float) -> SubscriberConnection:
-        tls = None if origin.tls_name is None else trust(origin.ca_certs)
+        tls = None if origin.tls_name is None else tls_to(origin.ca_certs, origin.certificate, self.trusted)
         deadline = self._loop.time() + seconds
         problem: Exception = TimeoutError(f"none within {seconds:g} s")
         try:

@@ -15,9 +15,11 @@ import structlog
 
 from penstock.contract.routes import Route, SecretVersion
 from penstock.dispatcher.secrets.requests import NoSecret, Place
+from penstock.resources.secrets.client_certificate import client_certificate
 from penstock.resources.secrets.content import Malformed
 from penstock.resources.secrets.signing import SigningKeys, signing_keys
 from penstock.retry import pause_after
+from penstock.tls.clients import ClientCertificate
 
 log = structlog.get_logger()
 
@@ -88,8 +90,16 @@ class KeptSecrets:
 
     def signing(self, route: Route) -> SigningKeys | None:
         """What the route's deliveries are signed with; None where it is not here."""
-        secret = route.signing
-        kept = None if secret is None else self._kept.get((SIGNING, Place(route.namespace, secret.name)))
+        keys: SigningKeys | None = self._value(SIGNING, route.namespace, route.signing)
+        return keys
+
+    def certificate(self, route: Route) -> ClientCertificate | None:
+        """What the route shows over TLS; None where it is not here."""
+        found: ClientCertificate | None = self._value(SHOWING, route.namespace, route.client_certificate)
+        return found
+
+    def _value(self, use: str, namespace: str, secret: SecretVersion | None) -> Any:
+        kept = None if secret is None else self._kept.get((use, Place(namespace, secret.name)))
         return None if kept is None or not kept.version else kept.value
 
     def _want(self, place: Place, kept: _Kept, version: str) -> None:
@@ -138,7 +148,7 @@ class KeptSecrets:
                 del self._kept[use]
 
 
-SIGNING = "signing"
+SIGNING, SHOWING = "signing", "client certificate"
 
 _Use = tuple[tuple[str, Place], SecretVersion, Callable[[Mapping[str, bytes]], Any]]
 
@@ -146,3 +156,10 @@ _Use = tuple[tuple[str, Place], SecretVersion, Callable[[Mapping[str, bytes]], A
 def _uses(route: Route) -> Iterator[_Use]:
     if route.signing is not None:
         yield (SIGNING, Place(route.namespace, route.signing.name)), route.signing, signing_keys
+    if route.client_certificate is not None:
+        secret = route.client_certificate
+        yield (SHOWING, Place(route.namespace, secret.name)), secret, _certificate
+
+
+def _certificate(content: Mapping[str, bytes]) -> ClientCertificate:
+    return ClientCertificate(client_certificate(content))

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.resources.conditions import Finding, false, true
-from penstock.resources.options import SIGN_WITH
+from penstock.resources.options import CLIENT_CERTIFICATE, SIGN_WITH
+from penstock.resources.secrets.client_certificate import client_certificate
 from penstock.resources.secrets.content import Malformed, content_of
 from penstock.resources.secrets.signing import signing_keys
 
@@ -33,6 +34,7 @@ class Use:
 
 
 SIGNING = Use(SIGN_WITH, "SigningSecret", signing_keys)
+SHOWING = Use(CLIENT_CERTIFICATE, "ClientCertificate", client_certificate)
 
 
 @dataclass(frozen=True)
@@ -51,10 +53,11 @@ class UsedSecrets:
     """All that a Trigger or Subscription asks for."""
 
     signing: UsedSecret | None = None
+    client_certificate: UsedSecret | None = None
 
     def findings(self) -> list[Finding]:
         """The condition, where there is anything to say."""
-        used = [one for one in (self.signing,) if one is not None]
+        used = [one for one in (self.signing, self.client_certificate) if one is not None]
         if not used:
             return []
         useless = next((one for one in used if one.reason), None)
@@ -69,7 +72,7 @@ def find_secret(use: Use, name: str | None, look: Look) -> UsedSecret | None:
     if name is None:
         return None
     found = look(name)
-    told = f"Nothing is sent, and events wait, because of the annotation {use.annotation}"
+    told = _told(use)
     if isinstance(found, str):
         return UsedSecret(
             name, reason=f"{use.word}Missing", message=f"{told}: {found}. Create it, or correct the name."
@@ -79,3 +82,17 @@ def find_secret(use: Use, name: str | None, look: Look) -> UsedSecret | None:
     except Malformed as problem:
         return UsedSecret(name, reason=f"{use.word}Malformed", message=f'{told}: of the Secret "{name}", {problem}.')
     return UsedSecret(name, str(found["metadata"].get("resourceVersion") or ""))
+
+
+def find_certificate(name: str | None, subscriber: str | None, look: Look) -> UsedSecret | None:
+    """The Secret with the client certificate. Over plain HTTP none can be shown, and that is not passed over."""
+    if name is not None and subscriber is not None and not subscriber.startswith("https:"):
+        reason = (
+            "is not https, so that no certificate can be shown. Use an address with https, or remove the annotation"
+        )
+        return UsedSecret(name, reason="ClientCertificateUnused", message=f"{_told(SHOWING)}: {subscriber} {reason}.")
+    return find_secret(SHOWING, name, look)
+
+
+def _told(use: Use) -> str:
+    return f"Nothing is sent, and events wait, because of the annotation {use.annotation}"

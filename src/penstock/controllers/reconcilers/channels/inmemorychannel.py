@@ -79,7 +79,8 @@ class InMemoryChannelReconciler:
         )
         same = subscription is not None and subscription["metadata"]["uid"] == entry.get("uid")
         options = RouteOptions.read(subscription) if same and subscription is not None else RouteOptions()
-        secrets = used_secrets(self._world.tracker, me, channel.identity.namespace, options)
+        url = str(entry.get("subscriberUri") or entry.get("replyUri") or "") or None
+        secrets = used_secrets(self._world.tracker, me, channel.identity.namespace, options, url)
         own = subscription_route(entry, channel.identity, options, secrets)
         if not same or subscription is None:
             return [own]

@@ -14,7 +14,7 @@ from penstock.controllers.routes.route_secrets import used_secrets
 from penstock.resources.conditions import find
 from penstock.resources.delivery import effective
 from penstock.resources.options import RouteOptions
-from penstock.resources.resolution import Unresolved
+from penstock.resources.resolution import Address, Unresolved
 from penstock.resources.subscription.model import Subscription
 from penstock.resources.subscription.status import (
     ADDED_TO_CHANNEL,
@@ -46,18 +46,22 @@ class SubscriptionReconciler:
         inherited = None if isinstance(channel, Unresolved) else (channel.get("spec") or {}).get("delivery")
         delivery = effective(subscription.delivery, inherited)
         options = RouteOptions.read(obj)
+        subscriber = resolve_optional(subscription.subscriber, key.namespace, lookup)
+        reply = resolve_optional(subscription.reply, key.namespace, lookup)
+        first = subscriber or reply
+        url = first.url if isinstance(first, Address) else None
         seen = SubscriptionObservation(
             channel=None if isinstance(channel, Unresolved) else channel,
             channel_failure=channel.message if isinstance(channel, Unresolved) else "",
-            subscriber=resolve_optional(subscription.subscriber, key.namespace, lookup),
-            reply=resolve_optional(subscription.reply, key.namespace, lookup),
+            subscriber=subscriber,
+            reply=reply,
             dead_letter=resolve_optional(delivery.get("deadLetterSink"), key.namespace, lookup),
             losses=world.dataplane.losses(subscription.identity.uid),
             delivery=world.dataplane.delivery(subscription.identity.uid),
             paused=options.paused,
             identity=await identity_of(world, me, SUBSCRIPTION, obj),
             past=observe_past(world.publisher, world.dataplane, subscription.identity.uid),
-            secrets=used_secrets(world.tracker, me, key.namespace, options),
+            secrets=used_secrets(world.tracker, me, key.namespace, options, url),
         )
         self._subscribers.put(key, subscriber_spec(obj, seen, delivery))
         kind = Kind(subscription.channel.api_version, subscription.channel.kind)

@@ -22,12 +22,16 @@ if TYPE_CHECKING:
 class Sources:
     """Everything about sources that one control plane has."""
 
-    def __init__(self, world: ReconcilerContext, enqueue: Callable[[Observer], None]) -> None:
+    def __init__(
+        self, world: ReconcilerContext, enqueue: Callable[[Observer], None], trusted: Callable[[], str] = str
+    ) -> None:
+        """`trusted` are certificates, in PEM, by which every sink may be believed."""
         self._settings = world.settings
         self._group: asyncio.TaskGroup | None = None
         self._tokens: AccountTokens | None = None
         self._requests: TokenRequests | None = None
-        self._sinks = Sinks(world.publisher.locate, self._token, destinations=Destinations(world.settings))
+        destinations = Destinations(world.settings)
+        self._sinks = Sinks(world.publisher.locate, self._token, destinations=destinations, trusted=trusted)
         self._pings = PingSourceReconciler(world, enqueue, self._sinks)
         self._watches = ApiServerSourceReconciler(world, enqueue, self._sinks)
         self.reconcilers: list[Reconciler] = [
