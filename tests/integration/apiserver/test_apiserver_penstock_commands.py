@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jwt
 import pytest
 import typer
 import typer.main
@@ -18,7 +19,11 @@ from typer.testing import CliRunner, Result
 
 from penstock.cli import app
 from penstock.cli.installation import complete_namespaces
+from penstock.cli.operate.addresses import Address
+from penstock.cli.operate.credentials import token_of
 from penstock.cli.operate.names import completion_of
+from penstock.engine.problem import Problem
+from penstock.operations.installation import find
 
 Run = Callable[..., Result]
 
@@ -83,6 +88,20 @@ def test_keys_of_a_broker(run: Run) -> None:
     assert "takes events from nobody" in run("keys", "list", "orders").output
     run("keys", "open", "orders")
     assert run("keys", "list", "orders").output == "orders has no keys, and asks for none.\n"
+
+
+def test_a_token_of_a_service_account_is_for_the_broker_that_is_sent_to(server: Server, namespace: str) -> None:
+    broker = {"metadata": {"namespace": namespace, "name": "orders"}}
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "till"}}
+    with find(kubeconfig=server.kubeconfig).api() as api:
+        api.create(api.resource("serviceaccounts"), namespace, account)
+        token = token_of(api, "till", broker, Address("http://h/", audience="for/orders"))
+        claims = jwt.decode(token, options={"verify_signature": False})
+        assert (claims["aud"], claims["sub"]) == (["for/orders"], f"system:serviceaccount:{namespace}:till")
+        with pytest.raises(Problem, match=f"There is no ServiceAccount {namespace}/nobody"):
+            token_of(api, "nobody", broker, Address("http://h/", audience="for/orders"))
+        with pytest.raises(Problem, match="asks nobody for a token"):
+            token_of(api, "till", broker, Address("http://h/"))
 
 
 def completed(command: str, flag: str, beginning: str) -> list[str]:

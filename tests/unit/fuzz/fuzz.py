@@ -30,6 +30,7 @@ WARM_UP = 20_000
 GROWTH_MIB = 200
 """libFuzzer itself keeps what it found worth keeping."""
 _RUNS = re.compile(r"stat::number_of_executed_units:\s*(\d+)")
+_RATE = re.compile(r"stat::average_exec_per_sec:\s*(\d+)")
 _PEAK = re.compile(r"stat::peak_rss_mb:\s*(\d+)")
 
 
@@ -39,6 +40,7 @@ class Outcome:
 
     target: str
     inputs: int
+    per_second: int
     peak_mib: int
     code: int
     output: str
@@ -46,7 +48,8 @@ class Outcome:
     @property
     def line(self) -> str:
         """For the table."""
-        return f"{self.target:14} {self.inputs:>9} inputs  {self.peak_mib:>5} MiB  {'ok' if not self.code else 'FOUND'}"
+        figures = f"{self.inputs:>9} inputs  {self.per_second:>6}/s  {self.peak_mib:>5} MiB"
+        return f"{self.target:14} {figures}  {'ok' if not self.code else 'FOUND'}"
 
 
 def names() -> list[str]:
@@ -78,9 +81,8 @@ def _in_child(target: str, work: Callable[[], None]) -> Outcome:
         os._exit(1)
     _, status = os.waitpid(child, 0)
     output = log.read_text(errors="replace")
-    inputs, peak = _RUNS.search(output), _PEAK.search(output)
-    code = os.waitstatus_to_exitcode(status)
-    return Outcome(target, int(inputs[1]) if inputs else 0, int(peak[1]) if peak else 0, code, output[-6000:])
+    inputs, rate, peak = (int(found[1]) if (found := one.search(output)) else 0 for one in (_RUNS, _RATE, _PEAK))
+    return Outcome(target, inputs, rate, peak, os.waitstatus_to_exitcode(status), output[-6000:])
 
 
 def _run(name: str, make: Callable[[], Callable[[bytes], None]], limits: list[str]) -> None:
