@@ -21,7 +21,7 @@ from starlette.types import Message
 from penstock.apiserver.access import identity
 from penstock.apiserver.http.pieces import PIECE_BYTES
 from penstock.apiserver.http.watching import SEND_BYTES
-from penstock.apiserver.store import expiry
+from penstock.apiserver.store import expiry, storage
 from penstock.apiserver.store.storage import PART_BYTES, Store, Transaction
 from penstock.apiserver.verbs.deletion import Deletion
 from penstock.log.threads import Owner
@@ -277,3 +277,31 @@ async def test_nothing_of_a_write_stays_behind(commits: tuple[Store, list[int]])
             break
         await asyncio.sleep(0.01)
     assert gone() is None
+
+
+async def test_all_parts_of_a_list_show_one_state(commits: tuple[Store, list[int]]) -> None:
+    store, _ = commits
+    await fill(store, "events")
+    versions, bodies = [], []
+    async for page in store.parts("events", "ns"):
+        versions.append(page.version)
+        bodies += page.bodies
+        await fill(store, "events", labels={"changed": "meanwhile"})
+    assert len(versions) > 2
+    assert len(set(versions)) == 1
+    assert not any(b"meanwhile" in body for body in bodies)
+    assert [json.loads(body)["metadata"]["name"] for body in bodies] == NAMES
+
+
+async def test_a_list_that_is_read_too_slowly_goes_on_with_what_is_there_then(
+    commits: tuple[Store, list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage, "SNAPSHOT_SECONDS", -1.0)
+    store, _ = commits
+    await fill(store, "events")
+    parts = store.parts("events", "ns")
+    first = await anext(parts)
+    await store.write(lambda tx: tx.put("events", {"metadata": {"name": "z", "namespace": "ns", "uid": "z"}}))
+    rest = [page async for page in parts]
+    assert all(page.version == first.version + 1 for page in rest)
+    assert json.loads(rest[-1].bodies[-1])["metadata"]["name"] == "z"

@@ -101,14 +101,14 @@ async def test_expiry_outlives_an_error_of_the_database(store: Store, monkeypatc
     monkeypatch.setattr(expiry, "ROUND_SECONDS", 0)
     old = (datetime.now(UTC) - timedelta(hours=2)).isoformat()
     await store.write(put("old", "events", creationTimestamp=old))
-    page, failures = store.page, [sqlite3.OperationalError("database is locked")]
+    parts, failures = store.parts, [sqlite3.OperationalError("database is locked")]
 
-    async def flaky(*arguments: object, **options: object) -> object:
+    def flaky(*arguments: object, **options: object) -> object:
         if failures:
             raise failures.pop()
-        return await page(*arguments, **options)  # type: ignore[arg-type]
+        return parts(*arguments, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(store, "page", flaky)
+    monkeypatch.setattr(store, "parts", flaky)
     task = asyncio.create_task(expiry.expire_forever(store))
     try:
         async with asyncio.timeout(LIMIT_SECONDS):

@@ -52,15 +52,21 @@ class Reader:
         self._check_version(query.get("resourceVersion", ""))
         resource, namespace = place.kind.resource, self._namespace(place)
         # A page may be shorter than the client has asked for; one that did not ask for pages gets all in one answer.
-        page = await self._store.page(resource, namespace, keep=keep, limit=limit, max_bytes=PART_BYTES, after=after)
+        following = self._store.parts(resource, namespace, keep=keep, after=after)
+        if limit:
+            page = await self._store.page(
+                resource, namespace, keep=keep, limit=limit, max_bytes=PART_BYTES, after=after
+            )
+        else:
+            page = await anext(following)
         # All pages carry the version of the first, so that a watch from it misses nothing that came in between.
         version = token_version or page.version
         metadata: Obj = {"resourceVersion": str(version)}
-        if page.next_key is not None and not limit:
-            if renderer.form.yaml:
-                raise errors.bad_request("the list is too long for YAML in one answer: ask for JSON, or set a limit")
-            following = self._store.parts(resource, namespace, keep=keep, after=page.next_key)
+        if page.next_key is not None and not limit and not renderer.form.yaml:
             return streamed(_whole(renderer, metadata, page.bodies, following))
+        await following.aclose()
+        if page.next_key is not None and not limit:
+            raise errors.bad_request("the list is too long for YAML in one answer: ask for JSON, or set a limit")
         if page.next_key is not None:
             metadata["continue"] = _token(page.next_key, version)
             if not keep:

@@ -12,7 +12,8 @@ from __future__ import annotations
 import asyncio
 import queue
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+import time
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -38,6 +39,10 @@ MAX_OBJECT_BYTES = 3 * 1024 * 1024
 """Patches could let an object grow beyond what a single request may carry."""
 PART_BYTES = 4 * 1024 * 1024
 """What of a kind is read or removed in one go, however much there is of it. An object more may be added to it."""
+SNAPSHOT_SECONDS = 10.0
+"""For so long all parts of a list show one state. SQLite cannot forget what happens meanwhile, so a client that takes
+longer is shown the rest as it is then."""
+SPARE_SNAPSHOTS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,9 +189,11 @@ class Store:
     ) -> None:
         self._on_commit, self._owner, self._seals = on_commit, owner, seals or Seals()
         self._broken = False
+        self._path = path
         self._writer = open_database(path)
         self._writer.executescript(files("penstock.apiserver.store").joinpath("tables.sql").read_text())
         self._reader, self._lister = open_database(path), open_database(path)
+        self._spare: list[_Snapshot] = []
         self._loop = asyncio.get_running_loop()
         self._queue: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
         self._thread = OwnedThread("api-writer", self._write_all, owner.fail)
@@ -233,25 +240,59 @@ class Store:
         *,
         keep: Callable[[bytes], bool] | None = None,
         after: tuple[str, str] = ("", ""),
-    ) -> AsyncIterator[Page]:
+    ) -> AsyncGenerator[Page, None]:
         """The same in pages that fit into memory, however many objects there are and however large.
 
-        Each shows the state of its moment. Who goes on from the version of the first misses nothing: what happened
-        meanwhile comes again.
+        They show one state, unless they are read very slowly. Even then, who goes on from the version of the first
+        misses nothing: what happened meanwhile comes again.
         """
+        snapshot = self._spare.pop() if self._spare else _Snapshot(self._path)
         start: tuple[str, str] | None = after
-        while start is not None:
-            page = await self.page(resource, namespace, keep=keep, after=start, max_bytes=PART_BYTES)
-            yield page
-            start = page.next_key
+        try:
+            while start is not None:
+                read = partial(self._part, snapshot, resource, namespace, keep, after=start)
+                page = await self._loop.run_in_executor(self._lists, read)
+                start = page.next_key
+                yield page
+        finally:
+            self._give_back(snapshot)
 
     async def close(self) -> None:
         """Ends after everything that was asked for is written."""
         self._queue.put(None)
         await asyncio.to_thread(self._thread.join, CLOSE_SECONDS)
         self._lists.shutdown()
-        for connection in (self._reader, self._lister, self._writer):
+        for connection in (self._reader, self._lister, self._writer, *(one.connection for one in self._spare)):
             connection.close()
+
+    def _part(
+        self,
+        snapshot: _Snapshot,
+        resource: str,
+        namespace: str | None,
+        keep: Callable[[bytes], bool] | None,
+        *,
+        after: tuple[str, str],
+    ) -> Page:
+        page = self._read_page(
+            snapshot.fresh_enough(), resource, namespace, keep, limit=0, max_bytes=PART_BYTES, after=after
+        )
+        if page.next_key is None:
+            snapshot.end()
+        return page
+
+    def _give_back(self, snapshot: _Snapshot) -> None:
+        def end() -> None:
+            snapshot.end()
+            if len(self._spare) < SPARE_SNAPSHOTS:
+                self._spare.append(snapshot)
+            else:
+                snapshot.connection.close()
+
+        try:
+            self._lists.submit(end)  # after what is still being read by it for somebody who has left
+        except RuntimeError:  # the store has closed
+            snapshot.connection.close()
 
     def _page(
         self,
@@ -263,36 +304,49 @@ class Store:
         max_bytes: int,
         after: tuple[str, str],
     ) -> Page:
-        wanted = limit + 1 if limit else -1
         with _snapshot(self._lister) as connection:
-            version = connection.execute(statements.VERSION).fetchone()[0]
-            # A selector is applied here, so the database must not stop at `limit` before it.
-            bound = -1 if keep else wanted
-            if namespace is None:
-                rows = connection.execute(statements.LIST_ALL, (resource, *after, bound))
-            else:
-                rows = connection.execute(statements.LIST_NAMESPACE, (resource, namespace, after[1], bound))
-            bodies: list[bytes] = []
-            last, more, size = after, False, 0
-            for row_namespace, name, record in rows:
-                body = self._seals.open(resource, row_namespace, name, record)
-                if keep and not keep(body):
-                    continue
-                if (limit and len(bodies) == limit) or (max_bytes and size >= max_bytes):
-                    more = True
-                    break
-                bodies.append(body)
-                size += len(body)
-                last = (row_namespace, name)
-            rows.close()
-            remaining = 0
-            if more and not keep:
-                count = (
-                    connection.execute(statements.COUNT_ALL, (resource, *last))
-                    if namespace is None
-                    else connection.execute(statements.COUNT_NAMESPACE, (resource, namespace, last[1]))
-                )
-                remaining = count.fetchone()[0]
+            return self._read_page(connection, resource, namespace, keep, limit=limit, max_bytes=max_bytes, after=after)
+
+    def _read_page(
+        self,
+        connection: sqlite3.Connection,
+        resource: str,
+        namespace: str | None,
+        keep: Callable[[bytes], bool] | None,
+        *,
+        limit: int,
+        max_bytes: int,
+        after: tuple[str, str],
+    ) -> Page:
+        wanted = limit + 1 if limit else -1
+        version = connection.execute(statements.VERSION).fetchone()[0]
+        # A selector is applied here, so the database must not stop at `limit` before it.
+        bound = -1 if keep else wanted
+        if namespace is None:
+            rows = connection.execute(statements.LIST_ALL, (resource, *after, bound))
+        else:
+            rows = connection.execute(statements.LIST_NAMESPACE, (resource, namespace, after[1], bound))
+        bodies: list[bytes] = []
+        last, more, size = after, False, 0
+        for row_namespace, name, record in rows:
+            body = self._seals.open(resource, row_namespace, name, record)
+            if keep and not keep(body):
+                continue
+            if (limit and len(bodies) == limit) or (max_bytes and size >= max_bytes):
+                more = True
+                break
+            bodies.append(body)
+            size += len(body)
+            last = (row_namespace, name)
+        rows.close()
+        remaining = 0
+        if more and limit and not keep:
+            count = (
+                connection.execute(statements.COUNT_ALL, (resource, *last))
+                if namespace is None
+                else connection.execute(statements.COUNT_NAMESPACE, (resource, namespace, last[1]))
+            )
+            remaining = count.fetchone()[0]
         return Page(bodies, version, last if more else None, remaining)
 
     def _write_all(self) -> None:
@@ -395,6 +449,28 @@ def open_database(path: Path) -> sqlite3.Connection:
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA secure_delete = ON")  # what is removed or sealed does not stay on disk
     return connection
+
+
+class _Snapshot:
+    """A connection that shows one state, for a while. Used by the thread of lists only, but for its beginning."""
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self.connection = open_database(path)
+        self._clock, self._began = clock, 0.0
+
+    def fresh_enough(self) -> sqlite3.Connection:
+        """The state that was shown before, unless that is too long ago."""
+        if self.connection.in_transaction and self._clock() - self._began > SNAPSHOT_SECONDS:
+            self.end()
+        if not self.connection.in_transaction:
+            self.connection.execute("BEGIN")
+            self._began = self._clock()
+        return self.connection
+
+    def end(self) -> None:
+        """What is shown next is as it is then."""
+        if self.connection.in_transaction:
+            self.connection.execute("COMMIT")
 
 
 @contextmanager
