@@ -16,7 +16,7 @@ from cluster.kubernetes import NAMESPACE, RealApi
 from penstock.engine.ports import free_ports
 
 ACCOUNT = "penstock-console"
-TRIGGER = {
+TRIGGER: dict[str, Any] = {
     "apiVersion": "eventing.knative.dev/v1",
     "kind": "Trigger",
     "metadata": {"name": "seen-by-the-console", "namespace": "default"},

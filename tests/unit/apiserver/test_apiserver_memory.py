@@ -10,6 +10,7 @@ import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -232,7 +233,7 @@ async def fill(store: Store, resource: str, **more: Any) -> None:
     for name in NAMES:
         metadata = {"name": name, "namespace": "ns", "uid": name, **more}
         obj = {"metadata": metadata, "message": "x" * OBJECT_BYTES}
-        await store.write(lambda tx, obj=obj: tx.put(resource, obj))
+        await store.write(partial(Transaction.put, resource=resource, obj=obj))
 
 
 async def test_a_namespace_is_emptied_in_parts_that_fit_into_memory(commits: tuple[Store, list[int]]) -> None:
