@@ -109,10 +109,14 @@ def _executor_template() -> Obj:
 def environment(settings: dict[str, Any]) -> dict[str, str]:
     """Settings as variables. Raises pydantic's ValidationError if one is wrong."""
     Settings(**settings)
-    return {
-        f"PENSTOCK_{name.upper()}": value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
-        for name, value in settings.items()
-    }
+    return {f"PENSTOCK_{name.upper()}": _variable(value) for name, value in settings.items()}
+
+
+def _variable(value: Any) -> str:
+    """A variable that is set to nothing means the same as a setting that is."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
 
 
 def _settings(values: Values) -> Manifest:
