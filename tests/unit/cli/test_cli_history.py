@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from penstock.cli import app
-from penstock.cli.history import output, trace
+from penstock.cli.history import by_spark, output, trace
+from penstock.cli.history.progress import with_progress
 from penstock.engine.problem import Problem
 from penstock.history.reader.answers import Attempt, Event, Traced
 from penstock.operations.times import moment, window
@@ -79,6 +82,51 @@ def test_an_answer_in_parquet_can_be_read_again(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     with pytest.raises(Problem, match="cannot be written"):
         output.write(ANSWER, output.Format.CSV, tmp_path / "no" / "answer.csv")
+
+
+def test_a_question_is_answered_beside_its_bar_and_fails_as_it_failed() -> None:
+    looked = threading.Event()
+
+    def progress() -> float:
+        looked.set()
+        return 50.0
+
+    def answer() -> pa.Table:
+        assert looked.wait(60), "how far it is was asked meanwhile"
+        return ANSWER
+
+    assert with_progress(answer, progress, lambda: None) is ANSWER
+
+    def fail() -> pa.Table:
+        raise Problem("The statement failed: no such column")
+
+    with pytest.raises(Problem, match="no such column"):
+        with_progress(fail, progress, lambda: None)
+
+
+def test_a_question_that_is_interrupted_has_ended_before_its_history_is_closed() -> None:
+    interrupted, ended = threading.Event(), threading.Event()
+
+    def ask() -> pa.Table:
+        assert interrupted.wait(60)
+        ended.set()
+        return ANSWER
+
+    def progress() -> float:
+        raise KeyboardInterrupt
+
+    with pytest.raises(typer.Exit) as left:
+        with_progress(ask, progress, interrupted.set)
+    assert left.value.exit_code == 130
+    assert ended.is_set()
+
+
+def test_what_spark_says_becomes_a_line() -> None:
+    parsed = (
+        "\n[PARSE_SYNTAX_ERROR] Syntax error at or near 'selct'. SQLSTATE: 42601 (line 1, pos 0)\n\n== SQL ==\nselct"
+    )
+    assert by_spark.told(ValueError(parsed)) == "[PARSE_SYNTAX_ERROR] Syntax error at or near 'selct'."
+    assert by_spark.told(ValueError("")) == "ValueError"
 
 
 def test_a_trace_tells_attempts_answers_and_replies() -> None:

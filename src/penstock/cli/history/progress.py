@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 LOOK_SECONDS = 0.1
+END_SECONDS = 10.0
 
 
 def with_progress(
@@ -46,6 +47,7 @@ def with_progress(
                     bar.update(task, description="asking", total=100, completed=done)
         except KeyboardInterrupt:
             interrupt()
+            asking.join(END_SECONDS)  # what it uses is given back afterwards
             raise typer.Exit(130) from None
     if problems:
         raise problems[0]
