@@ -387,21 +387,21 @@ def start_in_the_past(found: Sequence[int], retained: Sequence[Retained]) -> tup
         return tuple(kept.first for kept in retained), ""
     start = tuple(max(wanted, kept.first) for wanted, kept in zip(found, retained, strict=False))
     cut = [n for n, (begin, kept) in enumerate(zip(start, retained, strict=False)) if begin == kept.first > 0]
-    if not cut:
-        return start, ""
-    named = ", ".join(map(str, cut))
-    return start, f"older events may be missing: in partitions {named} it begins with the oldest event that is kept"
+    return start, _missing(cut)
 
 
 def further_back(start: Sequence[int], kept: Mapping[int, FirstKept], since: float) -> tuple[tuple[int, ...], str]:
     """The same start, moved back to where the history's table has what is asked for, and what it does not have."""
     moved = tuple(min(begin, kept[number].since) if number in kept else begin for number, begin in enumerate(start))
     cut = [n for n, begin in enumerate(moved) if since and begin and (n not in kept or kept[n].since == kept[n].first)]
+    return moved, _missing(cut)
+
+
+def _missing(cut: Sequence[int]) -> str:
+    """What is told of partitions that begin with what is left; nothing where there are none."""
     named = ", ".join(map(str, cut))
-    return (
-        moved,
-        f"older events may be missing: in partitions {named} it begins with the oldest that is kept" if cut else "",
-    )
+    told = f"older events may be missing: in partitions {named} it begins with the oldest event that is kept"
+    return told if cut else ""
 
 
 _KINDS: tuple[type[Record], ...] = (Target, Route, ServiceName)
