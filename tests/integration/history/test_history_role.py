@@ -1,0 +1,87 @@
+"""The role `penstock history` as a process of its own: writes to a URI by Spark, each record once over a kill."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from topics_of_test import send_attempts, send_events
+
+from cluster.processes import tied
+from penstock.history.reader.history import History
+from penstock.log.ranges import RangeReader
+from penstock.log.topic_ends import KafkaAway
+from penstock.settings import Settings
+from running import eventually
+
+KIND = "role"
+SLOW_SECONDS = 300
+
+
+@pytest.fixture
+def settings(kafka: Settings, tmp_path: Path) -> Settings:
+    """A history of its own, by a URI, on the Kafka of all tests."""
+    own = {"history_uri": (tmp_path / "history").as_uri(), "data_dir": tmp_path, "kafka": kafka.bootstrap}
+    return kafka.model_copy(update=own)
+
+
+@contextlib.contextmanager
+def role(settings: Settings) -> Iterator[subprocess.Popen[bytes]]:
+    """The role at work; ended at last, if the test has not done so."""
+    flags = ["--data-dir", str(settings.data_dir), "--kafka", settings.bootstrap, "--health-port", "0"]
+    flags += ["--set", f"history_uri={settings.history_uri}", "--partitions", str(settings.partitions)]
+    with (
+        tied([sys.executable, "-m", "penstock.cli", "history", *flags]) as (command, fds),
+        (settings.data_dir / "role.log").open("ab") as log,
+    ):
+        process = subprocess.Popen(command, stdout=log, stderr=log, pass_fds=fds)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def uncommitted(folder: Path) -> set[Path]:
+    """Files of rows that no version of the table names."""
+    written = {path.relative_to(folder) for path in folder.glob("day=*/*.parquet")}
+    lines = [line for log in folder.glob("_delta_log/*.json") for line in log.read_text().splitlines()]
+    return written - {Path(json.loads(line)["add"]["path"]) for line in lines if '"add"' in line}
+
+
+def nobody(_: Settings) -> RangeReader:
+    """In place of Kafka: so that only the tables answer."""
+    raise KafkaAway("not asked")
+
+
+def test_each_record_once_when_the_role_is_killed_between_writing_and_committing(
+    settings: Settings, tmp_path: Path
+) -> None:
+    ids = send_events(settings, 400, KIND)
+    send_attempts(settings, ids, broken=True)
+    with role(settings) as killed:
+        eventually(lambda: uncommitted(tmp_path / "history" / "events"), SLOW_SECONDS, every=0.01)
+        killed.kill()
+        killed.wait()
+    with role(settings) as process:
+
+        def written() -> bool:
+            with History(settings) as history:
+                return all(state.version is not None and state.behind == 0 for state in history.state())
+
+        eventually(written, SLOW_SECONDS, every=1)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(120) == 0
+    with History(settings, connect=nobody) as history:
+        events = history.sql(f"select id from events where type = '{KIND}'").to_pylist()
+        attempts = history.sql(f"select id, record from attempts where id like '{KIND}-%'").to_pylist()
+        assert history.without_kafka is not None
+    assert Counter(row["id"] for row in events) == Counter(ids)
+    assert Counter(row["id"] for row in attempts) == Counter(ids)
