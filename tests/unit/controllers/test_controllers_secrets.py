@@ -72,7 +72,8 @@ async def test_a_missing_secret_is_a_condition_and_the_route_waits_for_it(plane:
     make(plane, kind)
     await plane.until(lambda: signing(plane) == SecretVersion("keys"))
     await plane.until(lambda: plane.condition(kind, "x").get("reason") == "SigningSecretMissing")
-    assert 'secrets "keys" not found' in plane.condition(kind, "x", "SecretsResolved")["message"]
+    told = plane.condition(kind, "x", "SecretsResolved")["message"]
+    assert told.endswith(': the Secret "keys" is not there. Create it in the namespace ns, or correct the name.')
     put_secret(plane, b"hunter2")
     await plane.until(lambda: plane.condition(kind, "x").get("reason") == "SigningSecretMalformed")
     assert "hunter2" not in str(plane.api.get(kind, "ns", "x"))
@@ -135,3 +136,14 @@ async def test_a_replay_signs_as_its_trigger_does_and_follows_the_secret(plane: 
     await plane.until(lambda: signing(plane, "Replay") == SecretVersion("keys", version))
     rotated = put_secret(plane, GOOD, GOOD)
     await plane.until(lambda: signing(plane, "Replay") == SecretVersion("keys", rotated))
+
+
+async def test_a_control_plane_that_may_not_look_at_secrets_says_what_to_grant(plane: ControlPlane) -> None:
+    plane.api.forbidden.add(SECRET)
+    make(plane, TRIGGER)
+    await plane.until(lambda: plane.condition(TRIGGER, "x").get("reason") == "SigningSecretMissing")
+    assert "cannot list it. Let the control plane list and watch Secrets." in plane.condition(TRIGGER, "x")["message"]
+    assert signing(plane) == SecretVersion("keys")
+    version = put_secret(plane, GOOD)
+    plane.api.forbidden.clear()
+    await plane.until(lambda: signing(plane) == SecretVersion("keys", version))

@@ -76,12 +76,12 @@ def test_none_and_too_many_are_told() -> None:
 def test_the_condition_says_what_to_do() -> None:
     assert UsedSecrets().findings() == []
     assert told(secret(only=GOOD)).findings() == [true(SECRETS_RESOLVED)]
-    assert told('secrets "keys" not found').findings() == [
+    assert told("it is not there. Create it").findings() == [
         false(
             SECRETS_RESOLVED,
             "SigningSecretMissing",
             "Nothing is sent, and events wait, because of the annotation penstock.dev/sign-with: "
-            'secrets "keys" not found. Create it, or correct the name.',
+            "it is not there. Create it.",
         )
     ]
 

@@ -19,7 +19,12 @@ def used_secrets(
 
     def look(name: str) -> Mapping[str, Any] | str:
         found = tracker.look(me, SECRET, Key(namespace, name))
-        return tracker.why_missing(SECRET, name) if found is None else found
+        if found is not None:
+            return found
+        unseen = tracker.informer(SECRET).unserved
+        if unseen:
+            return f"{unseen}. Let the control plane list and watch Secrets"
+        return f'the Secret "{name}" is not there. Create it in the namespace {namespace}, or correct the name'
 
     return UsedSecrets(
         find_secret(SIGNING, options.sign_with, look), find_certificate(options.client_certificate, subscriber, look)

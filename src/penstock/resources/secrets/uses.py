@@ -19,7 +19,7 @@ SECRETS_RESOLVED = "SecretsResolved"
 """There only where a Secret is asked for."""
 
 Look = Callable[[str], Mapping[str, Any] | str]
-"""The Secret of this name in the namespace, or why there is none."""
+"""The Secret of this name in the namespace, or why there is none and what to do."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +74,7 @@ def find_secret(use: Use, name: str | None, look: Look) -> UsedSecret | None:
     found = look(name)
     told = _told(use)
     if isinstance(found, str):
-        return UsedSecret(
-            name, reason=f"{use.word}Missing", message=f"{told}: {found}. Create it, or correct the name."
-        )
+        return UsedSecret(name, reason=f"{use.word}Missing", message=f"{told}: {found}.")
     try:
         use.read(content_of(found))
     except Malformed as problem:
