@@ -158,6 +158,8 @@ class Dispatcher:
         if lane is None:
             return
         reason = self._secrets.lacking(lane.route)
+        if reason is None and not lane.lacks_secret:
+            return  # a newer one, and nothing waited for it
         lane.lacks_secret = reason is not None
         self._telemetry.withheld(lane.route, reason, self._wall_clock())
         self.schedule.refresh(lane)

@@ -33,6 +33,7 @@ from penstock.dispatcher.secrets.signature import message_id, signature_lines
 from penstock.events.event import CloudEvent
 from penstock.observability.trace import configure
 from penstock.oidc.tokens import AccountTokens
+from penstock.resources.delivering import DeliveryState, cause
 from penstock.tls.clients import ClientCertificate
 
 OLD, NEW = "whsec_" + base64.b64encode(b"o" * 24).decode(), "whsec_" + base64.b64encode(b"n" * 64).decode()
@@ -252,6 +253,25 @@ async def test_events_wait_over_a_restart_until_the_control_plane_finds_the_secr
 
 
 @in_virtual_time
+async def test_a_newer_secret_does_not_make_deliveries_that_fail_look_well() -> None:
+    node = waiting_for(delivery=Delivery(retry=9, backoff_policy="linear", backoff_delay=30.0))
+    await node.boot()
+    await node.read_tail()
+    for request in list(node.subscribers.requests):
+        node.subscribers.answer(request, good=request.route != "r")
+    await asyncio.sleep(2)
+    node.dispatcher.each_second()
+    assert told(node).failures
+    node.kubernetes.secrets["keys"] = {"a": NEW.encode(), "b": OLD.encode()}
+    node.routes["r"] = msgspec.structs.replace(node.routes["r"], signing=SecretVersion("keys", "2"))
+    node.dispatcher.apply(node.snapshot(2))
+    await asyncio.sleep(6)
+    node.dispatcher.each_second()
+    assert (len(node.kubernetes.asked), bool(told(node).failures)) == (2, True)
+    await node.halt()
+
+
+@in_virtual_time
 async def test_a_secret_that_is_gone_stops_the_route_and_is_forgotten() -> None:
     node = waiting_for()
     await node.boot()
@@ -361,7 +381,8 @@ async def test_what_is_of_no_use_is_asked_for_until_it_is_and_told_without_what_
     await asyncio.sleep(40)
     reason = kept.lacking(ROUTE)
     assert reason is not None
-    assert "'only'" in reason
+    assert reason.startswith("the Secret team/keys cannot be used: what is under its key 'only' is not of the form")
+    assert cause(DeliveryState(failures=1, reason=reason))[0] == "SecretUnavailable"
     assert "hunter2" not in reason
     assert 3 <= len(kubernetes.asked) <= 7
     kept.forget(ROUTE.uid)

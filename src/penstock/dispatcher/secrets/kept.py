@@ -117,14 +117,20 @@ class KeptSecrets:
         while kept.routes and kept.wanted and kept.version != kept.wanted:
             wanted = kept.wanted
             try:
-                value = kept.read(await self._ask(place))
-            except (NoSecret, Malformed) as problem:
+                value = self._understood(place, kept, await self._ask(place))
+            except NoSecret as problem:
                 failures += 1
                 await self._failed(place, kept, str(problem), failures)
                 continue
             if kept.wanted == wanted:
                 kept.version, kept.value, kept.failure = wanted, value, ""
                 self._tell(kept)
+
+    def _understood(self, place: Place, kept: _Kept, content: Mapping[str, bytes]) -> Any:
+        try:
+            return kept.read(content)
+        except Malformed as problem:
+            raise NoSecret(f"the Secret {place} cannot be used: {problem}") from None
 
     async def _failed(self, place: Place, kept: _Kept, problem: str, failures: int) -> None:
         if failures == 1:
