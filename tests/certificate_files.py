@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from penstock.certificates import KeyPair, make_authority
@@ -19,9 +19,9 @@ def authority(name: str) -> KeyPair:
     return make_authority(name, DAY, datetime.now(UTC))
 
 
-def client_of(signer: KeyPair, name: str) -> KeyPair:
+def client_of(signer: KeyPair, name: str, own_key: rsa.RSAPrivateKey | None = None) -> KeyPair:
     """A certificate by which a client says who it is, and its key."""
-    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
+    key, now = own_key or ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
     own = serialization.load_pem_private_key(signer.key, None)
     assert isinstance(own, ec.EllipticCurvePrivateKey)
     made = (

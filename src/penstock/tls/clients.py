@@ -6,8 +6,13 @@ import ssl
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+import structlog
+
 if TYPE_CHECKING:
     from penstock.certificates import KeyPair
+
+
+log = structlog.get_logger()
 
 
 class ClientCertificate:
@@ -16,17 +21,18 @@ class ClientCertificate:
     __slots__ = ("pair",)
 
     def __init__(self, pair: KeyPair) -> None:
+        """Raises ValueError where OpenSSL does not take it: better now than with every delivery."""
         self.pair = pair
+        _show(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), pair)
 
 
 @lru_cache(maxsize=64)
 def tls_to(ca_certs: str | None, certificate: ClientCertificate | None = None, trusted: str = "") -> ssl.SSLContext:
     """TLS that trusts what the system trusts, what the trust bundles hold, and these certificates, and shows the given
-    one. Raises ValueError where they are none, or cannot be used.
+    one. Raises ValueError where those of the destination are none, or cannot be used.
     """
     context = ssl.create_default_context()
-    if trusted:
-        context.load_verify_locations(cadata=trusted)
+    _trust_bundles(context, trusted)
     try:
         if ca_certs:
             context.load_verify_locations(cadata=ca_certs)
@@ -36,6 +42,15 @@ def tls_to(ca_certs: str | None, certificate: ClientCertificate | None = None, t
     if certificate is not None:
         _show(context, certificate.pair)
     return context
+
+
+def _trust_bundles(context: ssl.SSLContext, trusted: str) -> None:
+    """What is wrong with a bundle must not end deliveries: without it less is believed, never more."""
+    try:
+        if trusted:
+            context.load_verify_locations(cadata=trusted)
+    except (ssl.SSLError, ValueError) as error:
+        log.error("the trust bundles cannot be used; destinations are believed without them", error=str(error))
 
 
 def _show(context: ssl.SSLContext, pair: KeyPair) -> None:

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import msgspec
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
 from dispatcher_double import Node, Topic, Written
 from hypothesis import given
 from hypothesis import strategies as st
@@ -330,6 +331,21 @@ async def test_a_client_certificate_goes_with_every_request_and_another_one_is_a
     first, second, renewed, none = delivering.receiver.shown
     assert first is not None
     assert (first.pair, first is second, first is renewed, none) == (pair, True, False, None)
+
+
+@in_virtual_time
+async def test_a_client_certificate_that_openssl_does_not_take_is_waited_for_like_one_that_is_missing() -> None:
+    pair = client_of(authority("clients"), "till", rsa.generate_private_key(65537, 1024))
+    kubernetes = Kubernetes({"tls": {"tls.crt": pair.certificate, "tls.key": pair.key}})
+    kept = kubernetes.kept()
+    route = msgspec.structs.replace(UNSIGNED, client_certificate=SecretVersion("tls", "1"))
+    kept.follow(route)
+    await turns()
+    reason = kept.lacking(route)
+    assert reason is not None
+    assert reason.startswith("the Secret team/tls cannot be used: the client certificate cannot be used")
+    kept.forget(route.uid)
+    await asyncio.sleep(2)
 
 
 async def test_without_its_client_certificate_nothing_is_sent() -> None:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+import structlog.testing
 
 from penstock.certificates import make_authority
 from penstock.tls.clients import tls_to
@@ -33,6 +34,15 @@ def test_the_system_the_bundles_and_the_certificates_of_the_destination_count_to
     assert subjects(None, authority("bundle")) == {"system", "bundle"}
     assert subjects(authority("own"), authority("bundle")) == {"system", "own", "bundle"}
     tls_to.cache_clear()
+
+
+def test_bundles_that_cannot_be_used_are_left_out_and_told() -> None:
+    without = subjects(authority("own"))
+    with structlog.testing.capture_logs() as logs:
+        assert subjects(authority("own"), "nothing of the kind") == without
+    assert [line["event"] for line in logs] == [
+        "the trust bundles cannot be used; destinations are believed without them"
+    ]
 
 
 def test_what_is_no_certificate_is_told() -> None:

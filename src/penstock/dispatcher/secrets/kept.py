@@ -168,4 +168,8 @@ def _uses(route: Route) -> Iterator[_Use]:
 
 
 def _certificate(content: Mapping[str, bytes]) -> ClientCertificate:
-    return ClientCertificate(client_certificate(content))
+    pair = client_certificate(content)
+    try:
+        return ClientCertificate(pair)
+    except ValueError as error:
+        raise Malformed(str(error)) from None
