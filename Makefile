@@ -147,7 +147,7 @@ audit: $(VENV)/.ready ## ask for known vulnerabilities of the pinned Python pack
 	@$(BIN)/python -m dependencies.audit
 
 .PHONY: jars
-jars: $(VENV)/.ready ## pin the jars that src/penstock/engine/ivy*.xml ask for, by checksum; run it after a change there
+jars: $(VENV)/.ready ## pin the jars that src/penstock/engine/jar_files/ivy*.xml ask for, by checksum; run it after a change there
 	@$(BIN)/python -m dependencies.pin_jars
 
 lock: ## pin the newest versions that pyproject.toml allows

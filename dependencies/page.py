@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from dependencies import licences
 from dependencies.packages import Package, shipped
-from penstock.engine import pinned_jars
-from penstock.engine.pinned_jars import PinnedJar
+from penstock.engine.jar_files import pinned_jars
+from penstock.engine.jar_files.pinned_jars import PinnedJar
 
 OPENING = """# Licences
 

@@ -21,8 +21,8 @@ from packageurl import PackageURL
 
 from dependencies import licences
 from dependencies.packages import Package, shipped
-from penstock.engine import pinned_jars
-from penstock.engine.pinned_jars import PinnedJar
+from penstock.engine.jar_files import pinned_jars
+from penstock.engine.jar_files.pinned_jars import PinnedJar
 from penstock.engine.spark_gateway import spark_jars
 
 ROOT = Path(__file__).resolve().parents[1]

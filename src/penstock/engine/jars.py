@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.engine import ivy, pinned_jars
-from penstock.engine.ivy import PIPELINE, Progress, Wanted
+from penstock.engine.jar_files import ivy, pinned_jars
+from penstock.engine.jar_files.ivy import PIPELINE, Progress, Wanted
 from penstock.engine.java import Java
 from penstock.engine.problem import Problem
 from penstock.settings import Settings

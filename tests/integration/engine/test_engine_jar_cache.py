@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engine import jars, java, pinned_jars
+from penstock.engine import jars, java
+from penstock.engine.jar_files import pinned_jars
 from penstock.engine.jars import Jars
 from penstock.engine.java import Java
 from penstock.engine.problem import Problem

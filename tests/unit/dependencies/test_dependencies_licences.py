@@ -8,7 +8,7 @@ import pytest
 
 from dependencies import licences, page
 from dependencies.packages import Package, installed, shipped
-from penstock.engine import pinned_jars
+from penstock.engine.jar_files import pinned_jars
 
 PAGE = Path(__file__).parents[3] / "docs" / "licences.md"
 

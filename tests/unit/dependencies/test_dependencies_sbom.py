@@ -11,8 +11,8 @@ from cyclonedx.output.json import JsonV1Dot6
 
 from dependencies import sbom
 from dependencies.packages import Package, locked, shipped
-from penstock.engine import pinned_jars
-from penstock.engine.pinned_jars import PinnedJar
+from penstock.engine.jar_files import pinned_jars
+from penstock.engine.jar_files.pinned_jars import PinnedJar
 
 PACKAGES = [
     Package("penstock", "1.0", "Apache-2.0", ("pyspark", "rich")),

@@ -10,7 +10,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from penstock.engine import ivy, jars, pinned_jars
+from penstock.engine import jars
+from penstock.engine.jar_files import ivy, pinned_jars
 from penstock.settings import Settings
 
 NAMES = ("kafka/kafka_2.13.jar", "spark/connector.jar")

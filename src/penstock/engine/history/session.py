@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from penstock.engine import ivy, jars, java, spark
+from penstock.engine import jars, java, spark
+from penstock.engine.jar_files import ivy
 from penstock.settings import Settings
 
 if TYPE_CHECKING:

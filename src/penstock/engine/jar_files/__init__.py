@@ -1,0 +1,1 @@
+"""Jars from elsewhere: how they are fetched, and which bytes each must have."""
