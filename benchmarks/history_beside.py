@@ -1,5 +1,5 @@
-"""What the history costs whom it runs beside, in turn: latency while its writer rests and while it writes all the time,
-and the highest rate while it rests and with the writer coming and going as it does by itself.
+"""What the history costs whom it runs beside, in turn: latency while its writer rests and while it writes what has
+gathered, and the highest rate while it rests and with the writer coming and going as it does by itself.
 
     python -m benchmarks.history_beside
 
@@ -53,10 +53,10 @@ def measure(listen: str, rounds: int = 3) -> dict[str, Any]:
         runs = 0
         for _ in range(rounds):
             keep("paced_resting", loadgen.run(url, listen, **PACED))
-            with writing(stack):
-                keep("paced_writing", loadgen.run(url, listen, **PACED))
             write_all(stack)
             keep("flat_out_resting", loadgen.run(url, listen, duration=SHORT, **FLAT_OUT))
+            _ask(stack)  # what the load before has left is about as much as it is started for by itself
+            keep("paced_writing", loadgen.run(url, listen, **PACED))
             write_all(stack)
             with counting_runs(stack) as counted:
                 keep("flat_out_keeping", loadgen.run(url, listen, duration=LONG, **FLAT_OUT))
@@ -91,24 +91,6 @@ def write_all(stack: Penstock) -> None:
         time.sleep(2)
         while "history" in stack.usage().by_process or _request(stack).exists():
             time.sleep(0.5)
-
-
-@contextmanager
-def writing(stack: Penstock) -> Iterator[None]:
-    """Has the writer write again and again."""
-    done = threading.Event()
-
-    def ask() -> None:
-        while not done.wait(0.5):
-            _ask(stack)
-
-    asking = threading.Thread(target=ask)
-    asking.start()
-    try:
-        yield
-    finally:
-        done.set()
-        asking.join()
 
 
 @contextmanager
