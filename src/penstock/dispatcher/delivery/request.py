@@ -17,9 +17,8 @@ from penstock.dispatcher.cursors.stage_payload import StagePayload
 from penstock.dispatcher.delivery.dead_letter import dead_letter
 from penstock.dispatcher.delivery.decision import expects_reply
 from penstock.dispatcher.matched.record import Matched
-from penstock.dispatcher.matched.stored_headers import OF_THE_CONNECTION, Fields, header_lines
+from penstock.dispatcher.matched.stored_headers import OF_THE_CONNECTION, Fields, header_lines, holds_event
 from penstock.events import http
-from penstock.events import kafka_binding as kafka
 from penstock.events.broker_attributes import TTL
 from penstock.events.event import CloudEvent
 from penstock.observability.trace import header_of
@@ -41,8 +40,7 @@ def request(
     What most attempts send, the event as it was stored, is made once for all routes.
     """
     tracestate = record.header(headers.TRACE_STATE)
-    claims_event = http.claims_event(record.header(kafka.CONTENT_TYPE) or "")
-    if stage is not Stage.SUBSCRIBER or route.delivery.format == "json" or claims_event:
+    if stage is not Stage.SUBSCRIBER or route.delivery.format == "json" or holds_event(record.fields):
         event, passed = content(stage, record, payload)
         composed, body = compose(route, stage, event, passed, traceparent=traceparent, tracestate=tracestate)
         return header_lines(composed), body

@@ -82,6 +82,15 @@ def _opening_of(name: str, plain: bytes) -> _Opening:
 _OPENINGS = Memo(_opening)
 
 
+def holds_event(fields: Fields) -> bool:
+    """Whether the data claim to be an event themselves, so that binary mode would pass them off as the event sent."""
+    kind = fields.get(kafka.CONTENT_TYPE)
+    return kind is not None and _CLAIMING[kind]
+
+
+_CLAIMING = Memo[bytes, bool](lambda kind: http.claims_event(kind.decode("utf-8", "replace")))
+
+
 def header_lines(pairs: Iterable[tuple[str, str]]) -> bytes:
     """Header lines of any headers. Raises ValueError for one that can not be sent."""
     lines = [f"{name}: {value}\r\n" for name, value in pairs]
