@@ -16,7 +16,8 @@ from penstock.history.writer.plan import Urgency
 from penstock.settings import Settings
 
 SAY = (
-    'import json,os,sys; fd=int(sys.argv[sys.argv.index("--notify-fd")+1]); nice=sys.argv[sys.argv.index("--nice")+1]; '
+    "import json,os,sys; said=lambda name: sys.argv[sys.argv.index(name)+1]; "
+    'fd=int(said("--notify-fd")); how=said("--priority"); '
 )
 
 
@@ -80,10 +81,10 @@ async def until(keeper: Trial, enough: str) -> None:
 
 
 async def test_it_writes_when_it_is_time_and_rests_otherwise(tmp_path: Path) -> None:
-    done = 'os.write(fd, json.dumps({"event": "status", "records": 7, "nice": nice}).encode() + b"\\n")'
+    done = 'os.write(fd, json.dumps({"event": "status", "records": 7, "how": how}).encode() + b"\\n")'
     keeper = Trial(tmp_path, done, ["rest", "write", "rest"])
     await until(keeper, "keeper.told.states[-3:] == ['resting', 'writing', 'resting']")
-    assert keeper.told.watches["history"].details == {"records": 7, "nice": "19"}
+    assert keeper.told.watches["history"].details == {"records": 7, "how": "idle"}
     assert keeper.told.watches["history"].child is None
     assert (keeper.runs, keeper.told.remarks) == (1, [])
 
@@ -123,7 +124,7 @@ async def test_what_is_not_in_the_tables_is_told(tmp_path: Path) -> None:
 
 
 async def test_it_hurries_before_retention_takes_something(tmp_path: Path) -> None:
-    slow = "__import__('time').sleep(600 if nice == '19' else 0)"
+    slow = "__import__('time').sleep(600 if how == 'idle' else 0)"
     keeper = Trial(tmp_path, slow, ["write", "rest", "hurry"])
     await until(keeper, "keeper.runs == 2 and keeper.told.states[-1] == 'resting'")
     assert "full priority" in keeper.told.remarks[0]

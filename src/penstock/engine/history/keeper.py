@@ -19,6 +19,7 @@ import structlog
 
 from penstock.contract import topics
 from penstock.engine.history.hint import Hint
+from penstock.engine.history.priority import IDLE, NORMAL
 from penstock.engine.processes import process
 from penstock.engine.processes.child_logs import ComponentLog
 from penstock.engine.processes.supervisor import Component, Watch
@@ -37,7 +38,6 @@ IDLE_LOOK_SECONDS = 60.0
 REQUEST_SECONDS = 1.0
 RETRY_SECONDS = (30.0, 120.0, 600.0)
 """After the first, the second and each further failure in a row."""
-NICE = 19
 GUESSED_BYTES = {topics.EVENTS: 1200.0, topics.ATTEMPTS: 120.0}
 """Bytes of a record on disk, where nothing else is known."""
 
@@ -171,7 +171,7 @@ class HistoryKeeper:
                 self._record.write()
 
         gives_way = wanted != "hurry"
-        command = [*await self._command(), "--nice", str(NICE if gives_way else 0)]
+        command = [*await self._command(), "--priority", IDLE if gives_way else NORMAL]
         child = await process.spawn(NAME, command, self._env, heard=heard, logged=watch.log.write, speaks=True)
         watch.child = child
         self._show(watch, "writing")

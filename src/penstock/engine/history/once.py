@@ -18,6 +18,7 @@ import structlog
 
 from penstock.engine.datadir import load_settings
 from penstock.engine.history.failure import told
+from penstock.engine.history.priority import IDLE, NORMAL, give_way
 from penstock.engine.history.work import Writer, fitting
 from penstock.engine.processes import parent_death
 from penstock.history.writer.batches import Written
@@ -31,13 +32,14 @@ def main() -> None:
     """Writes once."""
     parser = argparse.ArgumentParser(prog="penstock.engine.history.once")
     parser.add_argument("--settings", type=Path, required=True)
-    parser.add_argument("--nice", type=int, default=0)
+    parser.add_argument("--priority", choices=(NORMAL, IDLE), default=NORMAL)
     parser.add_argument("--notify-fd", type=int, default=None)
     parser.add_argument("--life-fd", type=int, default=None)
     arguments = parser.parse_args()
     parent_death.tie(signal.SIGTERM)
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-    os.nice(arguments.nice)
+    if arguments.priority == IDLE:
+        give_way()
     settings = load_settings(arguments.settings)
     configure_logging("history", "debug" if settings.verbose else "info", stream=sys.stdout)
     if arguments.life_fd is not None:
