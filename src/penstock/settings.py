@@ -272,9 +272,10 @@ class Settings(BaseModel):
     loss_warning_hours: float = Field(default=24, gt=0)
     """Hours that a Trigger or Subscription warns in its status of events that retention took before it had them."""
 
-    history: bool = False
+    history: bool = True
     """Whether every event and every delivery attempt is kept in two tables (see `docs/history.md`), for `penstock sql`,
-    `events` and `trace`, after Kafka has forgotten them. Needs the extra `history` of the package."""
+    `events` and `trace`, after Kafka has forgotten them. Needs the extra `history` of the package; `penstock dev` says
+    so where it is missing, and does without. Roles that run alone keep it where there is one named `history`."""
 
     history_uri: str | None = None
     """Folder of the tables, or any URI that Spark can write to. Empty: `history` in the data folder."""

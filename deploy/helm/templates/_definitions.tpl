@@ -14,6 +14,7 @@
 {{- if and (ne (toString .Values.tls.mode) "off") .Values.tls.authority }}{{ $implied = append $implied (tpl `{"tls_ca_file": "/etc/penstock/certificate/{{ .Values.tls.authority }}"}` . | fromJson) }}{{ end }}
 {{- if and .Values.console.enabled (ne (toString .Values.tls.mode) "off") }}{{ $implied = append $implied (tpl `{"console_metrics": ["https://penstock-pipeline.knative-eventing.svc:9093/metrics", "https://penstock-ingress.knative-eventing.svc:9091/metrics"]}` . | fromJson) }}{{ end }}
 {{- if and .Values.console.enabled }}{{ $implied = append $implied (tpl `{"console_metrics": ["http://penstock-pipeline.knative-eventing.svc:9093/metrics", "http://penstock-ingress.knative-eventing.svc:9091/metrics"], "console_hosts": ["penstock-console.knative-eventing", "penstock-console.knative-eventing.svc", "penstock-console.knative-eventing.svc.cluster.local"]}` . | fromJson) }}{{ end }}
+{{- if and true }}{{ $implied = append $implied (tpl `{"history": false}` . | fromJson) }}{{ end }}
 {{- range $implied }}
 {{- range $name, $value := . }}
 {{- if not (hasKey $settings $name) }}{{ $_ := set $settings $name $value }}{{ end }}

@@ -33,7 +33,7 @@ EXAMPLES: dict[str, Sequence[str]] = {
     "events": ("penstock events --since 1h --type order --data",),
     "explain": ("penstock explain greetings --type greeting --subject abc",),
     "get": ("penstock get triggers --wide", "penstock get trigger/greetings --yaml"),
-    "history": ("penstock history --kafka kafka-1:9092 --set history=true",),
+    "history": ("penstock history --kafka kafka-1:9092 --set history_uri=s3a://bucket/history",),
     "ingress": ("penstock ingress --kafka kafka-1:9092 --port 8080",),
     "install": ("penstock install --image registry.example/penstock --kafka kafka-1:9092 --print",),
     "keys create": ("penstock keys create orders till --days 30 --events 100 --bytes 1000000",),

@@ -26,6 +26,7 @@ from penstock.engine import java as java_search
 from penstock.engine import openness, ports, running_stacks, spark
 from penstock.engine.datadir import DataDir
 from penstock.engine.endpoint_tls import certificate_for
+from penstock.engine.history import available
 from penstock.engine.history.keeper import HistoryKeeper
 from penstock.engine.private_folder import UMASK
 from penstock.engine.processes.supervisor import Component, Observer, Supervisor, Watch
@@ -74,6 +75,7 @@ def prepare(settings: Settings, screen: Screen) -> Prepared:
     openness.check(settings)
     spark.check(settings)
     topics.check_security(settings)
+    settings, without_history = available.checked(settings)
     java = java_search.find()
     rights_of_files = os.umask(UMASK)
     data = DataDir(settings.data_dir)
@@ -85,7 +87,7 @@ def prepare(settings: Settings, screen: Screen) -> Prepared:
         data.clear_metrics()
         if settings.kafka is not None:
             topics.ensure(settings)
-        for remark in remarks:
+        for remark in (*remarks, *without_history):
             screen.notice(remark)
         return Prepared(settings, data.write_settings(settings), data, jars, java)
     except BaseException:

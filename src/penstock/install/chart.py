@@ -173,7 +173,7 @@ def _definitions() -> str:
     """Named templates: what of the chart takes more than an expression."""
     chosen = Values(tls=Tls(authority="{{ .Values.tls.authority }}"))
     implied_lines = [
-        f"{{{{- if and {_conditions(one.choices)} }}}}"
+        f"{{{{- if and {_conditions(one.choices) or 'true'} }}}}"
         f"{{{{ $implied = append $implied (tpl `{json.dumps(one.settings)}` . | fromJson) }}}}{{{{ end }}}}"
         for one in implied(chosen)
     ]

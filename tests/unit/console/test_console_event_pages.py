@@ -39,7 +39,7 @@ def client_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
     """A console over these records, and a browser that looks at it."""
 
     def make(api: KnownApi | None = None, kafka: KeptRecords | None = None, **topics: Any) -> TestClient:
-        settings = Settings(data_dir=tmp_path, metrics=False, partitions=1)
+        settings = Settings(data_dir=tmp_path, metrics=False, partitions=1, history=False)
         known = api or KnownApi(broker(), trigger("orders"))
         monkeypatch.setattr(Console, "api_of", lambda self, token: known)
         app = application(Console(settings, asyncio.Event()))

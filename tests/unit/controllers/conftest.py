@@ -15,7 +15,7 @@ from penstock.settings import Settings
 
 @pytest.fixture
 def settings() -> Settings:
-    return Settings()
+    return Settings(history=False)
 
 
 @pytest.fixture
