@@ -12,11 +12,23 @@ from penstock.events import kafka_binding as kafka
 from penstock.events.event import CloudEvent
 
 
+def without_encoding(received: CloudEvent, sent: CloudEvent) -> CloudEvent:
+    """Version 0.3 has no other way to carry bytes in JSON than to encode them and say so."""
+    if received.attributes.get("datacontentencoding") == sent.attributes.get("datacontentencoding"):
+        return received
+    assert sent.specversion == "0.3"
+    attributes = {name: value for name, value in received.attributes.items() if name != "datacontentencoding"}
+    return CloudEvent(attributes, base64.b64decode(received.data or b""))
+
+
 @given(events)
 def test_binary_mode_keeps_everything(event: CloudEvent) -> None:
     headers, body = http.to_binary(event)
     assert all(value.isascii() and value.isprintable() for _, value in headers)
-    assert http.from_http(dict(headers), body) == event
+    received = http.from_http(dict(headers), body)
+    if http.claims_event(event.attributes.get("datacontenttype", "")):  # it went in structured mode
+        received = without_encoding(received, event)
+    assert received == event
 
 
 @given(events)
@@ -27,15 +39,7 @@ def test_kafka_keeps_everything(event: CloudEvent) -> None:
 @given(events)
 def test_structured_mode_keeps_everything(event: CloudEvent) -> None:
     headers, body = http.to_structured(event)
-    again = http.from_http(dict(headers), body)
-    if again.attributes.get("datacontentencoding") != event.attributes.get("datacontentencoding"):
-        # Version 0.3 has no other way to carry bytes in JSON than to encode them and say so.
-        assert event.specversion == "0.3"
-        again = CloudEvent(
-            {name: value for name, value in again.attributes.items() if name != "datacontentencoding"},
-            base64.b64decode(again.data or b""),
-        )
-    assert again == event
+    assert without_encoding(http.from_http(dict(headers), body), event) == event
 
 
 @given(events)
