@@ -76,6 +76,7 @@ def test_events_pass_a_kafka_that_asks_for_passwords_and_rights(tmp_path: Path, 
             "control",
             "pipeline",
             "console",
+            "history",
         ]
         assert not (tmp_path / "data" / "kafka").exists()
         stack.apply(OBJECTS)

@@ -48,6 +48,7 @@ def _kill_and_wait(stack: Stack, name: str) -> None:
     def recovered() -> bool:
         components = stack.record["components"]
         now = components[name]
-        return now["pid"] not in (None, before["pid"]) and all(one["state"] == "ready" for one in components.values())
+        states = {one["state"] for one in components.values()}
+        return now["pid"] not in (None, before["pid"]) and states <= {"ready", "resting"}
 
     eventually(recovered, seconds=200)

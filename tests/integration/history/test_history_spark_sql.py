@@ -67,36 +67,42 @@ def settings(kafka: Settings, tmp_path: Path) -> Settings:
     return settings
 
 
+@pytest.fixture
+def asking(delta: SparkSession) -> SparkSession:
+    """A session that may be told to read only, which others of this process must not be."""
+    return delta.newSession()
+
+
 def asked(spark: SparkSession, statement: str) -> list[dict[str, Any]]:
     views.check(spark, statement)
     rows: list[dict[str, Any]] = spark.sql(statement).toArrow().to_pylist()
     return rows
 
 
-def test_spark_answers_as_duckdb_does(delta: SparkSession, settings: Settings) -> None:
-    assert views.make(delta, settings) is None
+def test_spark_answers_as_duckdb_does(asking: SparkSession, settings: Settings) -> None:
+    assert views.make(asking, settings) is None
     with History(settings) as history:
         for statement in SAME_IN_BOTH:
             expected = history.sql(statement).to_pylist()
             assert expected
-            assert asked(delta, statement) == expected, statement
-    assert {row["col_name"] for row in asked(delta, "describe events")} >= {"arrival", "extensions", "text"}
+            assert asked(asking, statement) == expected, statement
+    assert {row["col_name"] for row in asked(asking, "describe events")} >= {"arrival", "extensions", "text"}
 
 
-def test_wrong_statements_are_told_in_a_line(delta: SparkSession, settings: Settings) -> None:
-    views.make(delta, settings)
+def test_wrong_statements_are_told_in_a_line(asking: SparkSession, settings: Settings) -> None:
+    views.make(asking, settings)
     for statement, reason in WRONG.items():
         with pytest.raises((HistoryProblem, PySparkException)) as raised:
-            asked(delta, statement)
+            asked(asking, statement)
         line = told(raised.value)
         assert reason in line, statement
         assert "\n" not in line
 
 
-def test_a_table_of_a_newer_version_is_told(delta: SparkSession, settings: Settings) -> None:
+def test_a_table_of_a_newer_version_is_told(asking: SparkSession, settings: Settings) -> None:
     by_arrow(settings)(EVENTS).begin([VERSION_ID]).finish({VERSION_ID: 99})
     with pytest.raises(HistoryProblem, match="newer penstock"):
-        views.make(delta, settings)
+        views.make(asking, settings)
 
 
 def command(settings: Settings, *words: str) -> subprocess.CompletedProcess[str]:
