@@ -28,7 +28,8 @@ class Changes:
         """A control plane with an embedded API of its own, on this Kafka: it has to refuse, and change nothing."""
         port, *health = free_ports(3)
         own = {"PENSTOCK_DATA_DIR": str(self._folder / "data"), "PENSTOCK_API_PORT": str(port)}
-        variables = {**self._installation.kafka_variables, **own}
+        partitions = self._installation.roles["control-1"].program.variables["PENSTOCK_PARTITIONS"]
+        variables = {**self._installation.kafka_variables, **own, "PENSTOCK_PARTITIONS": partitions}
         api, control = (
             Program(
                 f"other-{role}", self._folder / role, [PENSTOCK, role], {**variables, "PENSTOCK_HEALTH_PORT": str(at)}
@@ -53,9 +54,8 @@ class Changes:
             roles[name].program.send(signal.SIGTERM)
         for name in INGRESSES:
             await roles[name].program.ended(END_SECONDS)
-        topics = Program(
-            "topics", self._folder, [PENSTOCK, "topics", "--partitions", PARTITIONS], self._installation.kafka_variables
-        )
+        command = [PENSTOCK, "topics", "--partitions", PARTITIONS, "--configure"]
+        topics = Program("topics", self._folder, command, self._installation.kafka_variables)
         async with asyncio.timeout(END_SECONDS):
             while True:
                 await topics.start()
