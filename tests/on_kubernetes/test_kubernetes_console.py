@@ -94,22 +94,29 @@ def test_it_shows_nothing_before_somebody_has_signed_in(browser: Browser) -> Non
     assert browser.sign_in("guessed").status_code == 401
 
 
-def test_it_shows_what_the_owner_of_a_token_may_see(cluster: RealApi, browser: Browser) -> None:
+@pytest.fixture
+def trigger(cluster: RealApi) -> Iterator[str]:
+    """The name of a Trigger that is there."""
     cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(TRIGGER))
+    yield TRIGGER["metadata"]["name"]
+    cluster.kubectl("delete", "-f", "-", stdin=yaml.safe_dump(TRIGGER))
+
+
+def test_it_shows_what_the_owner_of_a_token_may_see(cluster: RealApi, browser: Browser, trigger: str) -> None:
     signed_in = browser.sign_in(account(cluster, "viewer", role="knative-eventing-namespaced-view"))
     assert signed_in.status_code == 303
     assert "secure" in signed_in.headers["set-cookie"].lower()
     page = browser.get("/routes")
     assert page.status_code == 200
-    assert TRIGGER["metadata"]["name"] in page.text
+    assert trigger in page.text
     assert browser.get("/stack").status_code == 403, "logs are for operators"
 
 
-def test_somebody_without_rights_sees_nothing(cluster: RealApi, browser: Browser) -> None:
+def test_somebody_without_rights_sees_nothing(cluster: RealApi, browser: Browser, trigger: str) -> None:
     browser.sign_in(account(cluster, "nobody"))
     page = browser.get("/routes")
     assert page.status_code != 200
-    assert TRIGGER["metadata"]["name"] not in page.text
+    assert trigger not in page.text
     assert re.search("forbidden|cannot list", page.text)
 
 
