@@ -57,7 +57,7 @@ HUNG_HOST = {
     "spark.executor.heartbeatInterval": "3s",
     "spark.executor.heartbeat.maxFailures": "4",
     "spark.network.timeout": "15s",
-    "spark.network.timeoutInterval": "5s",
+    "spark.network.timeoutInterval": "2s",
     "spark.storage.blockManagerHeartbeatTimeoutMs": "15s",
 }
 """An executor that shows no sign of life is given up after seconds: Spark's own two minutes are events that wait."""
