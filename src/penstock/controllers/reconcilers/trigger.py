@@ -71,7 +71,6 @@ class TriggerReconciler:
             route = self._route(
                 trigger, broker, subscriber, delivery, dead_letter, account=identity.account, secrets=secrets
             )
-        if served:
             claimed = (
                 self._kept(trigger, broker)
                 if route is None
