@@ -3,6 +3,8 @@
 What is expensive (a stack, a Kafka, a Spark session) is started once per process, by the first test that asks. So tests
 that share it form a group, and one process runs a group. Most of a test on real things is waiting: more processes than
 processors pay off.
+
+What fails is named at once, in a line: a run takes minutes, and who reads along need not wait for its end.
 """
 
 from __future__ import annotations
@@ -72,6 +74,31 @@ class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Sorts the groups."""
     items.sort(key=lambda item: rank(group(item.nodeid)))
+
+
+class FailuresAtOnce:
+    """Names each test that fails when it fails, and the process it ran in."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if not report.failed:
+            return
+        terminal = self._config.pluginmanager.get_plugin("terminalreporter")
+        process = getattr(getattr(report, "node", None), "gateway", None)
+        where = f" on {process.id}" if process is not None else ""
+        terminal.write_line("")
+        terminal.write_line(f"FAILED in its {report.when}{where}: {report.nodeid}", red=True)
+        message = getattr(getattr(report.longrepr, "reprcrash", None), "message", "")
+        for line in message.splitlines()[:5]:
+            terminal.write_line(f"  {line[:300]}")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Failures are named where the terminal is: not in the processes that run the tests."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(FailuresAtOnce(config))
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> GroupScheduling:
