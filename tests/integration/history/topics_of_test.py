@@ -66,6 +66,7 @@ def send_attempts(settings: Settings, ids: Sequence[str], broken: bool = False) 
                 name="orders",
             )
             producer.produce("penstock.attempts", attempts.encode(told), partition=number % settings.partitions)
+        producer.flush(30)  # what is to be aborted may not have left the client yet, and would never stand in the topic
         if abort:
             producer.abort_transaction(30)
         else:
