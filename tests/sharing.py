@@ -83,9 +83,9 @@ class FailuresAtOnce:
         self._config = config
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        terminal: Any = self._config.pluginmanager.get_plugin("terminalreporter")
         if not report.failed:
             return
-        terminal = self._config.pluginmanager.get_plugin("terminalreporter")
         process = getattr(getattr(report, "node", None), "gateway", None)
         where = f" on {process.id}" if process is not None else ""
         terminal.write_line("")
