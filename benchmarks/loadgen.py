@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 from benchmarks.stack import BUILD
+
+TOKEN_VARIABLE = "LOADGEN_TOKEN"
 
 
 @dataclass
@@ -26,12 +29,13 @@ class Load:
         return dict(json.loads(out))
 
 
-def start(url: str, listen: str, **options: object) -> Load:
-    """Starts sending; options are the load generator's flags."""
+def start(url: str, listen: str, token: str = "", /, **options: object) -> Load:
+    """Starts sending, with a token where one is given; options are the load generator's flags."""
     command = [str(BUILD / "loadgen"), "-url", url, "-listen", listen]
     for name, value in options.items():
         command += [f"-{name}", str(value)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    environment = {**os.environ, TOKEN_VARIABLE: token}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     assert process.stderr is not None
     line = process.stderr.readline()
     if not line.startswith("subscribers at "):
@@ -39,9 +43,9 @@ def start(url: str, listen: str, **options: object) -> Load:
     return Load(process, line.split()[2])
 
 
-def run(url: str, listen: str, **options: object) -> dict[str, Any]:
+def run(url: str, listen: str, token: str = "", /, **options: object) -> dict[str, Any]:
     """Sends, receives and reports."""
-    return start(url, listen, **options).report()
+    return start(url, listen, token, **options).report()
 
 
 def middle(reports: list[dict[str, Any]]) -> dict[str, Any]:

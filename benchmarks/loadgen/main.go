@@ -4,6 +4,9 @@
 // In closed mode each connection sends its next event when the previous one was answered. In paced mode events are due
 // at fixed times whether or not earlier ones were answered, and latency counts from when an event was due, so that a
 // stall shows in full (no coordinated omission).
+//
+// An https address is spoken to by TLS, with HTTP/1.1 and connections that stay, as without. A token in the environment
+// variable LOADGEN_TOKEN goes with every request as `Authorization: Bearer`; it is no flag, as processes are listed with theirs.
 package main
 
 import (
@@ -15,8 +18,11 @@ import (
 	"time"
 )
 
+const tokenVariable = "LOADGEN_TOKEN"
+
 type options struct {
 	url, host, listen, types, behave  string
+	authority, token                  string
 	rate                              float64
 	connections, payload, batch       int
 	fields                            int
@@ -29,6 +35,7 @@ func main() {
 	var o options
 	flag.StringVar(&o.url, "url", "", "address of the Broker or Channel; empty: only receive")
 	flag.StringVar(&o.host, "host", "", "Host header, where it differs from the address")
+	flag.StringVar(&o.authority, "ca", "", "file with the authorities that an https address is believed by; empty: the system's")
 	flag.StringVar(&o.listen, "listen", "127.0.0.1:0", "address of the subscribers; the n-th is at /s/<n>")
 	flag.StringVar(&o.types, "types", "bench", "event types, taken in turn, separated by commas")
 	flag.StringVar(&o.behave, "behave", "", "subscribers on purpose bad, such as 3=fail,4=slow:50ms,5=hang")
@@ -45,6 +52,7 @@ func main() {
 	flag.DurationVar(&o.timeout, "timeout", 20*time.Second, "longest wait for an answer")
 	flag.Int64Var(&o.count, "count", 0, "stop after so many events, whatever the duration")
 	flag.Parse()
+	o.token = os.Getenv(tokenVariable)
 
 	inbox, err := receive(o)
 	if err != nil {

@@ -3,11 +3,16 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -50,7 +55,8 @@ type sender struct {
 	o        options
 	address  string
 	host     string
-	opening  string // of every request, up to where they begin to differ
+	secure   *tls.Config // nil: without TLS
+	opening  string      // of every request, up to where they begin to differ
 	types    []string
 	data     []byte
 	next     atomic.Int64
@@ -72,12 +78,33 @@ func newSender(o options) (*sender, error) {
 	if o.host != "" {
 		s.host = o.host
 	}
-	if !strings.Contains(s.address, ":") {
-		s.address += ":80"
+	port := "80"
+	switch target.Scheme {
+	case "http":
+		if o.authority != "" {
+			return nil, fmt.Errorf("an authority is given, but the address %q is not https", o.url)
+		}
+	case "https":
+		port = "443"
+		if s.secure, err = trusting(o.authority); err != nil {
+			return nil, err
+		}
+		s.secure.ServerName = target.Hostname()
+	default:
+		return nil, fmt.Errorf("the address %q is neither http nor https", o.url)
+	}
+	if target.Port() == "" {
+		s.address = net.JoinHostPort(target.Hostname(), port)
 	}
 	s.accepted.words = make([]atomic.Uint32, maxEvents/32)
 	s.data = dataOf(o.payload, o.fields)
 	s.opening = fmt.Sprintf("POST %s HTTP/1.1\r\nHost: %s\r\n", target.RequestURI(), s.host)
+	if o.token != "" {
+		if strings.ContainsAny(o.token, "\r\n") {
+			return nil, errors.New("the token in " + tokenVariable + " is more than one line")
+		}
+		s.opening += "Authorization: Bearer " + o.token + "\r\n"
+	}
 	if o.batch == 1 {
 		s.opening += fmt.Sprintf("Content-Type: application/json\r\nContent-Length: %d\r\n", len(s.data))
 		s.opening += fmt.Sprintf("Ce-Specversion: 1.0\r\nCe-Source: %s\r\nCe-Id: ", source)
@@ -85,6 +112,22 @@ func newSender(o options) (*sender, error) {
 		s.opening += "Content-Type: application/cloudevents-batch+json\r\nContent-Length: "
 	}
 	return s, nil
+}
+
+// trusting gives TLS that believes the authorities of a file of PEM; those of the system where none is given.
+func trusting(file string) (*tls.Config, error) {
+	if file == "" {
+		return &tls.Config{}, nil
+	}
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	authorities := x509.NewCertPool()
+	if !authorities.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s holds no certificate", file)
+	}
+	return &tls.Config{RootCAs: authorities}, nil
 }
 
 // dataOf gives JSON of so many bytes, or a few more: one long string, or many members with something to filter by.
@@ -239,12 +282,25 @@ type connection struct {
 	deadline time.Time
 }
 
+// dial connects; nil where nobody answers, which may pass. A certificate that is not trusted ends the run.
 func (s *sender) dial() *connection {
-	socket, err := net.DialTimeout("tcp", s.address, 5*time.Second)
+	socket, err := s.connect()
+	if refused := new(tls.CertificateVerificationError); errors.As(err, &refused) {
+		fail(fmt.Errorf("%s: %w", s.address, err))
+	}
 	if err != nil {
 		return nil
 	}
 	return &connection{socket: socket, reader: bufio.NewReader(socket)}
+}
+
+func (s *sender) connect() (net.Conn, error) {
+	limit, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if s.secure != nil {
+		return (&tls.Dialer{Config: s.secure}).DialContext(limit, "tcp", s.address)
+	}
+	return new(net.Dialer).DialContext(limit, "tcp", s.address)
 }
 
 // exchange sends a request and gives the status of the answer; 0 where there was none, and the connection is closed.
