@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks import backtest, history, history_beside, history_writer, loadgen, objects, special
+from benchmarks import backtest, history, history_beside, history_writer, loadgen, objects, secured, special
 from benchmarks.loadgen import middle
 from benchmarks.report import write
 from benchmarks.scenarios import SCENARIOS, Scenario
@@ -24,7 +24,8 @@ def main() -> None:
     """Runs what was asked for."""
     parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
     parser.add_argument(
-        "--scenario", help="run only these, separated by commas (see benchmarks/scenarios.py and special.py)"
+        "--scenario",
+        help="run only these, separated by commas (see benchmarks/scenarios.py, special.py and AFTERWARDS here)",
     )
     parser.add_argument("--peer", action="store_true", help="also measure upstream's in-memory Broker in the same run")
     parser.add_argument("--write", action="store_true", help="write docs/benchmarks.md although only some were run")
@@ -89,6 +90,7 @@ AFTERWARDS: dict[str, Callable[[str], dict[str, Any]]] = {
     "history": lambda listen: history.alone(),
     "history-writer": lambda listen: history_writer.alone(),
     "history-beside": history_beside.measure,
+    "secured": secured.measure,
     "backtest": lambda listen: backtest.rates(),
 }
 """What has a stack of its own, or none: measured after the other has ended, so that nothing runs beside it."""

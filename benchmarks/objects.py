@@ -19,6 +19,11 @@ EVENTING = "/apis/eventing.knative.dev/v1/namespaces"
 MESSAGING = "/apis/messaging.knative.dev/v1/namespaces"
 
 
+def namespace_of(name: str) -> dict[str, Any]:
+    """A Namespace."""
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+
+
 def broker(name: str) -> dict[str, Any]:
     """A Broker with its defaults."""
     return {"apiVersion": "eventing.knative.dev/v1", "kind": "Broker", "metadata": {"name": name}}
@@ -91,6 +96,13 @@ class Api:
         """One object as it is now."""
         return asyncio.run(self._get(f"{self._path(obj, namespace)}/{obj['metadata']['name']}"))
 
+    def token(self, account: str, audience: str, namespace: str = NAMESPACE) -> str:
+        """A token of a ServiceAccount for an audience, good for an hour."""
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
+        spec = {"audiences": [audience], "expirationSeconds": 3600}
+        asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+        return str(asyncio.run(self._post(path, asked))["status"]["token"])
+
     def await_ready(self, plural: str, names: set[str], limit: float = 300, namespace: str = NAMESPACE) -> float:
         """Waits until the named objects are Ready; gives the seconds it took."""
         began = time.monotonic()
@@ -107,7 +119,8 @@ class Api:
     def _path(obj: dict[str, Any], namespace: str) -> str:
         if obj["kind"] == "Namespace":
             return "/api/v1/namespaces"
-        return f"/apis/{obj['apiVersion']}/namespaces/{namespace}/{obj['kind'].lower()}s"
+        root = "/api/v1" if obj["apiVersion"] == "v1" else f"/apis/{obj['apiVersion']}"
+        return f"{root}/namespaces/{namespace}/{obj['kind'].lower()}s"
 
     def _client(self) -> Client:
         return (
@@ -124,6 +137,15 @@ class Api:
         async with self._client() as client:
             response = await client.get(path).build().send()
             return dict(json.loads(bytes(await response.bytes())))
+
+    async def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        async with self._client() as client:
+            builder = client.post(path).header("content-type", "application/json")
+            response = await builder.body_bytes(json.dumps(body).encode()).build().send()
+            text = bytes(await response.bytes())
+            if response.status >= 400:
+                raise RuntimeError(f"POST {path}: {response.status} {text[:300]!r}")
+            return dict(json.loads(text))
 
     async def _each(self, verb: str, requests: list[tuple[str, Any]]) -> None:
         limit = asyncio.Semaphore(32)

@@ -114,11 +114,11 @@ def first_event(stack: Penstock, api: Api, listen: str) -> Figures:
     return {"send_to_receive_ms": report["send_to_receive"]["max_ms"], "lost": report["lost"]}
 
 
-def warm_up(stack: Penstock, api: Api, listen: str) -> Figures:
+def warm_up(stack: Penstock, api: Api, listen: str, seconds: float = 60) -> Figures:
     """A minute flat out, so that what follows shows compiled code, as in a stack that has run for a while."""
     routes = one_of(1)(f"http://{listen}/s/")
     prepare(api, "warm-up", routes)
-    report = loadgen.run(stack.url("/bench/warm-up"), listen, warmup="0s", duration="60s")
+    report = loadgen.run(stack.url("/bench/warm-up"), listen, warmup="0s", duration=f"{seconds}s")
     _remove(api, "warm-up", routes)
     return {"delivered_per_second": report["delivered_per_second"], "lost": report["lost"]}
 
@@ -176,13 +176,13 @@ def soak(stack: Penstock, api: Api, listen: str, minutes: float = 10) -> Figures
     }
 
 
-def prepare(api: Api, name: str, routes: list[Figures], **metadata: Any) -> None:
+def prepare(api: Api, name: str, routes: list[Figures], *, namespace: str = objects.NAMESPACE, **metadata: Any) -> None:
     """Makes a Broker with these routes and waits until they serve."""
-    api.create([objects.broker(name)])
-    api.await_ready("brokers", {name})
+    api.create([objects.broker(name)], namespace)
+    api.await_ready("brokers", {name}, namespace=namespace)
     triggers = [objects.trigger(name, route, **metadata) for route in routes]
-    api.create(triggers)
-    api.await_ready("triggers", {t["metadata"]["name"] for t in triggers})
+    api.create(triggers, namespace)
+    api.await_ready("triggers", {t["metadata"]["name"] for t in triggers}, namespace=namespace)
 
 
 def _remove(api: Api, name: str, routes: list[Figures]) -> None:

@@ -104,6 +104,15 @@ class Penstock:
         """An address at the ingress."""
         return f"http://127.0.0.1:{self.settings['port']}{path}"
 
+    def secure_url(self, path: str) -> str:
+        """The same for HTTPS, where `transport-encryption` lets events in by it."""
+        return f"https://127.0.0.1:{self.settings['tls_port']}{path}"
+
+    @property
+    def authority(self) -> Path:
+        """By what its certificates are believed."""
+        return self.folder / "data/pki/ca.crt"
+
     def usage(self) -> Usage:
         """What the whole stack takes."""
         return usage(self.process.pid)
