@@ -72,6 +72,12 @@ class Console:
                 self._clients.popitem(last=False)
             return self._clients[token]
 
+    def close(self) -> None:
+        """Closes the connections to the API."""
+        with self._lock:
+            while self._clients:
+                self._clients.popitem()[1].close()
+
     def only_operators(self, request: Request) -> None:
         """For pages whose content no rule of the API guards: events, logs, processes. Raises NotForYou."""
         session = self.session(request)

@@ -37,6 +37,7 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
             server.should_exit = True
             await serving
             await app.state.events.close()
+            console.close()
 
 
 async def _ended(task: asyncio.Task[None]) -> None:

@@ -18,6 +18,7 @@ from lightkube.core.exceptions import ConfigError
 
 from penstock.engine.problem import Problem
 from penstock.operations.installation import Installation
+from penstock.resources.metadata import is_object_name
 from penstock.settings import IN_CLUSTER
 
 Obj = dict[str, Any]
@@ -83,6 +84,10 @@ class ClusterApi:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Gives its connections back."""
         self._client.close()
 
     def read(self, path: str) -> Obj | None:
@@ -150,6 +155,8 @@ class ClusterApi:
 
     def token(self, namespace: str, account: str, audience: str) -> str:
         """A token of a ServiceAccount for an audience, good for an hour or as long as the server gives it."""
+        if not is_object_name(account):
+            raise Problem(f"{account!r} cannot be the name of a ServiceAccount.", exit_code=2)
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
         asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": [audience]}}
         response = self._send("POST", path, json=asked)

@@ -19,11 +19,11 @@ from typer.testing import CliRunner, Result
 
 from penstock.cli import app
 from penstock.cli.installation import complete_namespaces
-from penstock.cli.operate.addresses import Address
 from penstock.cli.operate.credentials import token_of
 from penstock.cli.operate.names import completion_of
 from penstock.engine.problem import Problem
 from penstock.operations.installation import find
+from penstock.operations.sending.addresses import Address
 
 Run = Callable[..., Result]
 

@@ -22,7 +22,7 @@ from penstock.cli.operate.filtering import filters_of, passes, predicate_of
 from penstock.cli.operate.live_view import Wanted
 from penstock.cli.operate.names import split
 from penstock.cli.operate.reasoning import reasons
-from penstock.cli.operate.sending import Outcome, Sent
+from penstock.cli.operate.sending import Outcome
 from penstock.cli.operate.watching import Journey
 from penstock.cli.routes import lag, top
 from penstock.contract import attempts, headers
@@ -34,6 +34,7 @@ from penstock.log.live.sample import Sample
 from penstock.log.ranges import LogRecord
 from penstock.operations.cluster_api import Resource
 from penstock.operations.route_rates import SORTS, RouteName, counters_of, quantile, rows_of
+from penstock.operations.sending.posting import Sent
 
 runner = CliRunner()
 

@@ -14,12 +14,14 @@ from typer.testing import CliRunner
 from penstock.certificates import make_authority
 from penstock.cli import app
 from penstock.cli.access.keys import line_of
-from penstock.cli.operate.addresses import INGRESS_VARIABLE, Address, address_of
+from penstock.cli.operate.addresses import INGRESS_VARIABLE, address_of
 from penstock.cli.operate.credentials import credentials_for, given_token
-from penstock.cli.operate.refusals import fault_of, remedy
+from penstock.cli.operate.refusals import remedy
 from penstock.engine.problem import Problem
 from penstock.operations.cluster_api import BROKERS, CHANNELS
 from penstock.operations.installation import Installation
+from penstock.operations.sending.addresses import Address
+from penstock.operations.sending.faults import fault_of
 from penstock.resources.broker.api_keys import StoredKey
 from penstock.settings import Settings
 

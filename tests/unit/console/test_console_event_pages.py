@@ -126,7 +126,21 @@ def test_resending_to_a_broker_that_is_not_there_says_so(client_of: Make) -> Non
     nowhere["status"]["address"]["url"] = "http://127.0.0.1:1/"
     refused = client_of(KnownApi(nowhere), events=[now(event(0, "first"))]).post("/events/0/0/resend")
     assert (refused.status_code, "does not answer at" in refused.text) == (409, True)
-    assert place_of({**broker(), "status": {}}).url == ""
+    assert place_of({**broker(), "status": {}}).address.url == ""
+
+
+def test_where_tokens_are_asked_for_the_page_asks_whose(client_of: Make) -> None:
+    asking = broker()
+    asking["status"]["address"] = {"url": "http://127.0.0.1:1/", "audience": "for/default"}
+    client = client_of(KnownApi(asking), events=[now(event(0, "first"))])
+    assert 'name="account" value="default"' in client.get("/events/0/0").text
+    assert 'name="account"' not in client_of(events=[now(event(0, "first"))]).get("/events/0/0").text
+    client = client_of(KnownApi(asking), events=[now(event(0, "first"))])
+    nobody = client.post("/events/0/0/resend", data={"account": "nobody"})
+    assert (nobody.status_code, "There is no ServiceAccount default/nobody" in nobody.text) == (409, True)
+    assert "of which you may make tokens" in nobody.text
+    assert "There is no ServiceAccount default/default" in client.post("/events/0/0/resend").text
+    assert "does not answer at" in client.post("/events/0/0/resend", data={"account": " till "}).text
 
 
 def test_what_was_given_up_can_be_chosen_and_redriven(client_of: Make) -> None:

@@ -5,20 +5,27 @@ from __future__ import annotations
 import json
 import shlex
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.cli.operate.event_input import event_of
 from penstock.console.events import folded_json
-from penstock.console.events.copied import as_curl, as_json, cloud_event, file_name
+from penstock.console.events.copied import as_curl, as_json, as_send, cloud_event, file_name
 from penstock.console.events.data_view import MOST_BYTES, MOST_TEXT, hex_dump, view_of
 from penstock.console.events.folded_json import Node, folded
+from penstock.console.events.places import Place
+from penstock.console.events.resending import account_of, refusal
 from penstock.console.events.text import beginning, size
 from penstock.console.events.timeline import MOST_LANES, span_text, ticks_of, timeline_of
+from penstock.events import json_format
 from penstock.events.event import CloudEvent
 from penstock.history.reader.answers import Attempt, Event
+from penstock.operations.sending.addresses import Address
+from penstock.operations.sending.posting import Sent
 
 NOON = datetime(2026, 11, 17, 12, tzinfo=UTC)
 
@@ -220,6 +227,64 @@ def test_curl_takes_bytes_from_a_pipe_and_long_data_from_a_file() -> None:
     long = CloudEvent({"specversion": "1.0", "id": "a/b", "source": "/s", "type": "t"}, b"x" * 100_000)
     assert arguments(as_curl(long, "http://x"))[-1] == "@event-a-b"
     assert file_name(long.with_attributes(id="../..")) == "event--"
+
+
+def place(kind: str = "Broker", audience: str = "") -> Place:
+    return Place("uid", kind, "shop", "orders", Address("https://h/shop/orders", audience=audience))
+
+
+@pytest.mark.parametrize("kind", ["Broker", "InMemoryChannel"])
+def test_send_takes_the_whole_event_from_a_pipe(kind: str) -> None:
+    sent = cloud_event(event(b"it's\xff", subject="ä b"))
+    words = arguments(as_send(sent, place(kind), "--token @key.txt"))
+    assert (words[:2], words[3:7]) == (["printf", "%s"], ["|", "penstock", "send", "--event"])
+    assert json_format.decode(words[2].encode()) == sent
+    target = ["--broker" if kind == "Broker" else "--channel", "orders"]
+    assert words[7:] == ["-", *target, "--namespace", "shop", "--token", "@key.txt"]
+
+
+def test_send_takes_long_data_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = cloud_event(event(b"x" * 100_000, subject="it's"))
+    words = arguments(as_send(sent, place(), "--service-account till"))
+    assert words[:4] == ["penstock", "send", "--file", "event-1"]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "event-1").write_bytes(sent.data or b"")
+    given = event_of(file=Path(words[3]), attributes=[words[n + 1] for n, word in enumerate(words) if word == "-a"])
+    assert given.data == sent.data
+    assert {name: given.attributes[name] for name in sent.attributes} == sent.attributes
+
+
+def answered(status: int | None, problem: str = "why") -> Sent:
+    return Sent("https://h/shop/orders", "1", "/s", status, 0.1, problem)
+
+
+def test_a_refusal_names_status_reason_and_what_to_do() -> None:
+    sent = cloud_event(event())
+    key = refusal(answered(401), sent, place(), "default")
+    assert key.what == "The broker shop/orders did not accept it: 401 Unauthorized. why"
+    assert "penstock keys create orders NAME --namespace shop > key.txt" in key.remedy
+    assert key.details == (as_send(sent, place(), "--token @key.txt"),)
+    policy = refusal(answered(403), sent, place(audience="a"), "till")
+    assert "The ServiceAccount till may not send this" in policy.remedy
+    assert policy.details == (as_send(sent, place(), "--service-account NAME"),)
+    for status in (401, 503, 599):
+        other = refusal(answered(status), sent, place(audience="a"), "till")
+        assert (f": {status}" in other.what, other.remedy, other.details) == (True, "", ())
+    assert "does not answer at https://h/shop/orders: why" in refusal(answered(None), sent, place(), "").what
+
+
+@pytest.mark.parametrize(
+    ("user", "account"),
+    [
+        ("system:serviceaccount:shop:till", "till"),
+        ("system:serviceaccount:other:till", "default"),
+        ("jane", "default"),
+        ("jane:shop:till", "default"),
+        ("", "default"),
+    ],
+)
+def test_whoever_is_a_service_account_of_the_namespace_sends_as_it(user: str, account: str) -> None:
+    assert account_of(user, place()) == account
 
 
 def test_json_is_that_of_cloudevents() -> None:

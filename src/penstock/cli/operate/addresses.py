@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.engine.problem import Problem
@@ -11,19 +11,9 @@ from penstock.engine.problem import Problem
 if TYPE_CHECKING:
     from penstock.operations.cluster_api import ClusterApi, Obj, Resource
     from penstock.operations.installation import Installation
+    from penstock.operations.sending.addresses import Address
 
 INGRESS_VARIABLE = "PENSTOCK_INGRESS"
-
-
-@dataclass(frozen=True)
-class Address:
-    """Where a Broker or Channel takes events."""
-
-    url: str
-    authorities: str = ""
-    """Certificates, in PEM, of who signs for its server beside those whom the system trusts."""
-    audience: str = ""
-    """For whom a token of the sender has to be; empty: none is asked for."""
 
 
 def target_of(api: ClusterApi, namespace: str, broker: str | None, channel: str | None) -> tuple[Resource, Obj]:
@@ -48,15 +38,15 @@ def target_of(api: ClusterApi, namespace: str, broker: str | None, channel: str 
 
 def address_of(installation: Installation, resource: Resource, obj: Obj) -> Address:
     """Where events are sent to. Raises Problem where that is not known yet."""
-    metadata = obj["metadata"]
-    status = (obj.get("status") or {}).get("address") or {}
-    url = str(status.get("url") or "")
-    if base := _ingress(installation, url.startswith("https:")):
+    from penstock.operations.sending.addresses import address_in
+
+    metadata, address = obj["metadata"], address_in(obj)
+    if base := _ingress(installation, address.is_secure):
         folder = "" if resource.kind == "Broker" else "/channels"
-        url = f"{base}{folder}/{metadata['namespace']}/{metadata['name']}"
-    if not url:
+        address = replace(address, url=f"{base}{folder}/{metadata['namespace']}/{metadata['name']}")
+    if not address.url:
         raise Problem(f"{resource.kind} {metadata['namespace']}/{metadata['name']} has no address yet.", "Is it Ready?")
-    return Address(url, str(status.get("CACerts") or ""), str(status.get("audience") or ""))
+    return address
 
 
 def _ingress(installation: Installation, is_secure: bool) -> str:

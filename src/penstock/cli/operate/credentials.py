@@ -1,8 +1,7 @@
-"""As whom a command sends, and whom it believes: an API key or token, and certificates of authorities."""
+"""As whom a command sends, and whom it believes, by its flags: an API key or token, and files of certificates."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,10 +10,9 @@ import typer
 from penstock.engine.problem import Problem
 
 if TYPE_CHECKING:
-    import ssl
-
-    from penstock.cli.operate.addresses import Address
     from penstock.operations.cluster_api import ClusterApi, Obj
+    from penstock.operations.sending.addresses import Address
+    from penstock.operations.sending.credentials import Credentials
 
 TOKEN_VARIABLE = "PENSTOCK_SEND_TOKEN"  # noqa: S105  # the name of a variable
 
@@ -37,29 +35,13 @@ CaFileOption = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class Credentials:
-    """What goes with every request."""
-
-    token: str = field(default="", repr=False)
-    trusted: ssl.SSLContext | None = None
-    """None: what the system trusts."""
-
-    @property
-    def headers(self) -> list[tuple[str, str]]:
-        """Those that say who sends."""
-        return [("authorization", f"Bearer {self.token}")] if self.token else []
-
-
 def credentials_for(address: Address, token: str, ca_file: Path | None, authority: Path | None = None) -> Credentials:
     """What to send to the address with. Raises Problem where a certificate cannot be used."""
-    from penstock.tls.clients import tls_to
+    from penstock.operations.sending.credentials import credentials_to
 
-    if not address.url.lower().startswith("https:"):
-        return Credentials(token)
-    known = [address.authorities, *(_read(file, "certificates") for file in (ca_file, authority) if file is not None)]
+    files = [file for file in (ca_file, authority) if file is not None] if address.is_secure else []
     try:
-        return Credentials(token, tls_to("\n".join(filter(None, known))))
+        return credentials_to(address, token, *(_read(file, "certificates") for file in files))
     except ValueError as error:
         remedy = f"--ca-file {ca_file} has to hold certificates in PEM." if ca_file is not None else ""
         raise Problem(f"{address.url} cannot be sent to: {error}.", remedy, exit_code=2) from None

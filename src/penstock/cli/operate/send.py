@@ -9,7 +9,6 @@ import typer
 from penstock.cli.installation import DataDirOption, JsonOption, KubeconfigOption, NamespaceOption
 from penstock.cli.operate.credentials import (
     CaFileOption,
-    Credentials,
     ServiceAccountOption,
     TokenOption,
     credentials_for,
@@ -31,6 +30,7 @@ from penstock.cli.operate.names import completion_of
 
 if TYPE_CHECKING:
     from penstock.events.event import CloudEvent
+    from penstock.operations.sending.credentials import Credentials
 
 BrokerOption = Annotated[
     str | None,
@@ -74,12 +74,13 @@ def send(
 
     Exits with 1 where an event was not accepted or, with --watch, where a route could not deliver it.
     """
-    from penstock.cli.operate.addresses import Address, address_of, target_of
+    from penstock.cli.operate.addresses import address_of, target_of
     from penstock.cli.operate.event_input import event_of
     from penstock.cli.operate.watching import Watched, watched_event
     from penstock.cli.terminal import problems
     from penstock.engine.problem import Problem
     from penstock.operations.installation import find
+    from penstock.operations.sending.addresses import Address
 
     with problems():
         one = event_of(
@@ -135,20 +136,22 @@ def _send_all(
 ) -> int:
     import asyncio
 
-    from penstock.cli.operate.sending import Sender, Sent
+    from penstock.cli.operate.refusals import remedy
+    from penstock.cli.operate.sending import Sender
+    from penstock.operations.sending.posting import Sent
 
     remedies: set[str] = set()
 
     def one(sent: Sent) -> None:
-        remedies.add(sent.remedy)
+        remedies.add("" if sent.accepted else remedy(sent.status, sent.fault))
         if as_json:
             typer.echo(sent.json())
         elif count == 1 or not sent.accepted:
             typer.echo(sent.line(), err=not sent.accepted)
 
     outcome = asyncio.run(Sender(url, one, credentials).send(event, count, rate))
-    for remedy in sorted(filter(None, remedies)):
-        typer.echo(f"  {remedy}", err=True)
+    for advice in sorted(filter(None, remedies)):
+        typer.echo(f"  {advice}", err=True)
     if count > 1 and not as_json:
         typer.echo(outcome.line())
     return 0 if outcome.refused == 0 else 1

@@ -8,54 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import httpx2
-import msgspec
 
-from penstock.cli.operate.credentials import Credentials
 from penstock.cli.operate.event_input import numbered
-from penstock.cli.operate.refusals import Fault, fault_of, remedy
-from penstock.events import http
 from penstock.events.event import CloudEvent
+from penstock.operations.sending.credentials import Credentials
+from penstock.operations.sending.posting import Sent, client_for, post
 
 AT_ONCE = 64
 """Requests under way at once, where many are to be sent."""
-TIMEOUT_SECONDS = 30.0
 NOBODY = Credentials()
-
-
-@dataclass(frozen=True)
-class Sent:
-    """What became of one event."""
-
-    url: str
-    id: str
-    source: str
-    status: int | None
-    """None where no answer came."""
-    seconds: float
-    problem: str = ""
-    fault: Fault = "none"
-
-    @property
-    def accepted(self) -> bool:
-        """Whether it is in safe hands."""
-        return self.status is not None and 200 <= self.status <= 299
-
-    def line(self) -> str:
-        """For people."""
-        if self.accepted:
-            return f"accepted: {self.id} ({self.status} after {self.seconds * 1000:.0f} ms)"
-        answer = f"{self.status} " if self.status is not None else ""
-        return f"not accepted by {self.url}: {answer}{self.problem}"
-
-    @property
-    def remedy(self) -> str:
-        """What to do where it was not accepted."""
-        return "" if self.accepted else remedy(self.status, self.fault)
-
-    def json(self) -> str:
-        """For programs."""
-        shown = {"id": self.id, "source": self.source, "status": self.status, "seconds": round(self.seconds, 6)}
-        return msgspec.json.encode(shown | ({"problem": self.problem} if self.problem else {})).decode()
 
 
 @dataclass
@@ -84,11 +45,7 @@ class Sender:
         """Sends the event `count` times, each with an id of its own, at `rate` a second or as fast as it goes."""
         begun, slots = time.perf_counter(), asyncio.Semaphore(AT_ONCE)
         limits = httpx2.Limits(max_connections=AT_ONCE)
-        trusted = self._credentials.trusted or True
-        async with (
-            httpx2.AsyncClient(timeout=TIMEOUT_SECONDS, trust_env=False, limits=limits, verify=trusted) as client,
-            asyncio.TaskGroup() as group,
-        ):
+        async with client_for(self._credentials, limits) as client, asyncio.TaskGroup() as group:
             for number in range(count):
                 if rate is not None:
                     await asyncio.sleep(max(0.0, begun + number / rate - time.perf_counter()))
@@ -98,14 +55,8 @@ class Sender:
         return self._outcome
 
     async def _post(self, client: httpx2.AsyncClient, event: CloudEvent, slots: asyncio.Semaphore) -> None:
-        headers, body = http.to_binary(event)
-        begun = time.perf_counter()
         try:
-            answer = await client.post(self._url, headers=[*headers, *self._credentials.headers], content=body)
-            sent = self._sent(event, answer.status_code, begun, "" if answer.is_success else answer.text.strip()[:300])
-        except (httpx2.TransportError, httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
-            fault, words = fault_of(error)
-            sent = self._sent(event, None, begun, words or str(error) or type(error).__name__, fault)
+            sent = await post(client, self._url, event, self._credentials)
         finally:
             slots.release()
         if sent.accepted:
@@ -113,6 +64,3 @@ class Sender:
         else:
             self._outcome.refused += 1
         self._tell(sent)
-
-    def _sent(self, event: CloudEvent, status: int | None, begun: float, problem: str, fault: Fault = "none") -> Sent:
-        return Sent(self._url, event.id, event.source, status, time.perf_counter() - begun, problem, fault)

@@ -1,10 +1,11 @@
-"""An event as text to be taken elsewhere: a curl command, or CloudEvents JSON. Pure."""
+"""An event as text to be taken elsewhere: a command that sends it, or CloudEvents JSON. Pure."""
 
 from __future__ import annotations
 
 import base64
 import shlex
 
+from penstock.console.events.places import Place
 from penstock.events import http, json_format
 from penstock.events.event import CloudEvent
 from penstock.history.reader.answers import Event
@@ -40,6 +41,19 @@ def as_curl(event: CloudEvent, url: str) -> str:
         return _joined([*lines, f"--data-raw {shlex.quote(text)}"])
     encoded = base64.b64encode(body).decode()
     return f"printf %s {encoded} | base64 -d | " + _joined([*lines, "--data-binary @-"])
+
+
+def as_send(event: CloudEvent, place: Place, sender: str) -> str:
+    """`penstock send` with the event as it is; `sender` are the flags that say who sends. Data that is too long for a
+    command is taken from a file.
+    """
+    flag = "--broker" if place.kind == "Broker" else "--channel"
+    to = [f"{flag} {place.name}", f"--namespace {place.namespace}", sender]
+    text = as_json(event)
+    if len(text.encode()) <= LONGEST_ARGUMENT:
+        return f"printf %s {shlex.quote(text)} | \\\n  " + _joined(["penstock send --event -", *to])
+    named = [f"-a {shlex.quote(f'{name}={value}')}" for name, value in event.attributes.items()]
+    return _joined([f"penstock send --file {shlex.quote(file_name(event))}", *named, *to])
 
 
 def file_name(event: CloudEvent) -> str:

@@ -16,12 +16,13 @@ from starlette.routing import Route
 from penstock.console.console import console_of
 from penstock.console.events.copied import as_curl, as_json, cloud_event, file_name
 from penstock.console.events.data_view import view_of
-from penstock.console.events.places import Place, places_of, send_again
+from penstock.console.events.places import Place, places_of
+from penstock.console.events.resending import account_of, send_again
 from penstock.console.events.room import EventsRoom, room_of
 from penstock.console.events.search_page import blind_spots
 from penstock.console.events.text import clock, size
 from penstock.console.events.timeline import RESULTS, STAGES, came_of, route_text, span_text, timeline_of
-from penstock.console.pages import back, render
+from penstock.console.pages import back, form, render
 from penstock.engine.problem import Problem
 from penstock.events.event import CloudEvent
 from penstock.filters.parse import InvalidFilter, parse
@@ -170,7 +171,7 @@ async def page(request: Request) -> Response:
     sent = cloud_event(event)
     places, others = await run_in_threadpool(_surroundings, api, event, attempts, sent)
     place = places.get(event.target)
-    curl = as_curl(sent, place.url if place and place.url else "http://ADDRESS")
+    curl = as_curl(sent, place.address.url if place and place.address.url else "http://ADDRESS")
     before, after = relatives(story.parents, story.traced)
     return render(
         request,
@@ -180,6 +181,7 @@ async def page(request: Request) -> Response:
         arrived=clock(event.arrival),
         attributes=sent.attributes,
         place=place,
+        account=_account(request, place) if place is not None and place.address.audience else "",
         data=view_of(event.data, event.datacontenttype),
         size=size,
         curl=curl if len(curl) <= CURL_LIMIT else "",
@@ -224,14 +226,19 @@ async def download(request: Request) -> Response:
 
 async def resend(request: Request) -> Response:
     """Sends the event to its Broker or channel once more, as its sender did."""
-    event = await _event(request)
-    places = await run_in_threadpool(places_of, console_of(request).api(request))
+    event, api, given = await _event(request), console_of(request).api(request), await form(request)
+    places = await run_in_threadpool(places_of, api)
     place = places.get(event.target)
     if place is None:
         raise Problem("The Broker or channel that accepted this event is gone.")
-    await send_again(cloud_event(event), place)
+    await send_again(cloud_event(event), place, api, given.get("account", "").strip() or _account(request, place))
     query = urlencode({"resent": place.label})
     return back(f"/events/{event.partition}/{event.offset}?{query}")
+
+
+def _account(request: Request, place: Place) -> str:
+    session = console_of(request).session(request)
+    return account_of(session.user if session is not None else "", place)
 
 
 ROUTES = [
