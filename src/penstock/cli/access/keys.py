@@ -150,13 +150,10 @@ def open_to_all(
     """End every key and let everybody send again whom nothing else keeps out."""
     from penstock.cli.terminal import problems
     from penstock.operations.installation import find
-    from penstock.resources.broker.api_keys import ANNOTATION
 
     with problems(), find(data_dir, kubeconfig).api() as api:
         resource, obj = _broker(api, broker, namespace)
-        metadata = obj["metadata"]
-        written = {ANNOTATION: None}
-        api.annotate(resource, metadata["namespace"], metadata["name"], written, version=metadata["resourceVersion"])
+        _write(api, resource, obj, None)
     typer.echo(f"{broker} asks for no keys any more.")
 
 
@@ -166,10 +163,11 @@ def _broker(api: ClusterApi, name: str, namespace: str | None) -> tuple[Resource
     return look_up(api, name, namespace or api.namespace, KINDS)
 
 
-def _write(api: ClusterApi, resource: Resource, obj: Obj, keys: list[StoredKey]) -> None:
+def _write(api: ClusterApi, resource: Resource, obj: Obj, keys: list[StoredKey] | None) -> None:
+    """Gives the Broker these keys; none at all closes it, None opens it to everybody."""
     from penstock.resources.broker.api_keys import ANNOTATION, annotation_of
 
     metadata = obj["metadata"]
-    written = {ANNOTATION: annotation_of(keys)}
+    written = {ANNOTATION: None if keys is None else annotation_of(keys)}
     # What others changed meanwhile is not undone: a key that they revoked would hold again.
     api.annotate(resource, metadata["namespace"], metadata["name"], written, version=metadata["resourceVersion"])
