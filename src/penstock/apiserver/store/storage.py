@@ -230,7 +230,13 @@ class Store:
     ) -> Page:
         """The committed objects of a kind, in all namespaces if `namespace` is None: all of them, or so many as the
         limit and the bytes allow."""
-        read = partial(self._page, resource, namespace, keep, limit=limit, max_bytes=max_bytes, after=after)
+
+        def read() -> Page:
+            with _snapshot(self._lister) as connection:
+                return self._read_page(
+                    connection, resource, namespace, keep, limit=limit, max_bytes=max_bytes, after=after
+                )
+
         return await self._loop.run_in_executor(self._lists, read)
 
     async def parts(
@@ -293,19 +299,6 @@ class Store:
             self._lists.submit(end)  # after what is still being read by it for somebody who has left
         except RuntimeError:  # the store has closed
             snapshot.connection.close()
-
-    def _page(
-        self,
-        resource: str,
-        namespace: str | None,
-        keep: Callable[[bytes], bool] | None,
-        *,
-        limit: int,
-        max_bytes: int,
-        after: tuple[str, str],
-    ) -> Page:
-        with _snapshot(self._lister) as connection:
-            return self._read_page(connection, resource, namespace, keep, limit=limit, max_bytes=max_bytes, after=after)
 
     def _read_page(
         self,
