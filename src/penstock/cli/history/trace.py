@@ -13,6 +13,7 @@ import typer
 
 from penstock.cli.history.events import as_data, clock
 from penstock.cli.installation import DataDirOption, JsonOption
+from penstock.operations.attempt_words import came_of, route_text
 
 if TYPE_CHECKING:
     from penstock.history.reader.answers import Attempt, Traced
@@ -83,17 +84,15 @@ def _told(traced: Traced, indent: str, now: datetime) -> Iterator[str]:
 
 def _line(attempt: Attempt, traced: Traced, now: datetime) -> str:
     after = (attempt.start - traced.event.arrival).total_seconds()
-    route = f"{(attempt.kind or 'route').lower()} {attempt.namespace}/{attempt.name}" if attempt.name else attempt.route
     stage = "" if attempt.stage == "subscriber" else f" {STAGES.get(attempt.stage, attempt.stage)}"
-    answer = str(attempt.status) if attempt.status is not None else "no answer"
-    came = f"{answer} in {attempt.duration * 1000:.1f} ms: {RESULTS.get(attempt.result, attempt.result)}"
-    reason = f" ({attempt.reason})" if attempt.reason and attempt.reason != f"HTTP status {attempt.status}" else ""
+    came = came_of(attempt, f"{attempt.duration * 1000:.1f} ms")
     due = ""
     if attempt.due is not None:
         due = f", next at {clock(attempt.due)}" + (
             " (waiting)" if _waits(attempt, traced) and attempt.due > now else ""
         )
-    return f"+{after * 1000:.1f} ms  {route}{stage} #{attempt.attempt} -> {attempt.destination}  {came}{reason}{due}"
+    to = f"{route_text(attempt)}{stage} #{attempt.attempt} -> {attempt.destination}"
+    return f"+{after * 1000:.1f} ms  {to}  {came}{due}"
 
 
 def _waits(attempt: Attempt, traced: Traced) -> bool:
@@ -102,14 +101,6 @@ def _waits(attempt: Attempt, traced: Traced) -> bool:
 
 
 STAGES = {"reply": "reply", "deadletter": "dead letter sink"}
-RESULTS = {
-    "delivered": "delivered",
-    "replied": "answered with an event",
-    "retry": "to be tried again",
-    "deadletter": "given up, on to the dead letter sink",
-    "dropped": "given up, nobody takes it",
-    "cancelled": "cancelled: the route is gone",
-}
 
 
 def to_data(traced: Traced) -> dict[str, Any]:

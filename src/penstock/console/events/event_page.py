@@ -21,7 +21,7 @@ from penstock.console.events.resending import account_of, send_again
 from penstock.console.events.room import EventsRoom, room_of
 from penstock.console.events.search_page import blind_spots
 from penstock.console.events.text import clock, size
-from penstock.console.events.timeline import RESULTS, STAGES, came_of, route_text, span_text, timeline_of
+from penstock.console.events.timeline import STAGES, span_text, timeline_of
 from penstock.console.pages import back, form, render
 from penstock.engine.problem import Problem
 from penstock.events.event import CloudEvent
@@ -29,6 +29,7 @@ from penstock.filters.parse import InvalidFilter, parse
 from penstock.filters.reasons import Step, steps_of
 from penstock.history.reader.answers import Attempt, Event, Traced
 from penstock.history.reader.history import History
+from penstock.operations.attempt_words import RESULTS, came_of, route_text
 from penstock.operations.cluster_api import TRIGGERS, ClusterApi, NotThere
 from penstock.operations.pausing import is_paused
 
@@ -100,7 +101,7 @@ def rows_of(event: Event, attempts: Sequence[Attempt]) -> list[Row]:
             f"+{span_text(max(0.0, (attempt.start - event.arrival).total_seconds()))}",
             route_text(attempt),
             STAGES.get(attempt.stage, attempt.stage) or "the subscriber",
-            came_of(attempt),
+            came_of(attempt, span_text(attempt.duration)),
             clock(attempt.due) if attempt.due is not None else "",
         )
         for number, attempt in enumerate(attempts[:MOST_ATTEMPTS], 1)

@@ -16,7 +16,7 @@ from penstock.console.events.places import places_of
 from penstock.console.events.room import room_of
 from penstock.console.events.tails import Away, Message, Nothing, Sampled, Shown
 from penstock.console.events.text import beginning, clock
-from penstock.console.events.timeline import RESULTS, span_text
+from penstock.console.events.timeline import span_text
 from penstock.console.events.trial import predicate_of
 from penstock.console.live import message, stream
 from penstock.console.pages import render
@@ -26,6 +26,7 @@ from penstock.events import kafka_binding as kafka
 from penstock.events.event import MalformedEvent
 from penstock.log.live.selection import Selection
 from penstock.log.ranges import LogRecord
+from penstock.operations.attempt_words import RESULTS
 
 RETRY = b"retry: 2000\n\n"
 """So many milliseconds a browser waits before it asks again."""

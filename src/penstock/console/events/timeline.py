@@ -8,20 +8,13 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from penstock.history.reader.answers import Attempt, Event
+from penstock.operations.attempt_words import came_of, route_text
 
 MOST_LANES = 40
 TICKS = 4
 NARROWEST = 0.6
 """Width of an attempt that took no time, in percent: it is to be seen, and to be pointed at."""
 
-RESULTS = {
-    "delivered": "delivered",
-    "replied": "answered with an event",
-    "retry": "to be tried again",
-    "deadletter": "given up, on to the dead letter sink",
-    "dropped": "given up, nobody takes it",
-    "cancelled": "cancelled: the route is gone",
-}
 STAGES = {"subscriber": "", "reply": "the reply", "deadletter": "the dead letter sink"}
 
 
@@ -95,18 +88,6 @@ def span_text(seconds: float) -> str:
     return f"{seconds / 60:.3g} min" if seconds < 7200 else f"{seconds / 3600:.3g} h"
 
 
-def route_text(attempt: Attempt) -> str:
-    """The route by name; older records have its uid alone."""
-    return f"{(attempt.kind or 'route').lower()} {attempt.namespace}/{attempt.name}" if attempt.name else attempt.route
-
-
-def came_of(attempt: Attempt) -> str:
-    """The answer and what followed, in words."""
-    answer = str(attempt.status) if attempt.status is not None else "no answer"
-    reason = f" ({attempt.reason})" if attempt.reason and attempt.reason != f"HTTP status {attempt.status}" else ""
-    return f"{answer} in {span_text(attempt.duration)}: {RESULTS.get(attempt.result, attempt.result)}{reason}"
-
-
 def _span(event: Event, attempts: Sequence[Attempt], now: datetime) -> float:
     """How long the picture is: to the end of the last attempt, or to where the next is due."""
     ends = [attempt.end for attempt in attempts]
@@ -130,7 +111,8 @@ def _bar(event: Event, number: int, attempt: Attempt, seconds: float) -> Bar:
     width = max(NARROWEST, _place(start + attempt.duration, seconds) - left)
     stage = STAGES.get(attempt.stage, attempt.stage)
     to = f" to {stage}" if stage else ""
-    label = f"attempt {attempt.attempt}{to}, after {span_text(max(0.0, start))}: {came_of(attempt)}"
+    came = came_of(attempt, span_text(attempt.duration))
+    label = f"attempt {attempt.attempt}{to}, after {span_text(max(0.0, start))}: {came}"
     return Bar(number, round(left, 3), round(width, 3), attempt.result, label)
 
 
