@@ -8,13 +8,10 @@ from typing import Any
 
 from penstock.resources.admission import Obj
 from penstock.resources.conditions import READY, Finding, conclude, false, find, true, unknown
-from penstock.resources.delivering import DeliveryState, delivering_finding, delivery_fields
-from penstock.resources.eventpolicy.access import NOBODY, SenderIdentity
+from penstock.resources.delivering import delivery_fields
 from penstock.resources.metadata import Identity
-from penstock.resources.replay.past import NO_PAST, PastObservation, past_findings
 from penstock.resources.resolution import Address, Resolution, Unresolved
-from penstock.resources.secrets.uses import NONE as NO_SECRETS
-from penstock.resources.secrets.uses import UsedSecrets
+from penstock.resources.route_observation import RouteObservation
 
 REFERENCES_RESOLVED = "ReferencesResolved"
 ADDED_TO_CHANNEL = "AddedToChannel"
@@ -22,7 +19,7 @@ CHANNEL_READY = "ChannelReady"
 
 
 @dataclass(frozen=True)
-class SubscriptionObservation:
+class SubscriptionObservation(RouteObservation):
     """What the controller has found out."""
 
     channel: Mapping[str, Any] | None
@@ -33,13 +30,6 @@ class SubscriptionObservation:
     reply: Resolution
     dead_letter: Resolution
     """The Subscription's own dead letter sink, or the channel's where the Subscription has no delivery options."""
-    losses: tuple[str, ...] = ()
-    delivery: DeliveryState | None = None
-    """How deliveries go; None where nothing is known."""
-    paused: bool = False
-    identity: SenderIdentity = NOBODY
-    past: PastObservation = NO_PAST
-    secrets: UsedSecrets = NO_SECRETS
 
 
 def status_of(obj: Obj, seen: SubscriptionObservation, now: str) -> dict[str, Any]:
@@ -89,9 +79,7 @@ def _physical(seen: SubscriptionObservation) -> dict[str, str]:
 
 def _findings(obj: Obj, seen: SubscriptionObservation) -> list[Finding]:
     references = _references_finding(seen)
-    past = past_findings(obj, seen.past, seen.losses)
-    warnings = [*past, *delivering_finding(seen.delivery, seen.paused)]
-    rest = [seen.identity.finding(), *seen.secrets.findings(), *warnings]
+    rest = [seen.identity.finding(), *seen.secrets.findings(), *seen.warnings(obj)]
     if references.status != "True" or seen.channel is None:
         return [references, unknown(ADDED_TO_CHANNEL), unknown(CHANNEL_READY), *rest]
     identity = Identity.read(obj)

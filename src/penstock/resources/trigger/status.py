@@ -8,10 +8,9 @@ from typing import Any
 
 from penstock.resources.admission import Obj
 from penstock.resources.conditions import READY, Finding, conclude, false, find, true, unknown
-from penstock.resources.delivering import DeliveryState, delivering_finding, delivery_fields
-from penstock.resources.eventpolicy.access import NOBODY, OIDC_IDENTITY_CREATED, SenderIdentity
+from penstock.resources.delivering import delivery_fields
+from penstock.resources.eventpolicy.access import OIDC_IDENTITY_CREATED
 from penstock.resources.metadata import Identity
-from penstock.resources.replay.past import NO_PAST, PastObservation, past_findings
 from penstock.resources.resolution import (
     DEAD_LETTER_SINK_RESOLVED,
     Address,
@@ -19,8 +18,7 @@ from penstock.resources.resolution import (
     Unresolved,
     dead_letter_finding,
 )
-from penstock.resources.secrets.uses import NONE as NO_SECRETS
-from penstock.resources.secrets.uses import UsedSecrets
+from penstock.resources.route_observation import RouteObservation
 
 BROKER_READY = "BrokerReady"
 DEPENDENCY_READY = "DependencyReady"
@@ -29,7 +27,7 @@ SUBSCRIPTION_READY = "SubscriptionReady"
 
 
 @dataclass(frozen=True)
-class TriggerObservation:
+class TriggerObservation(RouteObservation):
     """What the controller has found out."""
 
     broker_name: str
@@ -45,13 +43,6 @@ class TriggerObservation:
     """Why it does without this Trigger; None where it does not."""
     waiting: str = ""
     """Why it cannot act by anything new for now, where that is known."""
-    losses: tuple[str, ...] = ()
-    delivery: DeliveryState | None = None
-    """How deliveries go; None where nothing is known."""
-    paused: bool = False
-    identity: SenderIdentity = NOBODY
-    past: PastObservation = NO_PAST
-    secrets: UsedSecrets = NO_SECRETS
 
 
 def status_of(obj: Obj, seen: TriggerObservation, now: str) -> dict[str, Any]:
@@ -81,7 +72,7 @@ def _findings(obj: Obj, seen: TriggerObservation) -> list[Finding]:
             SUBSCRIPTION_READY,
             OIDC_IDENTITY_CREATED,
         )
-        return [missing, *(unknown(name) for name in others), *seen.secrets.findings(), *_warnings(obj, seen)]
+        return [missing, *(unknown(name) for name in others), *seen.secrets.findings(), *seen.warnings(obj)]
     return [
         _broker_finding(seen.broker),
         _subscriber_finding(seen.subscriber),
@@ -90,13 +81,8 @@ def _findings(obj: Obj, seen: TriggerObservation) -> list[Finding]:
         _subscription_finding(seen),
         seen.identity.finding(),
         *seen.secrets.findings(),
-        *_warnings(obj, seen),
+        *seen.warnings(obj),
     ]
-
-
-def _warnings(obj: Obj, seen: TriggerObservation) -> list[Finding]:
-    """Conditions that do not count towards Ready."""
-    return [*past_findings(obj, seen.past, seen.losses), *delivering_finding(seen.delivery, seen.paused)]
 
 
 def _broker_finding(broker: Mapping[str, Any]) -> Finding:

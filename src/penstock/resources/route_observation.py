@@ -1,0 +1,30 @@
+"""What controllers find out about every route, be it a Trigger or a Subscription, and the warnings that follow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.resources.admission import Obj
+from penstock.resources.conditions import Finding
+from penstock.resources.delivering import DeliveryState, delivering_finding
+from penstock.resources.eventpolicy.access import NOBODY, SenderIdentity
+from penstock.resources.replay.past import NO_PAST, PastObservation, past_findings
+from penstock.resources.secrets.uses import NONE as NO_SECRETS
+from penstock.resources.secrets.uses import UsedSecrets
+
+
+@dataclass(frozen=True, kw_only=True)
+class RouteObservation:
+    """What both kinds have."""
+
+    losses: tuple[str, ...] = ()
+    delivery: DeliveryState | None = None
+    """How deliveries go; None where nothing is known."""
+    paused: bool = False
+    identity: SenderIdentity = NOBODY
+    past: PastObservation = NO_PAST
+    secrets: UsedSecrets = NO_SECRETS
+
+    def warnings(self, obj: Obj) -> list[Finding]:
+        """Conditions of the route `obj` that do not count towards Ready."""
+        return [*past_findings(obj, self.past, self.losses), *delivering_finding(self.delivery, self.paused)]
