@@ -162,7 +162,7 @@ def test_an_account_that_may_not_send_or_is_not_there_is_told(world: World, even
         before = len(world.places("first"))
         stranger = browser.post(f"{event}/resend", data={"account": "default"})
         assert stranger.status_code == 409
-        assert "403 Forbidden. none of the event policies that apply here (tills)" in stranger.text
+        assert "403 Forbidden: none of the event policies that apply here (tills)" in stranger.text
         assert "--service-account NAME" in stranger.text
         assert (
             "There is no ServiceAccount shop/nobody" in browser.post(f"{event}/resend", data={"account": "nobody"}).text
@@ -201,7 +201,7 @@ def test_where_a_key_is_wanted_the_command_that_is_shown_sends(
     with world.browser() as browser:
         refused = browser.post(f"{world.places('with-key')[0]}/resend")
     assert refused.status_code == 409
-    assert "401 Unauthorized. this address takes events only from senders it knows" in refused.text
+    assert "401 Unauthorized: this address takes events only from senders it knows" in refused.text
     [shown] = re.findall(r"<pre[^>]*>(.*?)</pre>", refused.text, re.DOTALL)
     printf, form, event, _, *line = shlex.split(html.unescape(shown).replace("\\\n", " "))
     assert (printf, form, line[:2]) == ("printf", "%s", ["penstock", "send"])

@@ -261,7 +261,7 @@ def answered(status: int | None, problem: str = "why") -> Sent:
 def test_a_refusal_names_status_reason_and_what_to_do() -> None:
     sent = cloud_event(event())
     key = refusal(answered(401), sent, place(), "default")
-    assert key.what == "The broker shop/orders did not accept it: 401 Unauthorized. why"
+    assert key.what == "The broker shop/orders did not accept it and answered 401 Unauthorized: why"
     assert "penstock keys create orders NAME --namespace shop > key.txt" in key.remedy
     assert key.details == (as_send(sent, place(), "--token @key.txt"),)
     policy = refusal(answered(403), sent, place(audience="a"), "till")
@@ -269,7 +269,7 @@ def test_a_refusal_names_status_reason_and_what_to_do() -> None:
     assert policy.details == (as_send(sent, place(), "--service-account NAME"),)
     for status in (401, 503, 599):
         other = refusal(answered(status), sent, place(audience="a"), "till")
-        assert (f": {status}" in other.what, other.remedy, other.details) == (True, "", ())
+        assert (f"answered {status}" in other.what, other.remedy, other.details) == (True, "", ())
     assert "does not answer at https://h/shop/orders: why" in refusal(answered(None), sent, place(), "").what
 
 

@@ -65,7 +65,8 @@ def refusal(sent: Sent, event: CloudEvent, place: Place, account: str) -> Proble
     """What happened to an event that was not accepted, and what to do."""
     if sent.status is None:
         return Problem(f"The {place.label} does not answer at {sent.url}: {sent.problem}.")
-    what = f"The {place.label} did not accept it: {_status(sent.status)}. {sent.problem}".rstrip()
+    reason = f": {sent.problem}" if sent.problem else "."
+    what = f"The {place.label} did not accept it and answered {_status(sent.status)}{reason}"
     if sent.status == HTTPStatus.UNAUTHORIZED and not place.address.audience:
         return Problem(
             what,
