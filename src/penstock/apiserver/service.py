@@ -109,7 +109,8 @@ async def assembled(settings: Settings, owner: Owner, watches: Watches) -> Async
     store = Store(settings.data_dir / "api.db", committed, owner, seals)
     try:
         await _load(store, registry, gate)
-        bindings.load(decode(body) for body in (await store.page(SINK_BINDINGS, None)).bodies)
+        stored = [decode(body) for body in (await store.page(SINK_BINDINGS, None)).bodies]
+        bindings.load(stored, await _configmaps(store, None))
         await authorizer.load(store)
         await bootstrap.prepare(
             store,
@@ -219,7 +220,7 @@ def _lookup(store: Store) -> Callable[[str, str, str], Obj | None]:
     return lookup
 
 
-async def _configmaps(store: Store, namespace: str) -> Iterable[Obj]:
+async def _configmaps(store: Store, namespace: str | None) -> Iterable[Obj]:
     return [decode(body) for body in (await store.page("configmaps", namespace)).bodies]
 
 

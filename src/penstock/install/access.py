@@ -53,8 +53,10 @@ CONTROL_BINDING_RULES = [
     rule("apps", ["deployments"], ["create", "delete", "update"]),
     rule("apps", ["deployments", "daemonsets", "statefulsets", "replicasets"], ["update", *WATCH]),
     rule("batch", ["jobs"], ["update", *WATCH]),
+    rule("", ["configmaps"], ["create", "delete", "update"]),
 ]
-"""ContainerSources are Deployments with SinkBindings; these write the sink into Pod templates."""
+"""ContainerSources are Deployments with SinkBindings; these write the sink into Pod templates, and copy the trust
+bundles into their namespaces."""
 CONTROL_WATCHING_RULES = [
     rule("", ["serviceaccounts"], ["impersonate"]),
     rule("authorization.k8s.io", ["subjectaccessreviews"], ["create"]),

@@ -77,3 +77,33 @@ def test_changes_of_bindings_count_at_once(gate: BindingGate) -> None:
     assert variables(gate.default(job(), None, CREATE)) != []
     gate.follow([change("DELETED", binding())])
     assert variables(gate.default(job(), None, CREATE)) == []
+
+
+def bundle(name: str, label: str = "true", namespace: str = "ns") -> Obj:
+    labels = {"networking.knative.dev/trust-bundle": label}
+    return {"metadata": {"name": name, "namespace": namespace, "labels": labels}}
+
+
+def mounted(obj: Obj) -> list[str]:
+    volumes = obj["spec"]["template"]["spec"].get("volumes", [])
+    return [source["configMap"]["name"] for one in volumes for source in one["projected"]["sources"]]
+
+
+def test_a_bound_object_mounts_the_bundles_of_its_namespace() -> None:
+    gate = BindingGate()
+    gate.load([binding()], [bundle("one"), bundle("off", "false"), bundle("far", namespace="elsewhere")])
+    assert mounted(gate.default(job(), None, CREATE)) == ["one"]
+    assert mounted(gate.default(job("other"), None, CREATE)) == []
+
+
+def test_changes_of_bundles_count_at_once(gate: BindingGate) -> None:
+    def change(kind: str, obj: Obj) -> Change:
+        return Change(1, kind, "configmaps", "ns", obj["metadata"]["name"], encode(obj), None)
+
+    assert mounted(gate.default(job(), None, CREATE)) == []
+    gate.follow([change("ADDED", bundle("two")), change("ADDED", bundle("one")), change("ADDED", bundle("x", "no"))])
+    assert mounted(gate.default(job(), None, CREATE)) == ["one", "two"]
+    gate.follow([change("MODIFIED", bundle("one")), change("MODIFIED", bundle("two", "false"))])
+    assert mounted(gate.default(job(), None, CREATE)) == ["one"]
+    gate.follow([change("DELETED", bundle("one"))])
+    assert mounted(gate.default(job(), None, CREATE)) == []

@@ -156,8 +156,12 @@ class ApiDouble:
         self._announce(kind, "DELETED", held)
         for (other, other_key), obj in list(self._objects.items()):
             owners = obj["metadata"].get("ownerReferences") or []
-            if any(owner["uid"] == held["metadata"]["uid"] for owner in owners):
+            left = [owner for owner in owners if owner["uid"] != held["metadata"]["uid"]]
+            if owners and not left:
                 self.remove(other, other_key)
+            elif left != owners:
+                obj["metadata"]["ownerReferences"] = left
+                self._store(other, obj, "MODIFIED")
 
     def get(self, kind: Kind, namespace: str, name: str) -> Obj | None:
         """The object as stored."""

@@ -11,7 +11,7 @@ from penstock.resources.label_selector import matches
 from penstock.resources.resolution import Address
 from penstock.resources.sources.containersource.model import child_name, is_within
 from penstock.resources.sources.containersource.status import ContainerObservation, status_of
-from penstock.resources.sources.sinkbinding.environment import bound, environment_of, unbound
+from penstock.resources.sources.sinkbinding.environment import bound, bundles_in, environment_of, unbound
 
 Obj = dict[str, Any]
 Admit = Callable[..., Obj]
@@ -81,6 +81,32 @@ def test_variables_replace_their_predecessors_and_go_without_a_trace() -> None:
     assert unbound(second) == plain
     assert unbound(plain) is plain
     assert bound({"spec": None}, [{"name": "K_SINK", "value": "x"}]) == {"spec": None}
+
+
+def test_bundles_are_a_volume_of_every_container_and_go_without_a_trace() -> None:
+    scratch = {"name": "scratch", "emptyDir": {}}
+    mount = {"name": "scratch", "mountPath": "/tmp/scratch"}
+    containers = {"containers": [{"name": "a", "volumeMounts": [mount]}], "initContainers": [{"name": "b"}]}
+    plain = {"spec": {"template": {"spec": {**containers, "volumes": [scratch]}}}}
+    first = bound(plain, [], ["old"])
+    second = bound(first, [], ["two", "one"])
+    pod = second["spec"]["template"]["spec"]
+    ours = {"name": "kne-bundle-volume", "readOnly": True, "mountPath": "/knative-custom-certs"}
+    assert pod["containers"][0]["volumeMounts"] == [mount, ours]
+    assert pod["initContainers"][0]["volumeMounts"] == [ours]
+    sources = [{"configMap": {"name": "one"}}, {"configMap": {"name": "two"}}]
+    projected = {"sources": sources, "defaultMode": 420}
+    assert pod["volumes"] == [scratch, {"name": "kne-bundle-volume", "projected": projected}]
+    assert bound(second, [], ["one", "two"]) is second
+    assert (bundles_in(second), bundles_in(plain)) == (["one", "two"], [])
+    assert unbound(second) == plain
+    assert bound({"spec": None}, [], ["one"]) == {"spec": None}
+
+
+def test_empty_lists_of_a_template_are_left_as_they_are() -> None:
+    container = {"name": "a", "env": [], "volumeMounts": []}
+    plain = {"spec": {"template": {"spec": {"containers": [container], "volumes": []}}}}
+    assert unbound(plain) is plain
 
 
 def test_what_is_wanted_may_be_there_with_more() -> None:

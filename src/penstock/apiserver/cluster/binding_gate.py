@@ -1,7 +1,7 @@
 """The gate of SinkBindings: an object that one is for has the sink in its Pod template from the moment it is stored.
 
 So a Deployment need not roll out twice, and a Job, whose template never changes, is bound at all. The sink is the one
-that the controller has found and written into the SinkBinding's status.
+that the controller has found and written into the SinkBinding's status; the trust bundles are those of the namespace.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from penstock.apiserver.verbs.admission import AdmissionRequest
 from penstock.resources.resolution import Address
 from penstock.resources.sources.sinkbinding.environment import Environment, bound, environment_of
 from penstock.resources.sources.sinkbinding.model import SinkBinding
+from penstock.resources.trust_bundles import is_bundle
 
-RESOURCE = "sinkbindings.sources.knative.dev"
+RESOURCE, CONFIG_MAPS = "sinkbindings.sources.knative.dev", "configmaps"
 
 
 class BindingGate:
@@ -23,34 +24,47 @@ class BindingGate:
 
     def __init__(self) -> None:
         self._bindings: dict[tuple[str, str], Obj] = {}
+        self._bundles: frozenset[tuple[str, str]] = frozenset()
 
-    def load(self, bindings: Iterable[Obj]) -> None:
-        """The SinkBindings as stored."""
-        self._bindings = {(one["metadata"]["namespace"], one["metadata"]["name"]): one for one in bindings}
+    def load(self, bindings: Iterable[Obj], configmaps: Iterable[Obj] = ()) -> None:
+        """The SinkBindings and ConfigMaps as stored."""
+        self._bindings = {_place(one): one for one in bindings}
+        self._bundles = frozenset(_place(one) for one in configmaps if is_bundle(one))
 
     def follow(self, changes: list[Change]) -> None:
-        """Takes in changed SinkBindings; the mapping is replaced as a whole, since the writer's thread reads it."""
+        """Takes in changed SinkBindings and trust bundles; what is kept is replaced as a whole, since the writer's
+        thread reads it."""
         for change in changes:
+            place = (change.namespace, change.name)
             if change.resource == RESOURCE:
                 others = dict(self._bindings)
-                others.pop((change.namespace, change.name), None)
+                others.pop(place, None)
                 if change.type != "DELETED":
-                    others[change.namespace, change.name] = decode(change.body)
+                    others[place] = decode(change.body)
                 self._bindings = others
+            elif change.resource == CONFIG_MAPS:
+                there = change.type != "DELETED" and is_bundle(decode(change.body))
+                if there != (place in self._bundles):
+                    self._bundles = self._bundles ^ {place}
 
     def default(self, obj: Obj, old: Obj | None, occasion: AdmissionRequest) -> Obj:
-        """The object with the sink of every SinkBinding that is for it."""
-        bindings = self._bindings
+        """The object with the sink, and the trust bundles, of every SinkBinding that is for it."""
+        bindings, bundles = self._bindings, self._bundles
         if not bindings or not _is_new(obj, old):
             return obj
         for (namespace, _), binding in bindings.items():
             if namespace == occasion.namespace:
                 environment = _environment_for(obj, binding, occasion)
-                obj = obj if environment is None else bound(obj, environment)
+                mounted = [name for place, name in bundles if place == namespace]
+                obj = obj if environment is None else bound(obj, environment, mounted)
         return obj
 
     def validate(self, obj: Obj, old: Obj | None, occasion: AdmissionRequest) -> None:
         """Nothing is refused."""
+
+
+def _place(obj: Obj) -> tuple[str, str]:
+    return obj["metadata"]["namespace"], obj["metadata"]["name"]
 
 
 def _is_new(obj: Obj, old: Obj | None) -> bool:

@@ -42,10 +42,10 @@ class Parts:
         spec = found.get("spec") or {}
         if fixed is not None and spec.get(fixed) != wanted["spec"].get(fixed):
             await self._delete((kind, key))
-            return await _answered(self._world.api.create(kind, wanted))
+            return await answered(self._world.api.create(kind, wanted))
         if spec == wanted["spec"]:
             return found
-        await _answered(self._world.write_spec(kind, {**found, "spec": wanted["spec"]}))
+        await answered(self._world.write_spec(kind, {**found, "spec": wanted["spec"]}))
         return self._world.tracker.informer(kind).get(key) or found
 
     async def own(self, wanted: Obj) -> Obj:
@@ -60,7 +60,7 @@ class Parts:
         spec = found.get("spec") or {}
         if covers(spec, wanted["spec"]):
             return found
-        await _answered(self._world.write_spec(kind, {**found, "spec": {**spec, **wanted["spec"]}}))
+        await answered(self._world.write_spec(kind, {**found, "spec": {**spec, **wanted["spec"]}}))
         return self._world.tracker.informer(kind).get(key) or found
 
     async def remove(self, places: Iterable[Place]) -> None:
@@ -95,7 +95,7 @@ class Parts:
         if informer.get(key) is not None:
             # Its predecessor is on the way out, and the watch tells when it is gone.
             return wanted
-        return await _answered(self._world.api.create(kind, wanted))
+        return await answered(self._world.api.create(kind, wanted))
 
     async def _delete(self, place: Place) -> None:
         try:
@@ -110,7 +110,7 @@ def place_of(part: Obj) -> Place:
     return Kind(part["apiVersion"], part["kind"]), key_of(part)
 
 
-async def _answered(request: Awaitable[T]) -> T:
+async def answered(request: Awaitable[T]) -> T:
     """The answer; a refusal for good is a PartFailed. What may go well the next time is tried again."""
     try:
         return await request

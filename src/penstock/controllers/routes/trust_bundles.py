@@ -6,16 +6,13 @@ They are no secret, so the data plane hears of them with the routes. What is no 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from penstock.certificates import certificates_in
 from penstock.contract.routes import TrustBundle
 from penstock.controllers.api import CONFIG_MAP, Key, Obj
 from penstock.controllers.recorder import EventRecorder
 from penstock.controllers.routes.publisher import Publisher
 from penstock.resources.admission import SYSTEM_NAMESPACE
+from penstock.resources.trust_bundles import bundle_of, is_bundle
 
-LABEL = "networking.knative.dev/trust-bundle"
 OWNER = "TrustBundle"
 
 
@@ -35,8 +32,7 @@ class TrustBundles:
         """A ConfigMap as it is now; to be told by the informer."""
         if key.namespace != SYSTEM_NAMESPACE:
             return
-        labels = ((obj or {}).get("metadata") or {}).get("labels") or {}
-        if obj is None or labels.get(LABEL) != "true":
+        if obj is None or not is_bundle(obj):
             if self._certificates.pop(key, None) is not None:
                 self._publisher.claim((OWNER, key), [])
             return
@@ -49,14 +45,3 @@ class TrustBundles:
             )
         self._certificates[key] = found
         self._publisher.claim((OWNER, key), [TrustBundle(key.name, found)])
-
-
-def bundle_of(data: Mapping[str, str]) -> tuple[str, list[str]]:
-    """The certificates in a bundle, and the keys under which there is something else."""
-    found, useless = "", list[str]()
-    for name in sorted(data):
-        certificates, whole = certificates_in(data[name])
-        found += "".join(certificates)
-        if not whole:
-            useless.append(name)
-    return found, useless

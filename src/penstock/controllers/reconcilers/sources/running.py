@@ -38,7 +38,7 @@ class Sources:
             self._pings,
             self._watches,
             ContainerSourceReconciler(world),
-            SinkBindingReconciler(world, enqueue),
+            SinkBindingReconciler(world, enqueue, trusted),
         ]
 
     async def run(self) -> None:

@@ -1,4 +1,5 @@
-"""The SinkBinding controller: puts the sink into the Pod templates of its subjects, and takes it out when it goes.
+"""The SinkBinding controller: puts the sink and the trust bundles into the Pod templates of its subjects, and takes
+them out when it goes.
 
 While the sink cannot be found, subjects keep what they have: their programs go on, and nobody restarts them twice.
 """
@@ -7,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from penstock.controllers.api import CONFLICT, NOT_FOUND, SINK_BINDING, Key, Kind, Obj, code_of, key_of
+from penstock.controllers.api import CONFLICT, JOB, NOT_FOUND, SINK_BINDING, Key, Kind, Obj, code_of, key_of
 from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.reconcilers.destinations import resolve
+from penstock.controllers.reconcilers.sources.bundle_copies import BundleCopies
 from penstock.controllers.tracker import Observer
 from penstock.resources.resolution import Address
-from penstock.resources.sources.sinkbinding.environment import bound, environment_of, unbound
+from penstock.resources.sources.sinkbinding.environment import bound, bundles_in, environment_of, unbound
 from penstock.resources.sources.sinkbinding.model import FINALIZER, SinkBinding, Subject
 from penstock.resources.sources.sinkbinding.status import BindingObservation, BindingProblem, status_of
 
@@ -22,8 +24,12 @@ class SinkBindingReconciler:
 
     kind = SINK_BINDING
 
-    def __init__(self, world: ReconcilerContext, enqueue: Callable[[Observer], None]) -> None:
+    def __init__(
+        self, world: ReconcilerContext, enqueue: Callable[[Observer], None], trusted: Callable[[], str]
+    ) -> None:
+        """`trusted` are the certificates of all trust bundles, in PEM."""
         self._world, self._enqueue = world, enqueue
+        self._bundles = BundleCopies(world, enqueue, trusted)
         self._watched: set[Kind] = set()
 
     async def reconcile(self, key: Key, obj: Obj | None) -> None:
@@ -41,10 +47,15 @@ class SinkBindingReconciler:
         sink = resolve(binding.sink, key.namespace, world.tracker.lookup((SINK_BINDING.kind, key)))
         subjects = self._subjects(key, binding.subject)
         problem = subjects if isinstance(subjects, BindingProblem) else None
+        bundles, missing = await self._bundles.ensure(obj)
         if not isinstance(subjects, BindingProblem) and isinstance(sink, Address):
             environment = environment_of(sink, binding.overrides)
-            problem = await self._write([(one, bound(one, environment)) for one in subjects])
-        await world.write_status(SINK_BINDING, obj, status_of(obj, BindingObservation(sink, problem), world.now()))
+            changes = [(one, bound(one, environment, _bundles_for(one, bundles))) for one in subjects]
+            problem = await self._write(changes)
+        # Only now: a Pod that starts meanwhile would wait for a volume that is not there any more.
+        await self._bundles.remove_others(obj)
+        seen = BindingObservation(sink, problem, missing)
+        await world.write_status(SINK_BINDING, obj, status_of(obj, seen, world.now()))
 
     async def _finish(self, key: Key, obj: Obj) -> None:
         """Takes back what was done, and lets the SinkBinding go."""
@@ -105,3 +116,9 @@ class SinkBindingReconciler:
                     raise
                 return BindingProblem("BindingFailed", f"failed binding subject {before['metadata']['name']}: {error}")
         return None
+
+
+def _bundles_for(subject: Obj, bundles: list[str]) -> list[str]:
+    """What the subject is to mount. The template of a Job never changes: it keeps what it was made with, which is no
+    reason to call the SinkBinding failed."""
+    return bundles_in(subject) if (subject["apiVersion"], subject["kind"]) == JOB else bundles

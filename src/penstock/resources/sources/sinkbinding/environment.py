@@ -1,17 +1,23 @@
-"""What a SinkBinding does to a Pod template: containers find the sink in `K_SINK`, and what to set on events in
-`K_CE_OVERRIDES`."""
+"""What a SinkBinding does to a Pod template: containers find the sink in `K_SINK`, what to set on events in
+`K_CE_OVERRIDES`, and the trust bundles of their namespace in a folder."""
 
 from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from penstock.resources.admission import Obj
 from penstock.resources.resolution import Address
 
 NAMES = frozenset({"K_SINK", "K_CE_OVERRIDES", "K_CA_CERTS"})
+VOLUME_PREFIX = "kne-bundle-"
+VOLUME = f"{VOLUME_PREFIX}volume"
+MOUNT_PATH = "/knative-custom-certs"
+
+_READABLE = 0o644
+"""What Kubernetes fills in; a template that differs from the stored one would be written for ever."""
 
 Environment = list[dict[str, str]]
 
@@ -23,25 +29,53 @@ def environment_of(sink: Address, overrides: dict[str, Any] | None) -> Environme
     return [{"name": "K_SINK", "value": sink.url}, *certificates, {"name": "K_CE_OVERRIDES", "value": text}]
 
 
-def bound(obj: Obj, environment: Environment) -> Obj:
-    """The object with these variables in its containers, in place of those it has; the same object if it has them."""
+def bound(obj: Obj, environment: Environment, bundles: Collection[str] = ()) -> Obj:
+    """The object with these variables in its containers and with the ConfigMaps of these names as a volume of each, in
+    place of what it has of both; the same object if it has them."""
     changed = copy.deepcopy(obj)
+    sources = [{"configMap": {"name": name}} for name in sorted(bundles)]
+    volumes = [{"name": VOLUME, "projected": {"sources": sources, "defaultMode": _READABLE}}] if sources else []
+    mounts = [{"name": VOLUME, "readOnly": True, "mountPath": MOUNT_PATH}] if sources else []
     for container in _containers(changed):
-        others = [one for one in container.get("env") or [] if one.get("name") not in NAMES]
-        if others or environment:
-            container["env"] = [*others, *copy.deepcopy(environment)]
-        else:
-            container.pop("env", None)
+        _replace(container, "env", environment)
+        _replace(container, "volumeMounts", mounts)
+    if any(True for _ in _containers(changed)):
+        _replace(_pod(changed), "volumes", volumes)
     return obj if changed == obj else changed
 
 
 def unbound(obj: Obj) -> Obj:
-    """The object without the variables; the same object if it has none."""
-    held = [one.get("name") for container in _containers(obj) for one in container.get("env") or []]
-    return bound(obj, []) if NAMES.intersection(held) else obj
+    """The object without the variables and the volume; the same object if it has none."""
+    return bound(obj, [])
+
+
+def bundles_in(obj: Obj) -> list[str]:
+    """The names of the ConfigMaps that the object mounts as trust bundles."""
+    volumes = [one for one in _pod(obj).get("volumes") or [] if one.get("name") == VOLUME]
+    sources = [source for one in volumes for source in (one.get("projected") or {}).get("sources") or []]
+    return [source["configMap"]["name"] for source in sources if source.get("configMap")]
+
+
+def _replace(holder: Obj, field: str, ours: list[Any]) -> None:
+    """Puts `ours` behind what is somebody else's, in place of what was ours before."""
+    before = holder.get(field) or []
+    after = [*(one for one in before if not _is_ours(field, str(one.get("name")))), *copy.deepcopy(ours)]
+    if after:
+        holder[field] = after
+    elif before:
+        del holder[field]
+
+
+def _is_ours(field: str, name: str) -> bool:
+    return name in NAMES if field == "env" else name.startswith(VOLUME_PREFIX)
 
 
 def _containers(obj: Obj) -> Iterator[Obj]:
-    pod = ((obj.get("spec") or {}).get("template") or {}).get("spec") or {}
     for name in ("initContainers", "containers"):
-        yield from pod.get(name) or []
+        yield from _pod(obj).get(name) or []
+
+
+def _pod(obj: Obj) -> Obj:
+    """The Pod's spec in the template; an empty one where there is none."""
+    pod: Obj = ((obj.get("spec") or {}).get("template") or {}).get("spec") or {}
+    return pod

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.resources.admission import Obj
-from penstock.resources.conditions import conclude, false, true
+from penstock.resources.conditions import Finding, conclude, false, true
 from penstock.resources.eventpolicy.access import NOBODY
 from penstock.resources.metadata import Identity
 from penstock.resources.resolution import Address, Unresolved
@@ -33,6 +33,8 @@ class BindingObservation:
 
     sink: Address | Unresolved
     problem: BindingProblem | None = None
+    missing_bundles: str | None = None
+    """Why the namespace has not got every trust bundle."""
 
 
 def status_of(obj: Obj, seen: BindingObservation, now: str) -> dict[str, Any]:
@@ -49,10 +51,16 @@ def status_of(obj: Obj, seen: BindingObservation, now: str) -> dict[str, Any]:
         provided,
         NOBODY.finding(),
         true(OIDC_TOKEN_SECRET_CREATED, _NO_OIDC),
-        true(TRUST_BUNDLE_PROPAGATED),
+        _bundles(seen.missing_bundles),
     ]
     return {
         "observedGeneration": Identity.read(obj).generation,
         "conditions": conclude(previous, findings, now),
         **sink_fields(seen.sink),
     }
+
+
+def _bundles(missing: str | None) -> Finding:
+    if missing is None:
+        return true(TRUST_BUNDLE_PROPAGATED)
+    return false(TRUST_BUNDLE_PROPAGATED, "FailedTrustBundlePropagation", missing)

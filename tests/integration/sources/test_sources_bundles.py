@@ -1,0 +1,138 @@
+"""Trust bundles on the whole stack: programs of SinkBindings and ContainerSources believe their sinks by them."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from certificate_files import DAY, authority
+from penstock.certificates import issue
+from penstock.tls.server import show
+from running import Stack, eventually
+
+NAMESPACE = "bundles"
+OWN = authority("bundled")
+FILE = "/knative-custom-certs/kn-combined-kne-bundle.pem"
+SCRIPT = (
+    'while sleep 1; do curl -sS --cacert "$BUNDLE" -H "ce-specversion: 1.0" -H ce-id:1 -H ce-source:/beats '
+    '-H ce-type:beat -d x "$K_SINK"; done'
+)
+LABEL = "networking.knative.dev/trust-bundle=true"
+
+
+class Sink(ThreadingHTTPServer):
+    """A server that the authority of the bundle vouches for, and nobody else."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Taking)
+        self.types: list[str | None] = []
+
+    def handle_error(self, *_: object) -> None:
+        """A client that does not believe it comes again."""
+
+
+class Taking(BaseHTTPRequestHandler):
+    """Accepts everything."""
+
+    server: Sink
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self.server.types.append(self.headers["ce-type"])
+        self.send_response(202)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Tests have other means."""
+
+
+@pytest.fixture
+def sink() -> Iterator[Sink]:
+    served = Sink()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    show(context, issue(OWN, "sink", ["127.0.0.1"], DAY, datetime.now(UTC)))
+    served.socket = context.wrap_socket(served.socket, server_side=True, do_handshake_on_connect=False)
+    thread = threading.Thread(target=served.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    yield served
+    served.shutdown()
+    served.server_close()
+    thread.join()
+
+
+@pytest.fixture
+def cluster(stack: Stack, tmp_path: Path) -> Iterator[Stack]:
+    (tmp_path / "ca.crt").write_bytes(OWN.certificate)
+    system = ("-n", "knative-eventing")
+    stack.kubectl("create", "namespace", NAMESPACE)
+    stack.kubectl(*system, "create", "configmap", "ours", f"--from-file={tmp_path / 'ca.crt'}")
+    stack.kubectl(*system, "label", "configmap", "ours", LABEL)
+    yield stack
+    stack.kubectl(*system, "delete", "configmap", "ours", "--ignore-not-found")
+    stack.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
+
+
+def bundles(stack: Stack) -> list[str]:
+    return stack.kubectl("-n", NAMESPACE, "get", "configmaps", "-l", LABEL, "-o", "name").split()
+
+
+def test_programs_believe_their_sink_by_a_bundle(cluster: Stack, sink: Sink) -> None:
+    address = {"uri": f"https://127.0.0.1:{sink.server_port}/"}
+    container = {
+        "image": "test/shell",
+        "command": ["sh", "-c", SCRIPT],
+        "env": [{"name": "BUNDLE", "value": FILE}],
+    }
+    source = {
+        "apiVersion": "sources.knative.dev/v1",
+        "kind": "ContainerSource",
+        "metadata": {"name": "beats", "namespace": NAMESPACE},
+        "spec": {"template": {"spec": {"containers": [container]}}, "sink": address},
+    }
+    binding = {
+        "apiVersion": "sources.knative.dev/v1",
+        "kind": "SinkBinding",
+        "metadata": {"name": "jobs", "namespace": NAMESPACE},
+        "spec": {
+            "subject": {"apiVersion": "batch/v1", "kind": "Job", "selector": {"matchLabels": {"app": "a"}}},
+            "sink": address,
+        },
+    }
+    cluster.apply(json.dumps(source))
+    cluster.apply(json.dumps(binding))
+    eventually(lambda: "beat" in sink.types, 120)
+    wait = ("-n", NAMESPACE, "wait", "--timeout=120s")
+    cluster.kubectl(*wait, "--for=condition=Ready", "containersource/beats", "sinkbinding/jobs", timeout=150)
+    assert bundles(cluster) == ["configmap/kn-combined-kne-bundlekne-bundle", "configmap/ourskne-bundle"]
+
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "shown", "namespace": NAMESPACE, "labels": {"app": "a"}},
+        "spec": {
+            "template": {
+                "spec": {
+                    "restartPolicy": "Never",
+                    "containers": [
+                        {"name": "main", "image": "test/shell", "command": ["cat", "/knative-custom-certs/ca.crt"]}
+                    ],
+                }
+            }
+        },
+    }
+    cluster.apply(json.dumps(job))
+    cluster.kubectl(*wait, "--for=condition=complete", "job/shown", timeout=150)
+    assert OWN.certificate.decode().strip() in cluster.kubectl("-n", NAMESPACE, "logs", "job/shown")
+
+    cluster.kubectl("-n", NAMESPACE, "delete", "containersource/beats", "sinkbinding/jobs", timeout=120)
+    eventually(lambda: bundles(cluster) == [], 60)
