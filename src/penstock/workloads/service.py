@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import structlog
 from lightkube import AsyncClient, KubeConfig
-from pyreqwest.client import Client, ClientBuilder
+from pyreqwest.client import ClientBuilder
 
 from penstock.contract.names import Location
 from penstock.lifecycle import Lifecycle, first
@@ -30,6 +30,7 @@ from penstock.workloads.pods.preparation import Node
 from penstock.workloads.processes.surroundings import Surroundings, can_mount
 from penstock.workloads.proxy import NameProxy
 from penstock.workloads.server import Server
+from penstock.workloads.trusting_client import TrustingClient
 
 log = structlog.get_logger()
 
@@ -51,27 +52,29 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
     def locate(url: str) -> Location:
         return names.snapshot.names.locate(url)
 
+    trusting = TrustingClient(lambda: names.snapshot.trusted, _builder)
     config = KubeConfig.from_file(kubeconfig)
     api = AsyncClient(config, field_manager=NODE_NAME, trust_env=False)
     await asyncio.to_thread(end_leftovers, settings.data_dir.resolve())
     try:
-        async with _client() as client, _proxy(locate) as proxy:
+        async with _builder().build() as client, _proxy(locate) as proxy:
             around = await _surroundings(settings, config, proxy)
             logs = settings.data_dir.resolve() / "logs" / "pods"
-            node = Node(PodApi(api), client, locate, logs, Images(settings.images), around)
+            node = Node(PodApi(api), client, trusting, locate, logs, Images(settings.images), around)
             pods = Pods(node)
             try:
                 following = _follow(PodApi(api), pods, lifecycle)
                 await first(following, keep_short(logs), owner.failed(), lifecycle.stopping.wait())
             finally:
                 await pods.stop(settings.drain_seconds)
+                await trusting.close()
     finally:
         await api.close()
         await asyncio.to_thread(names.stop)
 
 
-def _client() -> Client:
-    return ClientBuilder().no_proxy().user_agent(USER_AGENT).follow_redirects(False).build()
+def _builder() -> ClientBuilder:
+    return ClientBuilder().no_proxy().user_agent(USER_AGENT).follow_redirects(False)
 
 
 def _untouched() -> ClientBuilder:

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import json
-import ssl
-import threading
 from collections.abc import Iterator
-from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
-from certificate_files import DAY, authority
-from penstock.certificates import issue
-from penstock.tls.server import show
+from certificate_files import authority
 from running import Stack, eventually
+from tls_sink import TlsSink, served
 
 NAMESPACE = "bundles"
 OWN = authority("bundled")
@@ -27,47 +22,10 @@ SCRIPT = (
 LABEL = "networking.knative.dev/trust-bundle=true"
 
 
-class Sink(ThreadingHTTPServer):
-    """A server that the authority of the bundle vouches for, and nobody else."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Taking)
-        self.types: list[str | None] = []
-
-    def handle_error(self, *_: object) -> None:
-        """A client that does not believe it comes again."""
-
-
-class Taking(BaseHTTPRequestHandler):
-    """Accepts everything."""
-
-    server: Sink
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["content-length"]))
-        self.server.types.append(self.headers["ce-type"])
-        self.send_response(202)
-        self.send_header("content-length", "0")
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        """Tests have other means."""
-
-
 @pytest.fixture
-def sink() -> Iterator[Sink]:
-    served = Sink()
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    show(context, issue(OWN, "sink", ["127.0.0.1"], DAY, datetime.now(UTC)))
-    served.socket = context.wrap_socket(served.socket, server_side=True, do_handshake_on_connect=False)
-    thread = threading.Thread(target=served.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    yield served
-    served.shutdown()
-    served.server_close()
-    thread.join()
+def sink() -> Iterator[TlsSink]:
+    with served(OWN) as one:
+        yield one
 
 
 @pytest.fixture
@@ -86,8 +44,8 @@ def bundles(stack: Stack) -> list[str]:
     return stack.kubectl("-n", NAMESPACE, "get", "configmaps", "-l", LABEL, "-o", "name").split()
 
 
-def test_programs_believe_their_sink_by_a_bundle(cluster: Stack, sink: Sink) -> None:
-    address = {"uri": f"https://127.0.0.1:{sink.server_port}/"}
+def test_programs_believe_their_sink_by_a_bundle(cluster: Stack, sink: TlsSink) -> None:
+    address = {"uri": sink.url}
     container = {
         "image": "test/shell",
         "command": ["sh", "-c", SCRIPT],

@@ -64,9 +64,9 @@ async def test_copies_come_change_and_go_with_the_bundle(plane: ControlPlane) ->
 
 async def test_copies_go_with_the_last_sinkbinding(plane: ControlPlane) -> None:
     put(plane, "ours", {"ca.pem": FIRST})
-    for name in ("one", "two"):
-        bind(plane, name)
-        await plane.until(lambda name=name: mounted(plane, name) == [COMBINED, OURS])
+    bind(plane, "one")
+    bind(plane, "two")
+    await plane.until(lambda: mounted(plane, "one") == mounted(plane, "two") == [COMBINED, OURS])
     await plane.settled()
     plane.api.remove(SINK_BINDING, Key("ns", "one"))
     await plane.until(lambda: plane.api.get(SINK_BINDING, "ns", "one") is None and mounted(plane, "one") == [])

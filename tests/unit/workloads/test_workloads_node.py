@@ -47,7 +47,8 @@ def pod(name: str, **more: Any) -> Manifest:
 
 
 def pods_on(api: RememberingApi, tmp_path: Path) -> Pods:
-    node = Node(cast(PodApi, api), cast(Any, None), cast(Any, None), tmp_path, Images({}), Surroundings(tmp_path))
+    nothing = cast(Any, None)
+    node = Node(cast(PodApi, api), nothing, nothing, nothing, tmp_path, Images({}), Surroundings(tmp_path))
     return Pods(node)
 
 

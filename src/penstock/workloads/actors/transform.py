@@ -46,7 +46,7 @@ class Transform(HttpActor):
         self,
         env: Mapping[str, str],
         log: PodLog,
-        client: Client,
+        client: Callable[[], Client],
         locate: Locate,
         take_listener: Callable[[], socket.socket | None],
     ) -> None:
@@ -106,7 +106,7 @@ class Transform(HttpActor):
 
     async def _send(self, sink: str, made: Any) -> Answer:
         location = self._locate(sink)
-        request = self._client.request("POST", location.url).headers([("Content-Type", content_type_of(made))])
+        request = self._client().request("POST", location.url).headers([("Content-Type", content_type_of(made))])
         if location.host:
             request = request.header("Host", location.host)
         response = await request.body_bytes(_encode(made)).build().send()

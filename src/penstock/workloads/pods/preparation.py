@@ -35,6 +35,8 @@ class Node:
 
     api: PodApi
     client: Client
+    trusting: Callable[[], Client]
+    """A client that believes servers by the trust bundles as well, as they are now."""
     locate: Locate
     log_dir: Path
     images: Images
@@ -128,7 +130,7 @@ class Preparation:
         if actor.name == "event_display":
             return Logged(EventDisplay(log, listener), log)
         if actor.name == "transform-jsonata":
-            return Logged(Transform(env, log, self._node.client, self._node.locate, listener), log)
+            return Logged(Transform(env, log, self._node.trusting, self._node.locate, listener), log)
         try:
             wanted = read_options(actor.name, {"POD_NAME": self._pod["metadata"]["name"], **env})
         except BrokenEnvironment as broken:
