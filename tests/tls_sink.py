@@ -1,4 +1,4 @@
-"""A sink over TLS that one authority vouches for: it accepts every event and remembers its type."""
+"""A sink over TLS that one authority vouches for: it accepts every event, and notes its type and the sender's token."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ class TlsSink(ThreadingHTTPServer):
     def __init__(self, signer: KeyPair) -> None:
         super().__init__(("127.0.0.1", 0), _Taking)
         self.types: list[str | None] = []
+        self.tokens: list[str | None] = []
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         show(context, issue(signer, "sink", ["127.0.0.1"], DAY, datetime.now(UTC)))
         self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
@@ -37,6 +38,7 @@ class _Taking(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["content-length"]))
         self.server.types.append(self.headers["ce-type"])
+        self.server.tokens.append(self.headers["authorization"])
         self.send_response(202)
         self.send_header("content-length", "0")
         self.end_headers()

@@ -1,4 +1,4 @@
-"""By which authorities a source believes its sink, over real TLS."""
+"""By which authorities a source believes its sink, and as whom it sends, over real TLS."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.contract.names import Location
 from penstock.events.event import CloudEvent
 from penstock.resources.resolution import Address
 from penstock.sources.sinks import NotAccepted, Sinks
-from tls_sink import served
+from tls_sink import TlsSink, served
 
 OWN, OTHER = authority("own"), authority("other")
 OWN_PEM, OTHER_PEM = OWN.certificate.decode(), OTHER.certificate.decode()
@@ -19,9 +19,14 @@ EVENT = CloudEvent({"specversion": "1.0", "id": "1", "source": "/s", "type": "t"
 
 
 @pytest.fixture
-def sink() -> Iterator[str]:
+def served_sink() -> Iterator[TlsSink]:
     with served(OWN) as one:
-        yield one.url
+        yield one
+
+
+@pytest.fixture
+def sink(served_sink: TlsSink) -> str:
+    return served_sink.url
 
 
 async def test_certificates_of_the_sink_and_of_trust_bundles_count_together(sink: str) -> None:
@@ -35,3 +40,13 @@ async def test_certificates_of_the_sink_and_of_trust_bundles_count_together(sink
         bundles = ""
         with pytest.raises(NotAccepted, match="certificate"):
             await sinks.send(Address(sink), EVENT, "ns")
+
+
+async def test_a_sink_with_an_audience_is_shown_a_token_for_it(served_sink: TlsSink) -> None:
+    async def token(namespace: str, account: str, audience: str) -> str:
+        return f"{namespace}.{account}.{audience}"
+
+    async with Sinks(Location, token) as sinks:
+        await sinks.send(Address(served_sink.url, OWN_PEM, audience="shop", account="ticks"), EVENT, "ns")
+        await sinks.send(Address(served_sink.url, OWN_PEM, account="ticks"), EVENT, "ns")
+    assert served_sink.tokens == ["Bearer ns.ticks.shop", None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,11 +10,13 @@ from memory_plane import ControlPlane
 
 from penstock.contract.routes import Access, Policy, Route, Target
 from penstock.controllers.api import (
+    API_SERVER_SOURCE,
     BROKER,
     CHANNEL,
     CONFIG_MAP,
     EVENT_POLICY,
     IN_MEMORY_CHANNEL,
+    PING_SOURCE,
     SEQUENCE,
     SERVICE_ACCOUNT_KIND,
     SUBSCRIPTION,
@@ -22,10 +25,16 @@ from penstock.controllers.api import (
     Kind,
     Obj,
 )
+from penstock.settings import Settings
 
 ACCOUNT = "t-oidc-eventing.knative.dev-trigger"
 SINK = {"uri": "http://sink", "audience": "sink"}
 TILL = "system:serviceaccount:ns:till"
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(data_dir=tmp_path, history=False)
 
 
 def named(name: str, namespace: str = "ns", **body: Any) -> Obj:
@@ -95,6 +104,26 @@ async def test_a_trigger_sends_as_a_service_account_of_its_own(guarded: ControlP
     assert account["metadata"]["labels"] == {"eventing.knative.dev/oidc": "enabled"}
     made = guarded.condition(TRIGGER, "t", "OIDCIdentityCreated")
     assert (made["status"], made.get("reason", "")) == ("True", "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec"),
+    [
+        (PING_SOURCE, {"schedule": "0 0 1 1 *"}),
+        (API_SERVER_SOURCE, {"serviceAccountName": "watcher", "resources": [{"apiVersion": "v1", "kind": "Pod"}]}),
+    ],
+)
+async def test_a_source_sends_as_a_service_account_of_its_own(plane: ControlPlane, kind: Kind, spec: Obj) -> None:
+    switch(plane)
+    account = f"s-oidc-sources.knative.dev-{kind.kind.lower()}"
+    plane.api.apply(kind, named("s", spec={**spec, "sink": SINK}))
+    await plane.until(lambda: status(plane, kind, "s").get("auth") == {"serviceAccountName": account})
+    assert plane.api.get(SERVICE_ACCOUNT_KIND, "ns", account) is not None
+    assert plane.condition(kind, "s", "OIDCIdentityCreated")["status"] == "True"
+    assert status(plane, kind, "s")["sinkAudience"] == "sink"
+    switch(plane, "disabled")
+    await plane.until(lambda: "auth" not in status(plane, kind, "s"))
+    await plane.until(lambda: plane.api.get(SERVICE_ACCOUNT_KIND, "ns", account) is None)
 
 
 async def test_a_service_account_that_somebody_deletes_is_made_again(guarded: ControlPlane) -> None:
