@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, cast
@@ -103,5 +104,10 @@ def spark(kafka_settings: Settings, jar_folders: Jars) -> Iterator[SparkSession]
 
     for folder in ("logs", "spark"):
         (kafka_settings.data_dir / folder).mkdir(exist_ok=True)
-    with only_spark(lambda: open_session(kafka_settings, jar_folders)) as session:
+
+    def tell(code: int) -> None:
+        if code != 0:
+            print(f"Spark's JVM of the tests ended with code {code}", file=sys.stderr)
+
+    with only_spark(lambda: open_session(kafka_settings, jar_folders, jvm_ended=tell)) as session:
         yield session

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,7 +30,12 @@ def _end() -> None:
     from pyspark.sql import SparkSession
 
     if SparkSession._instantiatedSession is not None:
-        SparkSession._instantiatedSession.stop()
+        try:
+            SparkSession._instantiatedSession.stop()
+        except (Py4JError, OSError) as error:  # whoever needed the JVM has failed already
+            print(f"Spark's JVM of these tests was gone before their end: {error!r}", file=sys.stderr)
+            SparkSession._instantiatedSession = SparkSession._activeSession = None
+            SparkContext._active_spark_context = None
     if SparkContext._gateway is not None:
         SparkContext._gateway.shutdown()
         SparkContext._gateway = SparkContext._jvm = None

@@ -18,13 +18,18 @@ if TYPE_CHECKING:
 
 
 def workers() -> set[int]:
-    """Python workers of this process's Spark: children of its daemons."""
+    """Python workers of this process's Spark: children of its daemons, and never a JVM, which names pyspark as well."""
     found = set()
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):  # as well those that are gone but not yet waited for
-            if "pyspark" in " ".join(process.cmdline()) and not process.children():
+            if _is_daemon(process) and (parent := process.parent()) is not None and _is_daemon(parent):
                 found.add(process.pid)
     return found
+
+
+def _is_daemon(process: psutil.Process) -> bool:
+    """Workers are forks of it, so they look the same."""
+    return "pyspark.daemon" in process.cmdline()
 
 
 async def test_a_killed_worker_is_started_again_and_a_stop_leaves_nothing(
@@ -42,7 +47,9 @@ async def test_a_killed_worker_is_started_again_and_a_stop_leaves_nothing(
         assert (status["tasks"], status["ready"]) == (2, 2)
         before = stage.match(route, count=5) + stage.match(route, count=5, partition=1)
         await until(lambda: sorted(subscriber.ids) == sorted(before), "the first events", 20)
-        for pid in workers():
+        found = workers()
+        assert len(found) >= 2
+        for pid in found:
             os.kill(pid, signal.SIGKILL)
         after = stage.match(route, count=5) + stage.match(route, count=5, partition=1)
         await until(lambda: set(subscriber.ids) == {*before, *after}, "the events after the kill", 40)
