@@ -11,6 +11,8 @@ from penstock.controllers.api import SUBSCRIPTION, TRIGGER, Key, Kind, Obj
 from penstock.controllers.routes.announcer import LINES, LINES_SECONDS, Announcer
 from penstock.controllers.routes.standings import (
     BURST,
+    EVENTS_PER_SECOND,
+    KEPT_FOR_NEWS,
     NUMBERS_SECONDS,
     QUIET_SECONDS,
     STATUSES_PER_SECOND,
@@ -115,6 +117,35 @@ def test_a_thousand_failures_at_once_are_written_at_that_pace_too(standings: Sta
     written = [uid for second in range(200) for uid in standings.tick(100.0 + second)[0]]
     assert len(written) <= BURST + STATUSES_PER_SECOND * 200
     assert len(set(written)) == 1000
+
+
+def test_a_thousand_failures_at_once_are_told_of_at_a_pace_and_each_of_them(standings: Standings) -> None:
+    for number in range(1000):
+        standings.take(failing(f"f{number}"), fresh=True)
+    told: list[Happening] = []
+    for second in range(600):
+        told += standings.tick(100.0 + second)[1]
+        assert len(told) <= BURST + EVENTS_PER_SECOND * second
+    assert {one.reason for one in told} == {"DeliveryFailed"}
+    assert sorted(one.route for one in told) == sorted(f"f{number}" for number in range(1000))
+
+
+def test_drops_of_thousands_of_routes_leave_room_for_a_failure_that_is_new(standings: Standings) -> None:
+    for number in range(1000):
+        standings.take(failing(f"d{number}", dropped=1), fresh=False)
+    standings.tick(100.0)
+    for number in range(1000):
+        standings.take(failing(f"d{number}", dropped=3), fresh=True)
+    told = [one for second in range(1, 10) for one in standings.tick(100.0 + second)[1]]
+    assert {one.reason for one in told} == {"EventsDropped"}
+    assert len(told) <= BURST - KEPT_FOR_NEWS + EVENTS_PER_SECOND * 10
+    standings.take(failing("new", at=110.0), fresh=True)
+    told += standings.tick(110.0)[1]
+    assert "new" in {one.route for one in told}
+    told += [one for second in range(11, 600) for one in standings.tick(100.0 + second)[1]]
+    dropped = {one.route: one.message for one in told if one.reason == "EventsDropped"}
+    assert dropped.keys() == {f"d{number}" for number in range(1000)}
+    assert all(message.startswith("2 events were dropped") for message in dropped.values())
 
 
 def test_drops_and_dead_letters_are_told_with_counts_and_not_too_often(standings: Standings) -> None:

@@ -2,7 +2,8 @@
 
 A status is written when it tells something new: at once that deliveries fail, why, or that they succeed again; numbers
 after some seconds where they matter, because the route fails or is far behind, and after a minute where they do not.
-All statuses together are written at so many a second: what is new comes first, numbers wait for their turn.
+All statuses together are written at so many a second: what is new comes first, numbers wait for their turn. It is the
+same with Events: that a route fails, or does no more, comes first; what was dropped is counted until its turn comes.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from itertools import islice
 from typing import Literal
 
 from penstock.contract.reports import Standing
+from penstock.controllers.routes.allowance import Allowance
 from penstock.resources.delivering import DeliveryState, cause
 
 NUMBERS_SECONDS = 5.0
@@ -25,6 +27,8 @@ BURST = 100
 """Statuses that may be written at once after a quiet time."""
 KEPT_FOR_NEWS = 50
 """Of these, how many only failures and their end may use."""
+EVENTS_PER_SECOND = 2
+"""Events of all routes together in the long run; as with statuses, BURST of them after a quiet time."""
 FRESH_PER_SECOND = 500
 WAITING_PER_SECOND = 50
 """How many routes are looked at, of those that something was told of, and of those that wait."""
@@ -80,8 +84,8 @@ class Standings:
         """Routes of which something was told since they were last looked at."""
         self._waiting: dict[str, None] = {}
         """Routes with something that is not shown yet, those that wait longest first."""
-        self._allowance, self._ticked = float(BURST), float("inf")
-        """How many statuses may be written now, and when that was last reckoned."""
+        self._statuses = Allowance(STATUSES_PER_SECOND, BURST, KEPT_FOR_NEWS)
+        self._events = Allowance(EVENTS_PER_SECOND, BURST, KEPT_FOR_NEWS)
 
     def shown(self, route: str) -> DeliveryState | None:
         """What the status says of the route."""
@@ -119,8 +123,8 @@ class Standings:
         """
         happenings: list[Happening] = []
         chosen: list[str] = []
-        self._allowance = min(BURST, self._allowance + STATUSES_PER_SECOND * max(0.0, now - self._ticked))
-        self._ticked = now
+        self._statuses.grow(now)
+        self._events.grow(now)
         looked_at = dict.fromkeys((*islice(self._fresh, FRESH_PER_SECOND), *islice(self._waiting, WAITING_PER_SECOND)))
         for uid in looked_at:
             self._fresh.pop(uid, None)
@@ -129,8 +133,7 @@ class Standings:
             state = merged(one for name, one in route.instances.items() if not alive or name in alive)
             happenings += self._happenings(uid, route, state, now)
             kind = news(route.shown, state, now - route.shown_at)
-            if kind != "none" and self._allowance >= 1 + (0 if kind == "urgent" else KEPT_FOR_NEWS):
-                self._allowance -= 1
+            if kind != "none" and self._statuses.use(urgent=kind == "urgent"):
                 route.shown, route.shown_at = state, now
                 chosen.append(uid)
             if not route.is_settled(state):
@@ -142,6 +145,8 @@ class Standings:
 
         def may(reason: Reason) -> bool:
             if now - told.get(reason, float("-inf")) < TELL_SECONDS:
+                return False
+            if not self._events.use(urgent=reason in {"DeliveryFailed", "DeliveryRecovered"}):
                 return False
             told[reason] = now
             return True
