@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks import backtest, history, history_beside, history_writer, loadgen, objects, secured, special
+from benchmarks import backtest, history, history_beside, history_writer, loadgen, objects, secured, special, statuses
 from benchmarks.loadgen import middle
 from benchmarks.report import write
 from benchmarks.scenarios import SCENARIOS, Scenario
@@ -92,6 +92,7 @@ AFTERWARDS: dict[str, Callable[[str], dict[str, Any]]] = {
     "history-beside": history_beside.measure,
     "secured": secured.measure,
     "backtest": lambda listen: backtest.rates(),
+    "status-10000": statuses.measure,
 }
 """What has a stack of its own, or none: measured after the other has ended, so that nothing runs beside it."""
 

@@ -103,8 +103,22 @@ class Api:
         asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
         return str(asyncio.run(self._post(path, asked))["status"]["token"])
 
-    def await_ready(self, plural: str, names: set[str], limit: float = 300, namespace: str = NAMESPACE) -> float:
-        """Waits until the named objects are Ready; gives the seconds it took."""
+    def version(self, path: str) -> str:
+        """The version that a collection has now; `changes_since` counts from there."""
+        return str(asyncio.run(self._get(f"{path}?limit=1"))["metadata"]["resourceVersion"])
+
+    def changes_since(self, path: str, version: str) -> int:
+        """How often objects of a collection were written since then, as far as the API server keeps its past."""
+        text = asyncio.run(self._read(f"{path}?watch=true&resourceVersion={version}&timeoutSeconds=1"))
+        changes = [json.loads(line) for line in text.splitlines()]
+        if problem := next((change["object"] for change in changes if change["type"] == "ERROR"), None):
+            raise RuntimeError(f"changes of {path} cannot be counted: {problem.get('message')}")
+        return sum(change["type"] in {"ADDED", "MODIFIED"} for change in changes)
+
+    def await_ready(
+        self, plural: str, names: set[str], limit: float = 300, namespace: str = NAMESPACE, pause: float = 0.2
+    ) -> float:
+        """Waits until the named objects are Ready, looking after each pause; gives the seconds it took."""
         began = time.monotonic()
         group = EVENTING if plural in {"brokers", "triggers"} else MESSAGING
         while time.monotonic() - began < limit:
@@ -112,7 +126,7 @@ class Api:
             ready = {o["metadata"]["name"] for o in listing["items"] if is_ready(o)}
             if names <= ready:
                 return time.monotonic() - began
-            time.sleep(0.2)
+            time.sleep(pause)
         raise RuntimeError(f"{len(names - ready)} of {len(names)} {plural} are not Ready after {limit} s")
 
     @staticmethod
@@ -134,9 +148,12 @@ class Api:
         )
 
     async def _get(self, path: str) -> dict[str, Any]:
+        return dict(json.loads(await self._read(path)))
+
+    async def _read(self, path: str) -> bytes:
         async with self._client() as client:
             response = await client.get(path).build().send()
-            return dict(json.loads(bytes(await response.bytes())))
+            return bytes(await response.bytes())
 
     async def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         async with self._client() as client:
