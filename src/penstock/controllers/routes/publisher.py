@@ -138,10 +138,11 @@ class Publisher:
         self._expect(owner, frozenset(expected))
 
     def _expect(self, owner: Observer, keys: frozenset[str]) -> None:
-        given_up = self._expected.pop(owner, frozenset()) - keys - self._desired.keys()
+        given_up = (self._expected.pop(owner, frozenset()) - keys) & self._unreadable
         if keys:
             self._expected[owner] = keys
-        self._write_again(given_up & self._unreadable)
+        # A set minus the keys of a dictionary would go through all of them, with every claim.
+        self._write_again({key for key in given_up if key not in self._desired})
 
     def held(self, key: str) -> Record | None:
         """The record as last claimed, or else as restored."""
