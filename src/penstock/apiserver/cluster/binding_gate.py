@@ -14,7 +14,7 @@ from penstock.apiserver.verbs.admission import AdmissionRequest
 from penstock.resources.resolution import Address
 from penstock.resources.sources.sinkbinding.environment import Environment, bound, environment_of
 from penstock.resources.sources.sinkbinding.model import SinkBinding
-from penstock.resources.trust_bundles import is_bundle
+from penstock.resources.sources.trust_bundles import is_bundle
 
 RESOURCE, CONFIG_MAPS = "sinkbindings.sources.knative.dev", "configmaps"
 

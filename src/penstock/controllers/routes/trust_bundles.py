@@ -11,7 +11,7 @@ from penstock.controllers.api import CONFIG_MAP, Key, Obj
 from penstock.controllers.recorder import EventRecorder
 from penstock.controllers.routes.publisher import Publisher
 from penstock.resources.admission import SYSTEM_NAMESPACE
-from penstock.resources.trust_bundles import bundle_of, is_bundle
+from penstock.resources.sources.trust_bundles import bundle_of, is_bundle
 
 OWNER = "TrustBundle"
 

@@ -14,7 +14,7 @@ from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.reconcilers.parts import PartFailed, answered
 from penstock.controllers.tracker import Observer
 from penstock.resources.admission import SYSTEM_NAMESPACE
-from penstock.resources.trust_bundles import brought_up_to_date, copies_of, is_bundle, is_copy, is_owned_by
+from penstock.resources.sources.trust_bundles import brought_up_to_date, copies_of, is_bundle, is_copy, is_owned_by
 
 
 class BundleCopies:
