@@ -91,6 +91,12 @@ class Rush:
         record = arrived(0, "", "order.live", b'{"total": 12.5}')
         return [(topics.EVENTS, _numbered(record, number)) for number in range(begun, self._number)]
 
+    def leave_out(self, seconds: float) -> dict[str, int]:
+        """What came meanwhile, by number alone."""
+        time.sleep(seconds)
+        self._number += round(5000 * seconds)
+        return {topics.EVENTS: round(5000 * seconds)}
+
 
 def _numbered(record: LogRecord, number: int) -> LogRecord:
     headers = [(name, f"live-{number}".encode() if name == "ce_id" else value) for name, value in record.headers]

@@ -14,7 +14,7 @@ import pytest
 from penstock.console.events.archive import Archive
 from penstock.console.events.backtests import Backtests
 from penstock.console.events.tail_page import shape
-from penstock.console.events.tails import PER_SECOND, Away, Nothing, Sampled, Shown, Tails, Viewer, is_marker
+from penstock.console.events.tails import PER_SECOND, Away, Nothing, Sampled, Shown, Tails, Viewer, is_marker, step
 from penstock.console.events.trial import predicate_of
 from penstock.contract import topics
 from penstock.engine.problem import Problem
@@ -37,7 +37,7 @@ class Topic:
         self._lock = threading.Lock()
         self._new: list[tuple[str, LogRecord]] = []
         self._away = False
-        self.opened = 0
+        self.opened = self.left_out = 0
         self.closed = threading.Event()
 
     def add(self, *records: LogRecord) -> None:
@@ -54,6 +54,12 @@ class Topic:
                 raise KafkaAway("nobody answers")
             found, self._new = self._new, []
             return found
+
+    def leave_out(self, seconds: float) -> dict[str, int]:
+        with self._lock:
+            found, self._new = self._new, []
+            self.left_out += len(found)
+            return {topics.EVENTS: len(found)}
 
     @contextlib.contextmanager
     def follow(self, *names: str) -> Iterator[Topic]:
@@ -130,6 +136,28 @@ async def test_more_than_one_can_read_is_a_sample_that_says_so() -> None:
     now[0] = 101.0
     assert viewer.look_at([]) == [Sampled(PER_SECOND, 5000)]
     assert shape(Sampled(PER_SECOND, 5000), False) == {"sample": {"shown": PER_SECOND, "of": 5000}}
+
+
+def test_what_nobody_would_be_shown_is_not_read() -> None:
+    now, topic = [100.0], Topic()
+    one, other = (Viewer(ALL, False, lambda: now[0]) for _ in range(2))
+    topic.add(*(event(number, f"e{number}") for number in range(30)))
+    assert [len(messages) for _, messages in step(topic, [one, other])] == [PER_SECOND, PER_SECOND]
+    topic.add(*(event(number, f"e{number}") for number in range(30, 100)))
+    assert [messages for _, messages in step(topic, [one, other])] == [[], []]
+    assert topic.left_out == 70
+    now[0] = 101.0
+    assert [messages for _, messages in step(topic, [one, other])] == [[Sampled(PER_SECOND, 100)]] * 2
+
+
+def test_who_looks_for_something_has_everything_read() -> None:
+    topic, wanted = Topic(), Viewer(Selection(predicate_of("type=x")), False)
+    topic.add(*(event(number, f"e{number}") for number in range(30)))
+    step(topic, [Viewer(ALL, False), wanted])
+    topic.add(event(30, "rare", kind="x"))
+    [_, (_, messages)] = step(topic, [Viewer(ALL, False), wanted])
+    assert [one.record.offset for one in messages if isinstance(one, Shown)] == [30]
+    assert topic.left_out == 0
 
 
 def test_lines_for_a_script_and_nothing_for_markers() -> None:

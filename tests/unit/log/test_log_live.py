@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from penstock.log.live.reader import LiveReader
 from penstock.log.topic_ends import KafkaAway
@@ -16,7 +16,7 @@ class Topic:
     """A topic of one partition in which nothing happens."""
 
     def __init__(self) -> None:
-        self.away = False
+        self.away, self.end = False, 7
 
     def list_topics(self, topic: str = "", timeout: float = 0) -> Any:
         if self.away:
@@ -24,10 +24,13 @@ class Topic:
         return SimpleNamespace(topics={topic: SimpleNamespace(partitions=[0])})
 
     def get_watermark_offsets(self, place: object, timeout: float) -> tuple[int, int]:
-        return 0, 7
+        return 0, self.end
 
-    def assign(self, places: object) -> None:
-        """From its end on."""
+    def assign(self, places: list[TopicPartition]) -> None:
+        self.assigned = [place.offset for place in places]
+
+    def unassign(self) -> None:
+        self.assigned = []
 
     def poll(self, seconds: float) -> None:
         """Nothing comes."""
@@ -49,3 +52,12 @@ def test_a_client_without_brokers_is_asked_once_more_and_then_believed() -> None
     topic.away = True
     with pytest.raises(KafkaAway, match="Connection refused"):
         reader.poll(0)
+
+
+def test_what_is_left_out_is_counted_and_gone_past() -> None:
+    topic = Topic()
+    reader = LiveReader(topic, {"in-kafka": "t"}, [])  # type: ignore[arg-type]
+    topic.end = 507
+    assert reader.leave_out(0) == {"t": 500}
+    assert topic.assigned == [507]
+    assert reader.leave_out(0) == {"t": 0}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -65,6 +65,9 @@ class LiveRecords(Protocol):
     def poll(self, seconds: float) -> list[tuple[str, LogRecord]]:
         """What has come. Raises KafkaAway."""
 
+    def leave_out(self, seconds: float) -> Mapping[str, int]:
+        """Reads nothing for so long; how many records of each topic it went past meanwhile. Raises KafkaAway."""
+
 
 Follow = Callable[..., AbstractContextManager[LiveRecords]]
 """Opens a reader of some topics. Raises KafkaAway."""
@@ -94,6 +97,18 @@ class Viewer:
         if self._wants_all:
             return self._is_attempts or not is_marker(record)
         return (self._selection.attempt if self._is_attempts else self._selection.event)(record) is not None
+
+    @property
+    def has_enough(self) -> bool:
+        """Whether nothing that comes within this second would be shown, whatever it is."""
+        return self._wants_all and self._sample.is_full
+
+    def leave_out(self, count: int) -> list[Message]:
+        """So many records came that nobody read."""
+        self._found = []
+        self._sample.leave_out(count)
+        self._sample.turn()
+        return self._found
 
     def put(self, messages: Iterable[Message]) -> None:
         """Keeps messages until they are taken. Who does not take them gets the first."""
@@ -172,7 +187,7 @@ class Tails:
         try:
             while self._topics() == wanted and not self._stopping.is_set():
                 viewers = list(self._viewers)
-                found = await loop.run_in_executor(self._thread, _step, reader, viewers)
+                found = await loop.run_in_executor(self._thread, step, reader, viewers)
                 for viewer, messages in found:
                     viewer.put(messages)
         finally:
@@ -182,8 +197,12 @@ class Tails:
         return tuple(sorted({viewer.topic for viewer in self._viewers}))
 
 
-def _step(reader: LiveRecords, viewers: list[Viewer]) -> list[tuple[Viewer, list[Message]]]:
-    """One look at what has come, on the reader's thread."""
+def step(reader: LiveRecords, viewers: list[Viewer]) -> list[tuple[Viewer, list[Message]]]:
+    """One look at what has come, on the reader's thread. Where nobody would be shown more of it within this second, it
+    is not even fetched: that would take time from deliveries, and Kafka's as well."""
+    if viewers and all(viewer.has_enough for viewer in viewers):
+        left_out = reader.leave_out(1 - time.monotonic() % 1)
+        return [(viewer, viewer.leave_out(left_out.get(viewer.topic, 0))) for viewer in viewers]
     by_topic: dict[str, list[LogRecord]] = {}
     for topic, record in reader.poll(POLL_SECONDS):
         by_topic.setdefault(topic, []).append(record)

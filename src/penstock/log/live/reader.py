@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -28,16 +30,32 @@ class LiveReader:
     def __init__(self, consumer: Consumer, topics: Mapping[str, str], doubts: list[KafkaError]) -> None:
         """Takes the topics by their names in Kafka; `doubts` gets what the client says between two polls."""
         self._consumer, self._topics, self._doubts = consumer, topics, doubts
-        places = []
+        self._next: dict[tuple[str, int], int] = {}
+        """By topic and partition, the offset of the next record."""
+        self._go_to_ends()
+
+    def _go_to_ends(self) -> None:
         try:
-            for topic in topics:
-                known = consumer.list_topics(topic, timeout=KAFKA_SECONDS).topics[topic]
-                for number in sorted(known.partitions):
-                    _, end = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=KAFKA_SECONDS)
-                    places.append(TopicPartition(topic, number, end))
+            for topic in self._topics:
+                known = self._consumer.list_topics(topic, timeout=KAFKA_SECONDS).topics[topic]
+                for number in known.partitions:
+                    place = TopicPartition(topic, number)
+                    self._next[topic, number] = self._consumer.get_watermark_offsets(place, timeout=KAFKA_SECONDS)[1]
         except KafkaException as error:
             raise KafkaAway(describe(error)) from error
-        consumer.assign(places)
+        self._consumer.assign([TopicPartition(*place, offset) for place, offset in sorted(self._next.items())])
+
+    def leave_out(self, seconds: float) -> Counter[str]:
+        """Reads nothing for so many seconds, and goes on where the topics end then. How many records of each topic lie
+        in between, as far as offsets tell. Raises KafkaAway."""
+        before = dict(self._next)
+        self._consumer.unassign()
+        time.sleep(seconds)
+        self._go_to_ends()
+        left_out: Counter[str] = Counter()
+        for place, offset in self._next.items():
+            left_out[self._topics[place[0]]] += max(0, offset - before.get(place, offset))
+        return left_out
 
     def poll(self, seconds: float) -> list[tuple[str, LogRecord]]:
         """What has come, each with its topic; nothing where nothing came within so many seconds. Raises KafkaAway."""
@@ -45,11 +63,10 @@ class LiveReader:
         if first is None:
             self._check()
             return []
-        return [
-            (self._topics[message.topic() or ""], record_of(message))
-            for message in [first, *self._consumer.consume(AT_ONCE, 0)]
-            if message.error() is None
-        ]
+        found = [one for one in (first, *self._consumer.consume(AT_ONCE, 0)) if one.error() is None]
+        for message in found:
+            self._next[message.topic() or "", message.partition() or 0] = (message.offset() or 0) + 1
+        return [(self._topics[message.topic() or ""], record_of(message)) for message in found]
 
     def _check(self) -> None:
         """A client whose brokers are all gone says so once, and then tries for ever; a person wants to know."""

@@ -27,6 +27,15 @@ class Sample:
         self._seen += 1
         return self._seen <= self._limit
 
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more is shown within this second."""
+        return self._seen >= self._limit and int(self._clock()) == self._second
+
+    def leave_out(self, count: int) -> None:
+        """So many came that nobody has looked at."""
+        self._seen += count
+
     def turn(self) -> None:
         """To be called now and then: says what was left out of the second that is over."""
         second = int(self._clock())
