@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.history.reader.answers import TableState
-from penstock.history.reader.rest import newest, rest_rows, starts_of
+from penstock.history.reader.rest import newest, oldest_by_partition, rest_rows, starts_of
 from penstock.history.reader.tables import TableFiles, read_table
 from penstock.history.schema.columns import Table
 from penstock.log.ranges import LogRecord, RangeReader
@@ -28,6 +30,15 @@ class Reader(Protocol):
 
     def close(self) -> None:
         """Leaves Kafka."""
+
+
+@dataclass(frozen=True)
+class Last:
+    """What came last."""
+
+    rows: pa.Table
+    all_since: datetime | None
+    """Nothing is missing that came after this; None: nothing has come at all."""
 
 
 class Moment:
@@ -75,6 +86,30 @@ class Moment:
         if table.name not in self._batches or table.name in self._stale:
             self._read(table)
         return pa.Table.from_batches(self._batches[table.name], schema_of(table))
+
+    def last(self, table: Table, count: int) -> Last | None:
+        """The last `count` records of each partition of Kafka, and from when on these are all there are, as far as the
+        table is older. None where a partition does not tell, because all of its records are in the table."""
+        import pyarrow as pa
+
+        from penstock.history.schema.arrow import batch_of, schema_of
+
+        files, kept = self.files(table), self._kept(table)
+        ends = {number: one.end for number, one in kept.items()}
+        starts = starts_of(kept, files.positions if files else {})
+        if self._reader is None or not ends:
+            return None
+        try:
+            found = list(
+                rest_rows(self._reader.read, table.name, table.topic, newest(starts, ends, count * len(ends)), ends)
+            )
+        except KafkaAway:
+            return None  # whoever asks for everything is told
+        begins = oldest_by_partition(table, found)
+        if any(number not in begins and one.end > 0 for number, one in kept.items()):
+            return None
+        rows = pa.Table.from_batches([batch_of(table, rows) for rows in found], schema_of(table))
+        return Last(rows, max(begins.values(), default=None))
 
     def state(self, table: Table) -> TableState:
         """How far the table has got."""

@@ -44,6 +44,11 @@ class EventFilter:
     older_than: Position | None = None
     """Where the page before ended, the newest first."""
 
+    @property
+    def asks_for_last(self) -> bool:
+        """Whether it asks for a few of what came last, so that the newest records may be enough to answer."""
+        return self.newest_first and self.until is None and self.older_than is None and self.id is None
+
 
 @dataclass(frozen=True)
 class RouteName:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
 
-from penstock.history.schema.columns import TableName
+from penstock.history.schema.columns import Table, TableName
 from penstock.history.schema.rows import Row, attempt_row, event_row
 from penstock.log.ranges import LogRecord
 from penstock.log.topic_ends import Retained
@@ -26,6 +27,16 @@ def newest(starts: Mapping[int, int], ends: Mapping[int, int], most: int | None)
         number: start if share is None else max(start, ends.get(number, start) - share)
         for number, start in starts.items()
     }
+
+
+def oldest_by_partition(table: Table, found: Iterable[list[Row]]) -> dict[int, datetime]:
+    """When the oldest of these rows came, for each partition that has some."""
+    partition, arrival = table.names.index("partition"), table.names.index(table.moment)
+    oldest: dict[int, datetime] = {}
+    for rows in found:
+        for row in rows:
+            oldest[row[partition]] = min(row[arrival], oldest.get(row[partition], row[arrival]))
+    return oldest
 
 
 def rest_rows(
