@@ -78,9 +78,21 @@ async def run_task(
 
 async def _outlive(parent: int) -> None:
     """Raises when the process that started this one is gone: nobody would ever stop the task."""
-    while os.getppid() == parent:  # noqa: ASYNC110  # nothing tells of it, one has to look
+    while os.getppid() == parent and leader_lives():  # noqa: ASYNC110  # nothing tells of it, one has to look
         await asyncio.sleep(PARENT_CHECK_SECONDS)
     raise ParentGone("the process that started this task is gone")
+
+
+def leader_lives() -> bool:
+    """Whether the leader of this process group is there. Spark's daemon leads the group of its workers, and one that is
+    killed while they still start is no longer their parent when they ask who that is."""
+    try:
+        os.kill(os.getpgrp(), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 class _Task:
