@@ -19,12 +19,13 @@ class TlsSink(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, signer: KeyPair) -> None:
+    def __init__(self, signer: KeyPair, host: str = "127.0.0.1") -> None:
+        """`host` is whom its certificate is for."""
         super().__init__(("127.0.0.1", 0), _Taking)
         self.types: list[str | None] = []
         self.tokens: list[str | None] = []
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        show(context, issue(signer, "sink", ["127.0.0.1"], DAY, datetime.now(UTC)))
+        show(context, issue(signer, "sink", [host], DAY, datetime.now(UTC)))
         self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
         self.url = f"https://127.0.0.1:{self.server_port}/"
 
@@ -48,9 +49,9 @@ class _Taking(BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def served(signer: KeyPair) -> Iterator[TlsSink]:
+def served(signer: KeyPair, host: str = "127.0.0.1") -> Iterator[TlsSink]:
     """A sink while it is served."""
-    sink = TlsSink(signer)
+    sink = TlsSink(signer, host)
     thread = threading.Thread(target=sink.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     try:

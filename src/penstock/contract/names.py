@@ -25,6 +25,16 @@ class Location:
     host: str | None = None
     """Host header that replaces the URL's own; None where they are the same."""
 
+    @property
+    def named_url(self) -> str:
+        """For clients that ask a server for the certificate of the URL's host: over TLS the name that was asked for
+        stays in the URL, and the client has to connect to the host of `url` for it."""
+        parts = urlsplit(self.url)
+        if self.host is None or parts.scheme != "https":
+            return self.url
+        name = urlsplit(f"//{self.host}").hostname or ""
+        return _with_netloc(parts, name if parts.port is None else f"{name}:{parts.port}")
+
 
 class NothingThere(LookupError):
     """The name is known but nothing answers behind it at that port."""

@@ -85,8 +85,8 @@ class Sinks:
         headers, body = http.to_binary(event)
         try:
             location = self._locate(sink.url)
-            for client in await self._allowed(sink.ca_certs, location.url, namespace):
-                request = client.post(location.url).headers(headers).header("Kn-Namespace", namespace)
+            for client in await self._allowed(sink.ca_certs, location, namespace):
+                request = client.post(location.named_url).headers(headers).header("Kn-Namespace", namespace)
                 if sink.audience and sink.account and self._token is not None:
                     request = request.bearer_auth(await self._token(namespace, sink.account, sink.audience))
                 if location.host:
@@ -113,19 +113,19 @@ class Sinks:
         told = f"{sink.url} answered {response.status}" + (f": {answer}" if answer else "")
         raise NotAccepted(told, response.status)
 
-    async def _allowed(self, ca_certs: str | None, url: str, namespace: str) -> list[Client]:
+    async def _allowed(self, ca_certs: str | None, location: Location, namespace: str) -> list[Client]:
         """Clients of the addresses behind a URL that events may go to. Raises NotAccepted where there are none."""
-        parts = urlsplit(url)
+        parts, name = urlsplit(location.url), urlsplit(location.named_url).hostname or ""
         host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
         if self._destinations is None or not host:
-            return [self._client(ca_certs, host, "", port)]
+            return [self._client(ca_certs, name, host if name != host else "", port)]
         addresses = await _addresses_of(host)
         zone = self._destinations.zone(namespace)
         refusals = {address: self._destinations.refusal(zone, address) for address in addresses}
         allowed = [address for address, refusal in refusals.items() if refusal is None]
         if not allowed:
             raise NotAccepted(next(iter(refusals.values()), None) or f"{host} has no address")
-        return [self._client(ca_certs, host, address, port) for address in allowed]
+        return [self._client(ca_certs, name, address, port) for address in allowed]
 
     def _client(self, ca_certs: str | None, host: str, address: str, port: int) -> Client:
         """A client that has one address for the host, where one was found."""

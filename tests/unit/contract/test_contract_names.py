@@ -9,7 +9,10 @@ from penstock.contract.routes import ServiceName
 
 TABLE = NameTable(
     [
-        ServiceName("sink.ns.svc.cluster.local", {"80": ("127.66.0.1:8080", "127.66.0.2:8080"), "9000": ()}),
+        ServiceName(
+            "sink.ns.svc.cluster.local",
+            {"80": ("127.66.0.1:8080", "127.66.0.2:8080"), "443": ("127.66.0.1:8443",), "9000": ()},
+        ),
     ]
 )
 
@@ -35,7 +38,15 @@ def test_a_name_without_a_ready_address_refuses() -> None:
     with pytest.raises(NothingThere, match=r"sink\.ns:9000"):
         TABLE.locate("http://sink.ns:9000/")
     with pytest.raises(NothingThere):
-        TABLE.locate("https://sink.ns/")
+        TABLE.locate("https://sink.ns:9000/")
+
+
+def test_over_tls_the_url_keeps_the_name_that_the_certificate_is_for() -> None:
+    secure = TABLE.locate("https://sink.ns/path?q=1")
+    assert secure.named_url == "https://sink.ns:8443/path?q=1"
+    assert secure.url == "https://127.66.0.1:8443/path?q=1"
+    assert TABLE.locate("http://sink.ns/").named_url in {"http://127.66.0.1:8080/", "http://127.66.0.2:8080/"}
+    assert TABLE.locate("https://example.test:8443/x").named_url == "https://example.test:8443/x"
 
 
 def test_other_names_are_left_to_dns() -> None:

@@ -6,12 +6,14 @@ import asyncio
 
 import pytest
 
+from certificate_files import authority
 from penstock.contract.names import Location, NothingThere
 from penstock.destinations import Destinations
 from penstock.events.event import CloudEvent
 from penstock.resources.resolution import Address
 from penstock.settings import Settings
 from penstock.sources.sinks import NotAccepted, Sinks
+from tls_sink import served
 
 EVENT = CloudEvent({"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}, b"x")
 
@@ -71,3 +73,18 @@ async def test_a_name_is_connected_to_at_an_address_that_was_judged() -> None:
         await sinks.send(Address(f"http://localhost:{port}/in"), EVENT, "ns")
     assert heard[0].startswith(b"POST /in HTTP/1.1")
     assert f"host: localhost:{port}".encode() in heard[0].lower()
+
+
+@pytest.mark.parametrize("destinations", [None, Destinations(Settings())])
+async def test_a_service_over_tls_is_believed_by_its_name(destinations: Destinations | None) -> None:
+    signer, name = authority("own"), "sink.ns.svc.cluster.local"
+    with served(signer, name) as sink:
+
+        def locate(url: str) -> Location:
+            return Location(sink.url, name if url == f"https://{name}/" else "other.ns.svc.cluster.local")
+
+        async with Sinks(locate, destinations=destinations) as sinks:
+            await sinks.send(Address(f"https://{name}/", signer.certificate.decode()), EVENT, "ns")
+            with pytest.raises(NotAccepted):
+                await sinks.send(Address("https://other/", signer.certificate.decode()), EVENT, "ns")
+    assert sink.types == ["t"]
