@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from lightkube import ApiError, AsyncClient
-from lightkube.models.authentication_v1 import BoundObjectReference, TokenRequestSpec
+from lightkube.models.authentication_v1 import BoundObjectReference, TokenRequestSpec, TokenReviewSpec
 from lightkube.models.core_v1 import EventSource, ObjectReference
 from lightkube.models.meta_v1 import ObjectMeta
+from lightkube.resources.authentication_v1 import TokenReview
 from lightkube.resources.core_v1 import ConfigMap, Event, Pod, Secret, ServiceAccount, ServiceAccountToken
 from lightkube.types import PatchType
 
@@ -127,6 +128,12 @@ class PodApi:
                 raise
             return None
         return made.status.token if made.status else None
+
+    async def review(self, token: str, audience: str) -> Manifest | None:
+        """Whose a token is that is for this audience; None where it is nobody's, or for another."""
+        asked = TokenReview(spec=TokenReviewSpec(token=token, audiences=[audience]))
+        status = (await self._client.create(asked)).status
+        return status.user.to_dict() if status and status.authenticated and status.user else None
 
     async def record(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -11,7 +12,8 @@ from starlette.types import ASGIApp
 class Server:
     """Serves an application on a socket that already listens, in the loop that is running."""
 
-    def __init__(self, app: ASGIApp, listener: socket.socket) -> None:
+    def __init__(self, app: ASGIApp, listener: socket.socket, tls: ssl.SSLContext | None = None) -> None:
+        """`tls` has the certificate that is shown to clients, where they have to speak it."""
         config = uvicorn.Config(
             app,
             interface="asgi3",
@@ -22,6 +24,7 @@ class Server:
             server_header=False,
             date_header=False,
             timeout_keep_alive=75,
+            ssl_context_factory=None if tls is None else lambda _config, _default: tls,
         )
         config.load()
         self._server = uvicorn.Server(config)

@@ -21,6 +21,7 @@ from penstock.retry import pause_after
 from penstock.settings import Settings
 from penstock.sockets import bound_socket
 from penstock.workloads.actors.sender import Locate
+from penstock.workloads.clients import client_builder
 from penstock.workloads.images import Images
 from penstock.workloads.kubernetes import NODE_NAME, PodApi, PodChange, PodList
 from penstock.workloads.leftovers import end_leftovers
@@ -34,7 +35,6 @@ from penstock.workloads.trusting_client import TrustingClient
 
 log = structlog.get_logger()
 
-USER_AGENT = "penstock-workloads"
 LOOPBACK = "127.0.0.1"
 RECONNECT_SECONDS = (0.2, 5.0)
 """First and longest pause before the API is asked again."""
@@ -52,12 +52,12 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
     def locate(url: str) -> Location:
         return names.snapshot.names.locate(url)
 
-    trusting = TrustingClient(lambda: names.snapshot.trusted, _builder)
+    trusting = TrustingClient(lambda: names.snapshot.trusted, client_builder)
     config = KubeConfig.from_file(kubeconfig)
     api = AsyncClient(config, field_manager=NODE_NAME, trust_env=False)
     await asyncio.to_thread(end_leftovers, settings.data_dir.resolve())
     try:
-        async with _builder().build() as client, _proxy(locate) as proxy:
+        async with client_builder().build() as client, _proxy(locate) as proxy:
             around = await _surroundings(settings, config, proxy)
             logs = settings.data_dir.resolve() / "logs" / "pods"
             node = Node(PodApi(api), client, trusting, locate, logs, Images(settings.images), around)
@@ -71,10 +71,6 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
     finally:
         await api.close()
         await asyncio.to_thread(names.stop)
-
-
-def _builder() -> ClientBuilder:
-    return ClientBuilder().no_proxy().user_agent(USER_AGENT).follow_redirects(False)
 
 
 def _untouched() -> ClientBuilder:

@@ -45,14 +45,23 @@ class Sink:
         self.names: list[str] = []
         self.infos: list[dict[str, Any]] = []
         self.log = PodLog(tmp_path / "pods" / "ns" / "sink.log")
-        self._app = Receiver(options.common.name, options.receiver, Reports(options.common, self.log, self._record))
+        reports = Reports(options.common, self.log, self._record)
+        self._app = Receiver(options.common.name, options.receiver, reports, self._review)
+
+    async def _review(self, token: str, audience: str) -> dict[str, Any] | None:
+        return {"username": f"system:serviceaccount:ns:{token}"} if audience == "sink-audience" else None
 
     async def _record(self, component: str, name: str, message: str) -> None:
         self.names.append(name)
         self.infos.append(json.loads(message))
 
     async def post(
-        self, headers: dict[str, str], body: bytes = b'{"test":"x"}', method: str = "POST", path: str = "/"
+        self,
+        headers: dict[str, str],
+        body: bytes = b'{"test":"x"}',
+        method: str = "POST",
+        path: str = "/",
+        scheme: str = "http",
     ) -> tuple[int, dict[str, str], bytes]:
         sent: list[dict[str, Any]] = []
 
@@ -66,6 +75,7 @@ class Sink:
             {
                 "type": "http",
                 "method": method,
+                "scheme": scheme,
                 "path": path,
                 "query_string": b"",
                 "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
@@ -122,6 +132,38 @@ async def test_a_received_event_is_reported_as_the_documents_print_it(make_sink:
     assert info["origin"] == "127.0.0.1:5050"
     assert (info["observer"], info["sequence"]) == ("sink-abc", 1)
     assert json.dumps(info, separators=(",", ":")) in sink.log.path.read_text()
+
+
+async def test_where_tls_is_asked_for_an_event_without_it_is_rejected(make_sink: MakeSink) -> None:
+    sink = make_sink(ENFORCE_TLS="true")
+    assert (await sink.post({}, b"", "GET", "/health/ready"))[0] == 200
+    assert (await sink.post(BINARY))[0] == 400
+    assert (await sink.post(BINARY, scheme="https"))[0] == 202
+    rejected, received = sink.infos
+    assert (rejected["kind"], rejected["statusCode"]) == ("Rejected", 400)
+    assert "failed to enforce TLS" in rejected["error"]
+    assert (received["kind"], "oidcUserInfo" in received) == ("Received", False)
+
+
+@pytest.mark.parametrize("header", [{}, {"authorization": "Basic eDp5"}, {"authorization": "Bearer"}])
+async def test_where_a_token_is_asked_for_an_event_without_one_is_rejected(
+    make_sink: MakeSink, header: dict[str, str]
+) -> None:
+    sink = make_sink(OIDC_AUDIENCE="sink-audience")
+    assert (await sink.post(BINARY | header))[0] == 401
+    assert (sink.infos[0]["kind"], sink.infos[0]["statusCode"]) == ("Rejected", 401)
+
+
+async def test_the_owner_of_a_token_is_reported(make_sink: MakeSink) -> None:
+    sink = make_sink(OIDC_AUDIENCE="sink-audience")
+    assert (await sink.post(BINARY | {"authorization": "Bearer sender"}))[0] == 202
+    assert sink.infos[0]["oidcUserInfo"] == {"username": "system:serviceaccount:ns:sender"}
+
+
+async def test_a_token_for_another_audience_is_rejected(make_sink: MakeSink) -> None:
+    sink = make_sink(OIDC_AUDIENCE="other-audience")
+    assert (await sink.post(BINARY | {"authorization": "Bearer sender"}))[0] == 401
+    assert sink.infos[0]["error"] == "user not authenticated"
 
 
 async def test_rejected_and_received_are_counted_apart(make_sink: MakeSink) -> None:

@@ -34,6 +34,8 @@ class EventInfo:
     status: int = 0
     origin: str = ""
     sent_id: str = ""
+    user: Mapping[str, Any] | None = None
+    """Whose token came with the event, as a TokenReview tells it."""
 
     def to_json(self) -> str:
         """The report as one line, without fields that say nothing."""
@@ -53,6 +55,8 @@ class EventInfo:
         fields |= {"observer": self.observer, "time": self.time, "sequence": self.sequence}
         if self.sent_id:
             fields["id"] = self.sent_id
+        if self.user is not None:
+            fields["oidcUserInfo"] = dict(self.user)
         return json.dumps(fields, separators=(",", ":"), ensure_ascii=False)
 
 

@@ -20,6 +20,11 @@ Role = Literal["receiver", "sender", "forwarder"]
 Vent = Literal["logger", "recorder"]
 
 
+CERTIFICATES, TOKEN = "EVENTSHUB_CERTIFICATES", "EVENTSHUB_TOKEN"
+PLACES = {CERTIFICATES: "/etc/tls/certificates", TOKEN: "/oidc/token"}
+"""Where the image has the files that its Pod mounts, as variables: paths in those lead to where files really are."""
+
+
 class BrokenEnvironment(ValueError):
     """The program would end at once with this message and exit code 1."""
 
@@ -52,6 +57,10 @@ class ReceiverOptions:
     reply_append: str = ""
     wait: float = 0.0
     format: Literal["", "binary", "structured"] = ""
+    certificates: str = ""
+    """The folder with `tls.crt` and `tls.key`, where events are taken over TLS only."""
+    audience: str = ""
+    """Tokens must be for it; empty where none are asked for."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +86,10 @@ class SenderOptions:
     probe_timeout: float
     files: tuple[str, ...] = ()
     """JSON events to forward, each of which must reach the sink; nothing else is sent then."""
+    ca_certs: str = ""
+    """By which the sink may be believed, beside what the system trusts."""
+    token: str = ""
+    """The file with the token to show; empty where none is shown."""
 
 
 @dataclass(frozen=True)
@@ -130,6 +143,8 @@ def _receiver(env: Mapping[str, str]) -> ReceiverOptions:
         reply_append=env.get("REPLY_APPEND_DATA", ""),
         wait=_read(env, "RESPONSE_WAIT_TIME", seconds, 0.0),
         format=_read(env, "EVENT_FORMAT", _format, ""),
+        certificates=_place(env, CERTIFICATES) if _read(env, "ENFORCE_TLS", _flag, False) else "",
+        audience=env.get("OIDC_AUDIENCE", ""),
     )
 
 
@@ -191,7 +206,13 @@ def _sender(image: ActorName, env: Mapping[str, str]) -> SenderOptions:
         add_tracing=_read(env, "ADD_TRACING", _flag, False),
         probe=_read(env, "PROBE_SINK", _flag, image == "eventshub"),
         probe_timeout=_read(env, "PROBE_SINK_TIMEOUT", seconds, 60.0),
+        ca_certs=env.get("CA_CERTS", ""),
+        token=_place(env, TOKEN) if _read(env, "ENABLE_OIDC_AUTH", _flag, False) else "",
     )
+
+
+def _place(env: Mapping[str, str], name: str) -> str:
+    return env.get(name) or PLACES[name]
 
 
 def _read(env: Mapping[str, str], name: str, parse: Callable[[str], T], default: T) -> T:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from pyreqwest.client import Client
 
 from penstock.lifecycle import first
-from penstock.workloads.actors.options import BrokenEnvironment, Options
-from penstock.workloads.actors.receiver import Receiver
+from penstock.workloads.actors.options import BrokenEnvironment, Options, ReceiverOptions
+from penstock.workloads.actors.receiver import Receiver, Review
 from penstock.workloads.actors.reporting import Reports
 from penstock.workloads.actors.sender import Locate, Sender
 from penstock.workloads.run import Exit, Stoppable
 from penstock.workloads.server import Server
 
-PORT = 8080
-"""Port that receivers listen on, as in the images."""
+PORT, TLS_PORT = 8080, 8443
+"""Ports that receivers listen on, as in the images."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +30,9 @@ class ActorEnvironment:
     client: Client
     locate: Locate
     reports: Reports
-    take_listener: Callable[[], socket.socket | None]
-    """A socket that listens at the Pod's port; None when somebody else does."""
+    take_listener: Callable[[int], socket.socket | None]
+    """A socket that listens at a port of the Pod; None when somebody else does."""
+    review: Review
 
 
 class EventsHub(Stoppable):
@@ -40,27 +44,44 @@ class EventsHub(Stoppable):
 
     async def run(self, ready: Callable[[], None]) -> Exit:
         """Runs to its end. `ready` is called once it serves."""
-        server = None
-        name = self._options.common.name
-        if self._options.receiver:
-            listener = self._around.take_listener()
-            if listener is None:
-                return Exit(1, f"listen tcp :{PORT}: somebody else listens there, such as another container of the Pod")
-            server = Server(Receiver(name, self._options.receiver, self._around.reports), listener)
-            await server.start()
-        ready()
-        try:
+        async with contextlib.AsyncExitStack() as serving:
+            if self._options.receiver:
+                try:
+                    await self._serve(self._options.receiver, serving)
+                except BrokenEnvironment as broken:
+                    return Exit(1, str(broken))
+            ready()
             if self._options.sender is None:
                 await self._stop.wait()
                 return Exit(0)
-            sender = Sender(name, self._options.sender, self._around.reports, self._around.client, self._around.locate)
+            sender = Sender(
+                self._options.common.name,
+                self._options.sender,
+                self._around.reports,
+                self._around.client,
+                self._around.locate,
+            )
             ended = await self._until_stopped(sender)
-            if server and ended.code == 0:
+            if self._options.receiver and ended.code == 0:
                 await self._stop.wait()
             return ended
-        finally:
-            if server:
-                await server.stop(self._grace)
+
+    async def _serve(self, wanted: ReceiverOptions, serving: contextlib.AsyncExitStack) -> None:
+        """Receives until `serving` ends, at both ports where TLS is asked for. Raises BrokenEnvironment."""
+        receiver = Receiver(self._options.common.name, wanted, self._around.reports, self._around.review)
+        ports = {PORT: None} | ({TLS_PORT: tls_from(Path(wanted.certificates))} if wanted.certificates else {})
+        for port, tls in ports.items():
+            listener = self._around.take_listener(port)
+            if listener is None:
+                raise BrokenEnvironment(
+                    f"listen tcp :{port}: somebody else listens there, such as another container of the Pod"
+                )
+            server = Server(receiver, listener, tls)
+            await server.start()
+            serving.push_async_callback(self._end, server)
+
+    async def _end(self, server: Server) -> None:
+        await server.stop(self._grace)
 
     async def _until_stopped(self, sender: Sender) -> Exit:
         try:
@@ -68,3 +89,13 @@ class EventsHub(Stoppable):
         except BrokenEnvironment as broken:
             return Exit(1, str(broken))
         return Exit(143, "stopped") if self._stop.is_set() else Exit(0)
+
+
+def tls_from(folder: Path) -> ssl.SSLContext:
+    """TLS of a server with the certificate of a mounted Secret. Raises BrokenEnvironment."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(folder / "tls.crt", folder / "tls.key")
+    except OSError as error:
+        raise BrokenEnvironment(f"error while starting the HTTPS server: {error}") from error
+    return context

@@ -6,7 +6,9 @@ The observation is reported before the answer is given, so whoever has the answe
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from itertools import count
+from typing import Any
 
 import msgspec
 from starlette.requests import Request
@@ -22,12 +24,23 @@ from penstock.workloads.actors.reporting import Reports
 
 READY_PATH = "/health/ready"
 
+Review = Callable[[str, str], Awaitable[Mapping[str, Any] | None]]
+"""Whose a token is that is for this audience; None where it is nobody's or for another. (token, audience)"""
+
+
+class Refused(Exception):
+    """The request is not taken; the text says why."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
 
 class Receiver:
     """An ASGI application."""
 
-    def __init__(self, name: str, wanted: options.ReceiverOptions, reports: Reports) -> None:
-        self._name, self._wanted, self._reports = name, wanted, reports
+    def __init__(self, name: str, wanted: options.ReceiverOptions, reports: Reports, review: Review) -> None:
+        self._name, self._wanted, self._reports, self._review = name, wanted, reports, review
         self._skips = wanted.skips()
         self._arrived = count(1)
         self._numbers: dict[Kind, count[int]] = {"Received": count(1), "Rejected": count(1)}
@@ -44,8 +57,13 @@ class Receiver:
             return Response(status_code=200)
         body = await request.body()
         event, error = self._parse(request, body)
+        user, refused = None, None
+        try:
+            user = await self._admitted(request)
+        except Refused as refusal:
+            refused, error = refusal, str(refusal)
         skipped = self._skips(next(self._arrived))
-        kind: Kind = "Rejected" if skipped else "Received"
+        kind: Kind = "Rejected" if skipped or refused else "Received"
         info = EventInfo(
             kind=kind,
             observer=self._name,
@@ -55,15 +73,33 @@ class Receiver:
             error=error,
             headers=reported_headers(request.headers.items()),
             body=b"" if event else body,
+            status=refused.status if refused else 0,
+            user=user,
             origin=f"{request.client.host}:{request.client.port}" if request.client else "",
         )
         await self._reports.report(info)
         if self._wanted.wait:
             await asyncio.sleep(self._wanted.wait)
+        if refused:
+            return Response(status_code=refused.status)
         if skipped:
             headers = dict(self._wanted.skip_headers)
             return Response(self._wanted.skip_body, self._wanted.skip_code, headers)
         return self._reply(event)
+
+    async def _admitted(self, request: Request) -> Mapping[str, Any] | None:
+        """Who sends; None where nobody asks. Raises Refused."""
+        if self._wanted.certificates and request.url.scheme != "https":
+            raise Refused(400, f"failed to enforce TLS connection for request {request.url.path}")
+        if not self._wanted.audience:
+            return None
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        if scheme != "Bearer" or not token:
+            raise Refused(401, "could not get Bearer token from header")
+        user = await self._review(token, self._wanted.audience)
+        if user is None:
+            raise Refused(401, "user not authenticated")
+        return user
 
     def _parse(self, request: Request, body: bytes) -> tuple[CloudEvent | None, str]:
         try:

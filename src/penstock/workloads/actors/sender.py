@@ -8,6 +8,8 @@ import secrets
 import uuid
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
 
 from pyreqwest.client import Client
 from pyreqwest.exceptions import PyreqwestError
@@ -21,6 +23,7 @@ from penstock.workloads.actors import event_files, options
 from penstock.workloads.actors.eventinfo import EventInfo, canonical_name, reported_headers
 from penstock.workloads.actors.options import BrokenEnvironment
 from penstock.workloads.actors.reporting import Reports
+from penstock.workloads.clients import client_builder
 
 Locate = Callable[[str], Location]
 
@@ -44,10 +47,21 @@ class Sender:
     ) -> None:
         self._name, self._wanted, self._reports = name, wanted, reports
         self._client, self._locate = client, locate
+        self._secure: dict[tuple[str, str, int], Client] = {}
+        self._token = ""
 
     async def run(self) -> None:
         """Waits, probes the sink where asked to, sends. Raises BrokenEnvironment for what cannot be sent."""
         await asyncio.sleep(self._wanted.delay)
+        if self._wanted.token:
+            self._token = await _read_token(self._wanted.token)
+        try:
+            await self._run()
+        finally:
+            for client in self._secure.values():
+                await client.close()
+
+    async def _run(self) -> None:
         if self._wanted.probe:
             await self._probe()
         number = 0
@@ -138,9 +152,10 @@ class Sender:
     async def _request(self, method: str, headers: list[tuple[str, str]], body: bytes) -> Response:
         location = self._locate(self._wanted.sink)
         # With the spelling of Go's client, because receivers report headers as they come.
-        request = self._client.request(method, location.url).headers(
-            [(canonical_name(name), value) for name, value in headers]
-        )
+        request = self._client_to(location).request(method, location.named_url)
+        request = request.headers([(canonical_name(name), value) for name, value in headers])
+        if self._token:
+            request = request.bearer_auth(self._token)
         if location.host:
             request = request.header("Host", location.host)
         if self._wanted.add_tracing:
@@ -148,6 +163,29 @@ class Sender:
         if body or method == "POST":
             request = request.body_bytes(body)
         return await request.build().send()
+
+    def _client_to(self, location: Location) -> Client:
+        """One that believes the sink by CA_CERTS, too, and knows where its name leads."""
+        parts = urlsplit(location.url)
+        if parts.scheme != "https":
+            return self._client
+        host, port = parts.hostname or "", parts.port or 443
+        place = (urlsplit(location.named_url).hostname or "", host, port)
+        if place not in self._secure:
+            builder = client_builder()
+            if self._wanted.ca_certs:
+                builder = builder.add_root_certificate_pem(self._wanted.ca_certs.encode())
+            if place[0] != host:
+                builder = builder.resolve(*place)
+            self._secure[place] = builder.build()
+        return self._secure[place]
+
+
+async def _read_token(path: str) -> str:
+    try:
+        return (await asyncio.to_thread(Path(path).read_text)).strip()
+    except OSError as error:
+        raise BrokenEnvironment(f"could not read token from file: {error}") from error
 
 
 def next_message(wanted: options.SenderOptions, number: int) -> Message:

@@ -13,8 +13,8 @@ from typing import Any
 from pyreqwest.client import Client
 
 from penstock.workloads.actors.event_display import EventDisplay
-from penstock.workloads.actors.options import BrokenEnvironment, read_options
-from penstock.workloads.actors.program import PORT, ActorEnvironment, EventsHub
+from penstock.workloads.actors.options import PLACES, BrokenEnvironment, read_options
+from penstock.workloads.actors.program import PORT, TLS_PORT, ActorEnvironment, EventsHub
 from penstock.workloads.actors.reporting import REASON, PodLog, Reports
 from penstock.workloads.actors.sender import Locate
 from penstock.workloads.actors.transform import Transform
@@ -61,10 +61,10 @@ class Preparation:
         found = {ref: await self._node.api.entries(self._pod, *ref) for ref in references(spec)}
         path = self._logs / f"{spec['name']}.log"
         if isinstance(image, Actor):
-            env = await self._with_own_paths(spec, environment(self._pod, spec, found))
-            port = await self._port(PORT)
+            env = await self._with_own_paths(spec, PLACES | environment(self._pod, spec, found))
+            ports = {port: await self._port(port) for port in (PORT, TLS_PORT)}
             await asyncio.to_thread(_begin_log, path)
-            return self._actor(image, env, PodLog(path), port)
+            return self._actor(image, env, PodLog(path), ports)
         port = await self._port(first_port(spec, PORT))
         laid = await files.lay_out(self._pod, spec, self._node.api, self._node.surroundings)
         base = base_environment(self._pod, os.environ, port=port, proxy=self._node.surroundings.proxy)
@@ -120,10 +120,10 @@ class Preparation:
             self._ports[wanted] = await asyncio.to_thread(self._address.port, wanted)
         return self._ports[wanted]
 
-    def _actor(self, actor: Actor, env: Mapping[str, str], log: PodLog, port: int) -> Run:
-        def listener() -> socket.socket | None:
+    def _actor(self, actor: Actor, env: Mapping[str, str], log: PodLog, ports: Mapping[int, int]) -> Run:
+        def listener(port: int = PORT) -> socket.socket | None:
             try:
-                return self._address.listen(port)
+                return self._address.listen(ports[port])
             except OSError:
                 return None
 
@@ -136,7 +136,9 @@ class Preparation:
         except BrokenEnvironment as broken:
             return Logged(Ended(Exit(1, f"failed to process the environment: {broken}")), log)
         reports = Reports(wanted.common, log, self._record)
-        return Logged(EventsHub(wanted, ActorEnvironment(self._node.client, self._node.locate, reports, listener)), log)
+        node = self._node
+        around = ActorEnvironment(node.client, node.locate, reports, listener, node.api.review)
+        return Logged(EventsHub(wanted, around), log)
 
     async def _record(self, component: str, name: str, message: str) -> None:
         await self._node.api.record(self._pod, name=name, reason=REASON, message=message, component=component)
