@@ -15,12 +15,15 @@ from pathlib import Path
 import uvloop
 
 from chaos.stack import NotStarted, Stack
-from upstream import binaries, expectations, report
+from upstream import binaries, certificates, expectations, report
 from upstream.page import PAGE, publish
 from upstream.suite import NotListed, SuiteRun
 
 EXPECTED = binaries.MODULE / "expectations.yaml"
 FEATURES = binaries.MODULE / "config-features.yaml"
+ENCRYPTED_FEATURES = binaries.MODULE / "config-features-tls.yaml"
+ENCRYPTED = re.compile("TLS")
+"""Tests of encrypted transport."""
 GUARDED_FEATURES = binaries.MODULE / "config-features-oidc.yaml"
 GUARDED = re.compile("OIDC|AuthZ")
 """Tests of who may send."""
@@ -89,19 +92,24 @@ async def run(built: binaries.Binaries, folder: Path, selection: str, silent: Se
         await stack.start()
         await stack.ready()
         wanted = [name for name in await suite.tests(test) if name not in silent]
-        for features, tests in by_features(wanted).items():
-            turn_features_on(stack.kubeconfig, features)
-            await suite.run(tests, steps)
+        async with certificates.issuing(stack.kubeconfig):
+            for features, tests in by_features(wanted).items():
+                turn_features_on(stack.kubeconfig, features)
+                await suite.run(tests, steps)
     finally:
         await stack.stop()
     return suite
 
 
 def by_features(tests: Sequence[str]) -> dict[Path, list[str]]:
-    """The tests with the features that they are run with, as Knative runs them: those of OIDC and EventPolicies after
-    the others, whose senders have no tokens."""
-    guarded = [test for test in tests if GUARDED.search(test)]
-    groups = {FEATURES: [test for test in tests if test not in guarded], GUARDED_FEATURES: guarded}
+    """The tests with the features that they are run with, as Knative runs them: those of TLS after the others, which
+    know http only, and those of OIDC and EventPolicies last, since no sender of the others has a token."""
+    groups: dict[Path, list[str]] = {FEATURES: [], ENCRYPTED_FEATURES: [], GUARDED_FEATURES: []}
+    for test in tests:
+        features = (
+            GUARDED_FEATURES if GUARDED.search(test) else ENCRYPTED_FEATURES if ENCRYPTED.search(test) else FEATURES
+        )
+        groups[features].append(test)
     return {features: group for features, group in groups.items() if group}
 
 

@@ -62,6 +62,12 @@ def version() -> str:
     return subprocess.run(pinned, cwd=MODULE, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
 
 
+def sources() -> Path:
+    """The folder of the suite's module."""
+    folder = ["go", "list", "-m", "-f", "{{.Dir}}", "knative.dev/eventing"]
+    return Path(subprocess.run(folder, cwd=MODULE, stdout=subprocess.PIPE, text=True, check=True).stdout.strip())
+
+
 def image(program: str) -> str:
     """The name of its image. It is in no registry."""
     return f"upstream.local/{program}"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.workloads.images import Actor, Images, Program
-from upstream.__main__ import FEATURES, GUARDED_FEATURES, by_features, settings_file
+from upstream.__main__ import ENCRYPTED_FEATURES, FEATURES, GUARDED_FEATURES, by_features, settings_file
 from upstream.binaries import SHELL_IMAGE, Binaries
 from upstream.expectations import PASS, Expectation
 from upstream.page import PAGE, publish
@@ -96,7 +96,11 @@ def test_every_image_that_the_suite_asks_for_has_a_command_or_is_built_in() -> N
     assert images.find(SHELL_IMAGE) == Program(SHELL_IMAGE, ())
 
 
-def test_tests_of_who_may_send_have_features_of_their_own() -> None:
-    tests = ["TestBrokerSupportsAuthZ", "TestChannelChain", "TestSequenceSupportsOIDC"]
-    assert by_features(tests) == {FEATURES: [tests[1]], GUARDED_FEATURES: [tests[0], tests[2]]}
-    assert by_features(tests[1:2]) == {FEATURES: tests[1:2]}
+def test_tests_of_tls_and_of_who_may_send_have_features_of_their_own() -> None:
+    tests = ["TestBrokerSupportsAuthZ", "TestPingSourceTLS", "TestChannelChain", "TestSequenceSupportsOIDC"]
+    assert list(by_features(tests).items()) == [
+        (FEATURES, [tests[2]]),
+        (ENCRYPTED_FEATURES, [tests[1]]),
+        (GUARDED_FEATURES, [tests[0], tests[3]]),
+    ]
+    assert by_features(tests[2:3]) == {FEATURES: tests[2:3]}
