@@ -60,7 +60,7 @@ class NameProxy:
 
     async def _answer(self, request: Request) -> Response:
         if request.method == "CONNECT":
-            return PlainTextResponse("only http:// is known to this proxy\n", 405)
+            return PlainTextResponse("only http:// is known to this proxy: https_proxy names the other\n", 405)
         try:
             body = await _body(request)
         except ValueError as error:
@@ -84,7 +84,7 @@ class NameProxy:
         while True:
             known = True
             try:
-                location = self._place(url, namespace)
+                location = place(self._locate, url, namespace)
                 known = location.host is not None
                 streamed = self._request(request, location, body)
                 return streamed, await streamed.__aenter__()
@@ -92,15 +92,6 @@ class NameProxy:
                 if not known or asyncio.get_running_loop().time() >= deadline:
                     raise
             await asyncio.sleep(AGAIN_SECONDS)
-
-    def _place(self, url: str, namespace: str) -> Location:
-        for candidate in spellings(url, namespace):
-            location = self._locate(candidate)
-            if location.url != candidate:
-                return Location(location.url, urlsplit(url).netloc.rpartition("@")[2])
-        if is_cluster_name(url):
-            raise NothingThere(f"no such host: there is no Service {urlsplit(url).hostname}")
-        return Location(url)
 
     def _request(self, request: Request, location: Location, body: bytes) -> StreamRequest:
         known = location.host is not None
@@ -112,6 +103,17 @@ class NameProxy:
         if body or request.method in ("POST", "PUT", "PATCH"):
             built = built.body_bytes(body)
         return built.build_streamed()
+
+
+def place(locate: Locate, url: str, namespace: str) -> Location:
+    """Where the URL leads for a Pod of the namespace. Raises NothingThere."""
+    for candidate in spellings(url, namespace):
+        location = locate(candidate)
+        if location.url != candidate:
+            return Location(location.url, urlsplit(url).netloc.rpartition("@")[2])
+    if is_cluster_name(url):
+        raise NothingThere(f"no such host: there is no Service {urlsplit(url).hostname}")
+    return Location(url)
 
 
 def url_of(request: Request) -> str:

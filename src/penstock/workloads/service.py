@@ -32,6 +32,7 @@ from penstock.workloads.processes.surroundings import Surroundings, can_mount
 from penstock.workloads.proxy import NameProxy
 from penstock.workloads.server import Server
 from penstock.workloads.trusting_client import TrustingClient
+from penstock.workloads.tunnels import Tunnels
 
 log = structlog.get_logger()
 
@@ -57,8 +58,9 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
     api = AsyncClient(config, field_manager=NODE_NAME, trust_env=False)
     await asyncio.to_thread(end_leftovers, settings.data_dir.resolve())
     try:
-        async with client_builder().build() as client, _proxy(locate) as proxy:
-            around = await _surroundings(settings, config, proxy)
+        serving = Tunnels(locate).serve(LOOPBACK)
+        async with client_builder().build() as client, _proxy(locate) as proxy, serving as tunnels:
+            around = await _surroundings(settings, config, proxy, tunnels)
             logs = settings.data_dir.resolve() / "logs" / "pods"
             node = Node(PodApi(api), client, trusting, locate, logs, Images(settings.images), around)
             pods = Pods(node)
@@ -94,12 +96,13 @@ async def _proxy(locate: Locate) -> AsyncIterator[str]:
             await server.stop(0)
 
 
-async def _surroundings(settings: Settings, config: KubeConfig, proxy: str) -> Surroundings:
+async def _surroundings(settings: Settings, config: KubeConfig, proxy: str, tunnels: str) -> Surroundings:
     cluster = config.clusters[config.contexts[config.current_context or ""].cluster]
     server = urlsplit(cluster.server)
     return Surroundings(
         data_dir=settings.data_dir.resolve(),
         proxy=proxy,
+        tunnels=tunnels,
         api_url=cluster.server,
         api_host=server.hostname or "",
         api_port=server.port or 443,

@@ -69,8 +69,9 @@ def test_a_pod_without_a_command_has_to_be_told() -> None:
 
 def test_a_program_gets_little_of_our_own_environment() -> None:
     own = {"PATH": "/bin", "HOME": "/home/me", "AWS_SECRET_ACCESS_KEY": "x", "http_proxy": "http://corporate"}
-    env = base_environment(POD, own, port=8080, proxy="http://127.0.0.1:9")
+    env = base_environment(POD, own, port=8080, proxy="http://127.0.0.1:9", tunnels="http://127.0.0.1:7")
     assert env["http_proxy"] == env["HTTP_PROXY"] == "http://ns@127.0.0.1:9"
+    assert env["https_proxy"] == env["HTTPS_PROXY"] == "http://ns@127.0.0.1:7"
     assert (env["PATH"], env["POD_IP"], env["PORT"], env["HOSTNAME"]) == ("/bin", "127.66.1.1", "8080", "p")
     assert "AWS_SECRET_ACCESS_KEY" not in env
 

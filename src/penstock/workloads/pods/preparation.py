@@ -67,7 +67,8 @@ class Preparation:
             return self._actor(image, env, PodLog(path), ports)
         port = await self._port(first_port(spec, PORT))
         laid = await files.lay_out(self._pod, spec, self._node.api, self._node.surroundings)
-        base = base_environment(self._pod, os.environ, port=port, proxy=self._node.surroundings.proxy)
+        around = self._node.surroundings
+        base = base_environment(self._pod, os.environ, port=port, proxy=around.proxy, tunnels=around.tunnels)
         env = environment(self._pod, spec, found, {**base, **laid.env})
         command = [laid.replaced(word) for word in command_of(spec, image, env)]
         env = {name: laid.replaced(value) for name, value in env.items()}

@@ -23,12 +23,16 @@ def command_of(container: Mapping[str, Any], program: Program, env: Mapping[str,
     return [expand(word, env) for word in (*entry, *(container.get("args") or ()))]
 
 
-def base_environment(pod: Mapping[str, Any], own: Mapping[str, str], *, port: int, proxy: str) -> dict[str, str]:
+def base_environment(
+    pod: Mapping[str, Any], own: Mapping[str, str], *, port: int, proxy: str, tunnels: str
+) -> dict[str, str]:
     """What every program has in its environment before its Pod adds to it."""
     metadata, status = pod["metadata"], pod.get("status") or {}
-    through = proxy.replace("://", f"://{metadata['namespace']}@", 1)
     # A proxy learns from the user's name whose names are meant: `http://sink` is a Service of the Pod's namespace.
-    names = {"http_proxy": through, "HTTP_PROXY": through, "no_proxy": UNPROXIED, "NO_PROXY": UNPROXIED}
+    user = f"://{metadata['namespace']}@"
+    through, secure = (url.replace("://", user, 1) for url in (proxy, tunnels))
+    names = {"http_proxy": through, "HTTP_PROXY": through, "https_proxy": secure, "HTTPS_PROXY": secure}
+    names |= {"no_proxy": UNPROXIED, "NO_PROXY": UNPROXIED}
     return {
         **{name: own[name] for name in PASSED_ON if name in own},
         **(names if proxy else {}),

@@ -29,6 +29,8 @@ class Surroundings:
     """Data folder of the stack."""
     proxy: str = ""
     """URL of the proxy that knows the names of Services."""
+    tunnels: str = ""
+    """URL of the one for TLS."""
     api_url: str = ""
     api_host: str = ""
     api_port: int = 0

@@ -1,0 +1,108 @@
+"""Tunnels to Services by name: TLS with a Service's own certificate through them, and who is turned away."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import http.client
+import socket
+import ssl
+from urllib.parse import urlsplit
+
+import pytest
+
+from certificate_files import authority
+from penstock.contract.names import Location, NameTable
+from penstock.contract.routes import ServiceName
+from penstock.workloads import tunnels
+from penstock.workloads.tunnels import Tunnels
+from tls_sink import served
+
+OWN = authority("own")
+NAME = "sink.ns.svc.cluster.local"
+TRUSTING = ssl.create_default_context(cadata=OWN.certificate.decode())
+
+
+def post(proxy: str, name: str, port: int = 443) -> int:
+    """The status of an event that is sent to a name through the tunnel."""
+    connection = http.client.HTTPSConnection(urlsplit(proxy).netloc, context=TRUSTING, timeout=10)
+    with contextlib.closing(connection) as client:
+        client.set_tunnel(name, port, {"Proxy-Authorization": f"Basic {base64.b64encode(b'ns:').decode()}"})
+        client.request("POST", "/", b"x", {"ce-type": "t"})
+        return client.getresponse().status
+
+
+@pytest.mark.parametrize("name", [NAME, "sink.ns.svc", "sink"])
+async def test_a_service_is_reached_by_its_names(name: str) -> None:
+    with served(OWN, name) as sink:
+        table = NameTable([ServiceName(NAME, {"443": (urlsplit(sink.url).netloc,)})])
+        async with Tunnels(table.locate).serve("127.0.0.1") as proxy:
+            assert await asyncio.to_thread(post, proxy, name) == 202
+    assert sink.types == ["t"]
+
+
+async def test_another_name_is_connected_to_as_it_is() -> None:
+    with served(OWN) as sink:
+        async with Tunnels(Location).serve("127.0.0.1") as proxy:
+            assert await asyncio.to_thread(post, proxy, "127.0.0.1", sink.server_port) == 202
+
+
+async def test_a_service_that_becomes_ready_is_waited_for() -> None:
+    with served(OWN, NAME) as sink:
+        ready = NameTable([ServiceName(NAME, {"443": (urlsplit(sink.url).netloc,)})])
+        tables = iter([NameTable([ServiceName(NAME, {"443": ()})])] * 3)
+
+        def locate(url: str) -> Location:
+            return next(tables, ready).locate(url)
+
+        async with Tunnels(locate).serve("127.0.0.1") as proxy:
+            assert await asyncio.to_thread(post, proxy, NAME) == 202
+
+
+@pytest.mark.parametrize(
+    ("name", "port", "status"),
+    [("sink.ns.svc", 443, 503), ("nobody.ns.svc", 443, 503), ("sink.ns.svc", 8443, 502), ("127.0.0.1", 1, 502)],
+)
+async def test_nothing_there_is_told(monkeypatch: pytest.MonkeyPatch, name: str, port: int, status: int) -> None:
+    monkeypatch.setattr(tunnels, "WAIT_SECONDS", 0.2)
+    table = NameTable([ServiceName(NAME, {"443": (), "8443": ("127.0.0.1:1",)})])
+    async with Tunnels(table.locate).serve("127.0.0.1") as proxy:
+        with pytest.raises(OSError, match=f"Tunnel connection failed: {status}"):
+            await asyncio.to_thread(post, proxy, name, port)
+
+
+@pytest.mark.parametrize(
+    ("sent", "answer"),
+    [
+        (b"GET http://sink/ HTTP/1.1\r\n\r\n", b"HTTP/1.1 405"),
+        (b"CONNECT sink HTTP/1.1\r\n\r\n", b"HTTP/1.1 400"),
+        (b"CONNECT sink:port HTTP/1.1\r\n\r\n", b"HTTP/1.1 400"),
+        (b"\r\n\r\n", b"HTTP/1.1 405"),
+        (b"CONNECT " + b"x" * 100_000, b"HTTP/1.1 400"),
+    ],
+)
+async def test_what_is_no_request_for_a_tunnel_is_answered_so(sent: bytes, answer: bytes) -> None:
+    async with Tunnels(Location).serve("127.0.0.1") as proxy:
+        reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(proxy).port)
+        writer.write(sent)
+        assert (await reader.read(12)) == answer
+        writer.close()
+
+
+async def test_the_end_of_one_side_is_told_to_the_other() -> None:
+    far = socket.create_server(("127.0.0.1", 0))
+    async with Tunnels(Location).serve("127.0.0.1") as proxy:
+        reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(proxy).port)
+        writer.write(b"CONNECT 127.0.0.1:%d HTTP/1.1\r\n\r\n" % far.getsockname()[1])
+        taken, _ = await asyncio.to_thread(far.accept)
+        with taken, far:
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+            writer.write(b"request")
+            writer.write_eof()
+            taken.settimeout(5)
+            assert await asyncio.to_thread(taken.recv, 100) == b"request"
+            assert await asyncio.to_thread(taken.recv, 100) == b""
+            taken.sendall(b"answer")
+        assert await reader.read() == b"answer"
+        writer.close()
