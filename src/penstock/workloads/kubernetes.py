@@ -144,6 +144,7 @@ class PodApi:
         message: str,
         component: str = NODE_NAME,
         warning: bool = False,
+        count: int = 1,
     ) -> None:
         """Writes a Kubernetes Event about the Pod, in several tries."""
         metadata = pod["metadata"]
@@ -161,13 +162,26 @@ class PodApi:
             reason=reason,
             message=message,
             type="Warning" if warning else "Normal",
-            count=1,
+            count=count,
             source=EventSource(component=component, host=NODE_NAME),
             reportingComponent=component,
             reportingInstance=NODE_NAME,
         ).to_dict()
         event |= {"firstTimestamp": now, "lastTimestamp": now, "eventTime": None}
         await self._create(event)
+
+    async def recount(self, pod: Manifest, name: str, count: int) -> bool:
+        """An Event that is there happened again; whether it is still there."""
+        again = {"count": count, "lastTimestamp": rfc3339()}
+        try:
+            await self._client.patch(
+                Event, name, again, namespace=pod["metadata"]["namespace"], patch_type=PatchType.MERGE
+            )
+        except ApiError as error:
+            if error.status.code != 404:
+                raise
+            return False
+        return True
 
     async def _create(self, event: Manifest) -> None:
         for attempt in range(RECORD_TRIES):

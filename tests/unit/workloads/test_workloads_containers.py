@@ -68,6 +68,7 @@ class RememberingPod:
 
     async def pause(self, seconds: float) -> bool:
         self.pauses.append(seconds)
+        await asyncio.sleep(0)
         return not self.stopping.is_set()
 
     def check(self, spec: Manifest, image: Actor | Program, probe: probes.Probe) -> Callable[[], Awaitable[str | None]]:
@@ -136,8 +137,9 @@ async def test_a_program_that_is_not_there(policy: str, shown: str) -> None:
 async def test_an_image_that_is_not_known_waits_for_good() -> None:
     pod = RememberingPod()
     living = asyncio.create_task(pod.life(None).run())
-    await until(lambda: pod.told)
+    await until(lambda: len(pod.told) >= 3)
     assert (pod.reasons, living.done()) == (["ImagePullBackOff"], False)
+    assert (set(pod.told), pod.pauses[:2]) == ({"Failed"}, [10, 20])
     pod.stopping.set()
     assert await living is False
 

@@ -11,7 +11,9 @@ import pytest
 from penstock.workloads.images import Images
 from penstock.workloads.kubernetes import Manifest, PodApi, PodChange, PodList
 from penstock.workloads.pods import node as nodes
+from penstock.workloads.pods import restarts
 from penstock.workloads.pods.node import Pods
+from penstock.workloads.pods.podlife import PodLife
 from penstock.workloads.pods.preparation import Node
 from penstock.workloads.processes.surroundings import Surroundings
 
@@ -22,6 +24,7 @@ class RememberingApi:
     def __init__(self, failures: int = 0) -> None:
         self.statuses: dict[str, list[Manifest]] = {}
         self.removed: list[str] = []
+        self.events: dict[str, int] = {}
         self._failures = failures
 
     async def write_status(self, pod: Manifest, status: Manifest) -> None:
@@ -30,8 +33,13 @@ class RememberingApi:
     async def bind(self, pod: Manifest) -> None:
         return None
 
-    async def record(self, pod: Manifest, **_: Any) -> None:
-        return None
+    async def record(self, pod: Manifest, *, name: str, count: int = 1, **_: Any) -> None:
+        self.events[name] = count
+
+    async def recount(self, pod: Manifest, name: str, count: int) -> bool:
+        if name in self.events:
+            self.events[name] = count
+        return name in self.events
 
     async def remove(self, pod: Manifest) -> None:
         if self._failures:
@@ -126,3 +134,31 @@ async def test_what_a_new_list_does_not_name_is_gone(tmp_path: Path) -> None:
     assert len(pods) == 1
     await pods.stop(0)
     assert len(pods) == 0
+
+
+def life_on(api: RememberingApi, tmp_path: Path) -> PodLife:
+    nothing = cast(Any, None)
+    return PodLife(pod("web"), Node(cast(PodApi, api), nothing, nothing, nothing, tmp_path, Images({}), nothing))
+
+
+async def test_a_complaint_that_repeats_is_counted_in_its_event(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(restarts, "FIRST_SECONDS", 0.0)
+    api = RememberingApi()
+    life = life_on(api, tmp_path)
+    for _ in range(3):
+        await life.tell("Failed", "no such file", warning=True)
+    assert list(api.events.values()) == [3]
+    api.events.clear()  # as Events are after an hour
+    await life.tell("Failed", "no such file", warning=True)
+    assert list(api.events.values()) == [4]
+
+
+async def test_a_complaint_that_comes_too_soon_is_not_told_again(tmp_path: Path) -> None:
+    api = RememberingApi()
+    life = life_on(api, tmp_path)
+    for _ in range(3):
+        await life.tell("Failed", "no such file", warning=True)
+    await life.tell("Failed", "another", warning=True)
+    assert list(api.events.values()) == [1, 1]

@@ -12,6 +12,7 @@ run --> ended --restartPolicy--> CrashLoopBackOff --> run
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, Protocol
@@ -103,8 +104,10 @@ class ContainerLife:
         reason = refusal(self.state.image)
         message = f'Back-off pulling image "{self.state.image}": ErrImagePull: {reason}'
         await self._change(state=Waiting("ImagePullBackOff", message))
-        await self._home.tell("Failed", f'Failed to pull image "{self.state.image}": {reason}', warning=True)
-        await self._home.stopping.wait()
+        for tries in itertools.count(1):
+            await self._home.tell("Failed", f'Failed to pull image "{self.state.image}": {reason}', warning=True)
+            if not await self._home.pause(restarts.back_off(tries)):
+                return
 
     async def _once(self, image: Actor | Program, started: str) -> Terminated | None:
         """One run; None when stopped before it began."""

@@ -13,6 +13,7 @@ import contextlib
 import secrets
 import shutil
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from penstock.observability.logs import describe
 from penstock.timestamps import rfc3339
 from penstock.workloads.images import Actor, Program
 from penstock.workloads.kubernetes import NODE_NAME, Manifest
-from penstock.workloads.pods import addresses
+from penstock.workloads.pods import addresses, restarts
 from penstock.workloads.pods.containerlife import ContainerLife
 from penstock.workloads.pods.podstatus import Container, lost_status, running_status
 from penstock.workloads.pods.preparation import Node, Preparation
@@ -32,8 +33,19 @@ from penstock.workloads.run import Run
 log = structlog.get_logger()
 
 WRITE_RETRY_SECONDS = 1.0
-TELL_AGAIN_SECONDS = 300.0
 DEFAULT_GRACE_SECONDS = 30.0
+
+
+@dataclass
+class Told:
+    """A complaint that has been told. One that repeats is counted in its Event, as in Kubernetes, more and more rarely:
+    a Pod that waits for good must not fill the API with it."""
+
+    name: str
+    """Of the Event."""
+    count: int = 0
+    due: float = 0.0
+    """When it may be told again."""
 
 
 class PodLife:
@@ -49,7 +61,7 @@ class PodLife:
         self._preparation: Preparation | None = None
         self._started = rfc3339()
         self._written = asyncio.Lock()
-        self._told: dict[tuple[str, str], float] = {}
+        self._told: dict[tuple[str, str], Told] = {}
 
     @property
     def title(self) -> str:
@@ -146,22 +158,24 @@ class PodLife:
 
     async def tell(self, reason: str, message: str, *, warning: bool = False) -> None:
         """An Event of the node itself; that it cannot be written changes nothing for the Pod."""
-        if warning and not self._is_news(reason, message):
+        now = asyncio.get_running_loop().time()
+        told = self._told.get((reason, message)) if warning else None
+        if told is None:
+            told = Told(f"{self.pod['metadata']['name']}.{secrets.token_hex(8)}")
+        elif now < told.due:
             return
-        name = f"{self.pod['metadata']['name']}.{secrets.token_hex(8)}"
+        told.count += 1
+        told.due = now + restarts.back_off(told.count)
+        if warning:
+            self._told[reason, message] = told
         try:
-            await self._node.api.record(self.pod, name=name, reason=reason, message=message[:1024], warning=warning)
+            if told.count > 1 and await self._node.api.recount(self.pod, told.name, told.count):
+                return
+            await self._node.api.record(
+                self.pod, name=told.name, reason=reason, message=message[:1024], warning=warning, count=told.count
+            )
         except Exception as error:
             log.warning("an Event of a Pod could not be written", pod=self.title, reason=reason, error=describe(error))
-
-    def _is_news(self, reason: str, message: str) -> bool:
-        """A complaint that repeats is told now and then: a Pod that waits for good must not fill the API with it."""
-        now = asyncio.get_running_loop().time()
-        told = self._told.get((reason, message))
-        if told is not None and now - told < TELL_AGAIN_SECONDS:
-            return False
-        self._told[reason, message] = now
-        return True
 
     async def pause(self, seconds: float) -> bool:
         """Waits; tells whether the Pod is still to live then."""
