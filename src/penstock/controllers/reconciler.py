@@ -22,6 +22,7 @@ from penstock.controllers.tracker import NotYetKnown, Observer, Tracker
 from penstock.log.threads import Owner
 from penstock.observability.logs import describe
 from penstock.resources.conditions import READY, find
+from penstock.resources.jobsink.door import Door
 from penstock.resources.resolution import EVENTS_RETAINED
 from penstock.settings import Settings
 from penstock.timestamps import rfc3339
@@ -59,6 +60,8 @@ class ReconcilerContext:
     recorder: EventRecorder
     reply_keys: dict[Key, list[bytes]] = field(default_factory=dict)
     """By which each RequestReply knows the replies to its requests, the newest first."""
+    job_sink_doors: dict[Key, Door] = field(default_factory=dict)
+    """From whom each JobSink takes events."""
 
     @property
     def embedded(self) -> bool:

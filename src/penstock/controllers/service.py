@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from functools import partial
 
 import structlog
-from starlette.types import ASGIApp
 
 from penstock.contract.routes import ServiceName
 from penstock.controllers.api import (
@@ -15,6 +14,7 @@ from penstock.controllers.api import (
     CHANNEL,
     CONFIG_MAP,
     IN_MEMORY_CHANNEL,
+    JOB_SINK,
     PARALLEL,
     SEQUENCE,
     SUBSCRIPTION,
@@ -52,20 +52,26 @@ from penstock.controllers.routes.route_records import (
     JOB_SINK_HOST,
     REQUEST_REPLY_HOST,
     ingress_name,
+    service_names,
 )
 from penstock.controllers.routes.trust_bundles import TrustBundles
 from penstock.controllers.sinks.job_sink import JobSinks
 from penstock.controllers.sinks.request_reply import RequestReplies
 from penstock.controllers.sinks.server import SinkServer
+from penstock.controllers.sinks.tokens import Tokens
 from penstock.controllers.tracker import Tracker
 from penstock.controllers.workloads.reconcilers import workload_reconcilers
 from penstock.lifecycle import Lifecycle, first
 from penstock.log.routes import RoutesTopic
+from penstock.log.threads import Owner
 from penstock.settings import IN_CLUSTER, Settings
+from penstock.tls.server import NoCertificate, ServerTls, service_certificate
 
 log = structlog.get_logger()
 
 KUBECONFIG = "kubeconfig-control"
+JOB_SINK_CERTIFICATE = "job-sinks"
+"""Its files in the data folder."""
 
 
 async def run(settings: Settings, lifecycle: Lifecycle) -> None:
@@ -92,24 +98,45 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
         losses_shown=settings.loss_warning_hours * 3600,
     )
     world = ReconcilerContext(settings, api, tracker, publisher, dataplane, recorder)
-    job_sinks = JobSinks(api, tracker, settings.max_event_bytes)
+    owner = Owner()
+    subject = Tokens(settings, owner).subject
+    job_sinks = JobSinks(api, tracker, settings.max_event_bytes, world.job_sink_doors, subject)
     requests = RequestReplies(tracker, world.reply_keys, settings.max_event_bytes)
-    apps: dict[str, ASGIApp] = {JOB_SINK_HOST: job_sinks, REQUEST_REPLY_HOST: requests}
-    servers = {host: SinkServer(app) for host, app in apps.items()} if world.embedded else {}
-    names = [ServiceName(host, {"80": (server.address,)}) for host, server in servers.items()]
+    servers: dict[str, dict[str, SinkServer]] = {}
+    if world.embedded:
+        names_of = service_names(JOB_SINK_HOST)
+        tls = ServerTls(settings, make=partial(service_certificate, settings, JOB_SINK_CERTIFICATE, names_of))
+        _look(tls, lifecycle)
+        servers[JOB_SINK_HOST] = {"80": SinkServer(job_sinks), "443": SinkServer(job_sinks, tls.context)}
+        servers[REQUEST_REPLY_HOST] = {"80": SinkServer(requests)}
+        owner.start(tls.run(), "certificate of JobSinks")
+    names = [
+        ServiceName(host, {port: (server.address,) for port, server in ports.items()})
+        for host, ports in servers.items()
+    ]
     try:
         await first(
             work_on(world, workers, lifecycle, names),
-            *(server.run() for server in servers.values()),
+            *(server.run() for ports in servers.values() for server in ports.values()),
+            owner.failed(),
             _told_to_stop(lifecycle, topic),
         )
     finally:
+        await owner.close()
         topic.close()
         await workers.close()
         await tracker.close()
         await dataplane.close()
         await requests.close()
         await api.close()
+
+
+def _look(tls: ServerTls, lifecycle: Lifecycle) -> None:
+    try:
+        tls.look()
+    except NoCertificate as error:
+        lifecycle.fail(str(error))
+        raise
 
 
 async def work_on(
@@ -209,7 +236,8 @@ def _employ(world: ReconcilerContext, workers: Workers, sources: Sources) -> lis
         ]
     for reconciler in reconcilers:
         workers.employ(reconciler, world)
-    tell_of_policies(world, workers, (BROKER, CHANNEL, IN_MEMORY_CHANNEL, SEQUENCE, PARALLEL))
+    guarded = (BROKER, CHANNEL, IN_MEMORY_CHANNEL, SEQUENCE, PARALLEL)
+    tell_of_policies(world, workers, (*guarded, JOB_SINK) if world.embedded else guarded)
     return reconcilers
 
 

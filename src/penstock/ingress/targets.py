@@ -8,9 +8,9 @@ from urllib.parse import unquote
 import httptools
 
 from penstock.contract.routes import Target
-from penstock.ingress.senders.rules import TargetRules
 from penstock.observability.metrics import TargetMetrics
 from penstock.observability.span_attributes import destination
+from penstock.resources.eventpolicy.rules import TargetRules
 
 _CLUSTER_SUFFIXES = (".cluster.local", ".svc.cluster.local")
 """What a name inside the cluster may leave out."""
@@ -30,7 +30,7 @@ class Addressee:
         self.transports = (target.transport != "strict", target.transport != "disabled")
         """Whether events are taken over HTTP, and whether over HTTPS."""
         self.place = destination(target.kind, target.namespace, target.name)
-        self.rules = None if target.access is None else TargetRules(target, target.access)
+        self.rules = None if target.access is None else TargetRules(target.namespace, target.access)
         """Who may send to it; None: everybody."""
 
 

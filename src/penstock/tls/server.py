@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import ssl
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -20,6 +21,8 @@ from penstock.settings import Settings
 from penstock.tls import own
 from penstock.tls.names import server_names
 
+FOLDER = "pki"
+"""Of the data folder: its authority, and what that signs."""
 NAME = "tls"
 """Of the files of a certificate that penstock makes for its servers; the API has another."""
 SPAN = own.Span(lasts=timedelta(days=30), renewed_before=timedelta(days=10))
@@ -37,15 +40,22 @@ class NoCertificate(RuntimeError):
 class ServerTls:
     """A server's certificate, and the context that shows it."""
 
-    def __init__(self, settings: Settings, clock: Clock = lambda: datetime.now(UTC)) -> None:
-        self._settings, self._clock = settings, clock
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Clock = lambda: datetime.now(UTC),
+        make: Callable[[datetime], KeyPair] | None = None,
+    ) -> None:
+        """`make`, which raises NoCertificate, gives a certificate other than that of this machine's servers."""
+        self._make = make or partial(certificate, settings)
+        self._clock = clock
         self._shown: KeyPair | None = None
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.set_alpn_protocols(["http/1.1"])
 
     def look(self) -> bool:
         """Shows what is to be shown from now on; whether that is another certificate. Raises NoCertificate."""
-        pair = certificate(self._settings, self._clock())
+        pair = self._make(self._clock())
         if pair == self._shown:
             return False
         # A pair that does not fit would leave the context with half of it: it is tried elsewhere first.
@@ -73,11 +83,20 @@ def certificate(settings: Settings, now: datetime) -> KeyPair:
     """The certificate of this machine's servers. Raises NoCertificate."""
     try:
         if settings.tls_cert_file is None:
-            pki = settings.data_dir / "pki"
-            return own.server(pki, NAME, server_names(settings), SPAN, now)
+            return own.server(settings.data_dir / FOLDER, NAME, server_names(settings), SPAN, now)
         if settings.tls_key_file is None:
             raise NoCertificate("tls_cert_file is set and tls_key_file is not; a certificate needs its key")
         return KeyPair(settings.tls_cert_file.read_bytes(), settings.tls_key_file.read_bytes())
+    except OSError as error:
+        raise NoCertificate(f"{error.filename} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise NoCertificate(str(error)) from error
+
+
+def service_certificate(settings: Settings, name: str, hosts: Sequence[str], now: datetime) -> KeyPair:
+    """One of the data folder's own authority for Services of the embedded control plane. Raises NoCertificate."""
+    try:
+        return own.server(settings.data_dir / FOLDER, name, hosts, SPAN, now)
     except OSError as error:
         raise NoCertificate(f"{error.filename} cannot be read: {error.strerror}") from error
     except ValueError as error:
@@ -90,7 +109,7 @@ def trusted_by_clients(settings: Settings, now: datetime) -> str | None:
         return settings.tls_ca_file.read_text()
     if settings.tls_cert_file is not None:
         return None
-    return own.authority_certificate(settings.data_dir / "pki", now).decode()
+    return own.authority_certificate(settings.data_dir / FOLDER, now).decode()
 
 
 def show(context: ssl.SSLContext, pair: KeyPair) -> None:

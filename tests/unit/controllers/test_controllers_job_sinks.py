@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -11,19 +12,28 @@ import pytest
 from api_double import refuse
 from memory_plane import ControlPlane
 
-from penstock.controllers.api import JOB, JOB_SINK, SECRET, Key, Kind, Obj
+from penstock.controllers.api import CONFIG_MAP, EVENT_POLICY, JOB, JOB_SINK, SECRET, Key, Kind, Obj
 from penstock.controllers.sinks.job_sink import JobSinks
+from penstock.oidc.verifier import Refused
+from penstock.settings import Settings
 
 EVENT = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/s", "ce-type": "t", "content-type": "application/json"}
 POD = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}
 
 
+async def subject(token: str, audience: str) -> str | Refused:
+    """Tokens name their owner, and are for the JobSink `ns/s`."""
+    if token == "early":
+        return Refused("the keys of the issuer are being fetched", is_passing=True)
+    return token if audience == "sinks.knative.dev/jobsink/ns/s" and token.startswith("system:") else Refused("wrong")
+
+
 class Client:
     """Sends requests without sockets."""
 
-    def __init__(self, plane: ControlPlane) -> None:
-        app = JobSinks(plane.world.api, plane.world.tracker, 1000)
-        self._client = httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://job-sink")
+    def __init__(self, plane: ControlPlane, scheme: str = "http") -> None:
+        app = JobSinks(plane.world.api, plane.world.tracker, 1000, plane.world.job_sink_doors, subject)
+        self._client = httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url=f"{scheme}://job-sink")
 
     async def send(
         self, path: str = "/ns/s", body: bytes = b'{"a":1}', headers: dict[str, str] | None = None
@@ -32,6 +42,27 @@ class Client:
 
     async def ask(self, path: str) -> httpx2.Response:
         return await self._client.get(path)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """With a data folder for an authority."""
+    return Settings(data_dir=tmp_path, history=False)
+
+
+def switch(plane: ControlPlane, **features: str) -> None:
+    data = {name.replace("_", "-"): value for name, value in features.items()}
+    metadata = {"name": "config-features", "namespace": "knative-eventing"}
+    plane.api.apply(CONFIG_MAP, {"metadata": metadata, "data": data})
+
+
+def address(plane: ControlPlane) -> Obj:
+    status = (plane.api.get(JOB_SINK, "ns", "s") or {}).get("status") or {}
+    return dict(status.get("address") or {})
+
+
+def bearer(owner: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {owner}"}
 
 
 @pytest.fixture
@@ -115,3 +146,59 @@ async def test_the_location_tells_how_far_the_job_is(plane: ControlPlane, client
         plane.api._store(JOB, {**job, "status": status}, "MODIFIED")
         answer = await client.ask(location)
         assert (answer.status_code, answer.headers["reason"]) == (code, kind)
+
+
+async def test_its_addresses_and_what_it_takes_follow_transport_encryption(plane: ControlPlane, client: Client) -> None:
+    secure = Client(plane, "https")
+    assert ((await client.send()).status_code, (await secure.send()).status_code) == (202, 404)
+    switch(plane, transport_encryption="permissive")
+    await plane.until(lambda: plane.world.job_sink_doors[Key("ns", "s")].transport == "permissive")
+    assert ((await client.send()).status_code, (await secure.send()).status_code) == (202, 202)
+    switch(plane, transport_encryption="strict")
+    await plane.until(lambda: address(plane).get("name") == "https")
+    assert ((await client.send()).status_code, (await secure.send()).status_code) == (404, 202)
+    assert address(plane)["url"] == "https://job-sink.knative-eventing.svc.cluster.local/ns/s"
+    assert "BEGIN CERTIFICATE" in address(plane)["CACerts"]
+
+
+async def test_with_oidc_it_takes_tokens_for_its_audience_only(plane: ControlPlane, client: Client) -> None:
+    switch(plane, authentication_oidc="enabled")
+    await plane.until(lambda: address(plane).get("audience"))
+    assert address(plane)["audience"] == "sinks.knative.dev/jobsink/ns/s"
+    unknown = await client.send()
+    assert (unknown.status_code, unknown.headers["www-authenticate"]) == (401, "Bearer")
+    assert (await client.send(headers=bearer("forged"))).status_code == 401
+    assert (await client.send(headers=bearer("early"))).status_code == 503
+    other = await client.send(headers=bearer("system:serviceaccount:other:till"))
+    assert (other.status_code, "allow-same-namespace" in other.text) == (403, True)
+    assert plane.api.all(JOB) == {}
+    assert (await client.send(headers=bearer("system:serviceaccount:ns:till"))).status_code == 202
+
+
+async def test_event_policies_say_who_may_send_what(plane: ControlPlane, client: Client) -> None:
+    switch(plane, authentication_oidc="enabled")
+    to = [{"ref": {"apiVersion": "sinks.knative.dev/v1alpha1", "kind": "JobSink", "name": "s"}}]
+    sender = "system:serviceaccount:other:till"
+    spec = {"to": to, "from": [{"sub": sender}], "filters": [{"exact": {"type": "t"}}]}
+    plane.api.apply(EVENT_POLICY, {"metadata": {"name": "p", "namespace": "ns"}, "spec": spec})
+    await plane.until(lambda: ((plane.api.get(JOB_SINK, "ns", "s") or {}).get("status") or {}).get("policies"))
+    assert (await client.send(headers=bearer("system:serviceaccount:ns:till"))).status_code == 403
+    refused = await client.send(headers={**bearer(sender), "ce-type": "other"})
+    assert (refused.status_code, "do not let the event" in refused.text) == (403, True)
+    assert (await client.send(headers=bearer(sender))).status_code == 202
+
+
+async def test_a_policy_that_is_not_ready_makes_it_unready(plane: ControlPlane, client: Client) -> None:
+    switch(plane, authentication_oidc="enabled")
+    missing = {"apiVersion": "sources.knative.dev/v1", "kind": "PingSource", "name": "nobody", "namespace": "ns"}
+    spec = {"from": [{"ref": missing}]}
+    plane.api.apply(EVENT_POLICY, {"metadata": {"name": "p", "namespace": "ns"}, "spec": spec})
+    await plane.until(lambda: plane.condition(JOB_SINK, "s", "EventPoliciesReady").get("status") == "False")
+    assert not plane.ready(JOB_SINK, "s")
+    assert (await client.send(headers=bearer("system:serviceaccount:ns:till"))).status_code == 403
+
+
+async def test_a_sink_that_is_gone_leaves_nothing_behind(plane: ControlPlane, client: Client) -> None:
+    plane.api.remove(JOB_SINK, Key("ns", "s"))
+    await plane.until(lambda: not plane.world.job_sink_doors)
+    assert (await client.send()).status_code == 404

@@ -13,9 +13,9 @@ from penstock.ingress import responses
 from penstock.ingress.request import Request
 from penstock.ingress.responses import Response
 from penstock.ingress.senders.door import Door
-from penstock.ingress.senders.rules import names
 from penstock.ingress.senders.sender import Sender
 from penstock.ingress.targets import Addressee, TargetTable
+from penstock.resources.eventpolicy.rules import names
 
 TILL = "system:serviceaccount:shop:till"
 STRANGER = "system:serviceaccount:elsewhere:till"

@@ -5,16 +5,26 @@ from __future__ import annotations
 import ssl
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from penstock.certificates import KeyPair, is_signed_by, issue, make_authority, names_all
 from penstock.settings import Settings
 from penstock.tls import own
 from penstock.tls.names import server_names
-from penstock.tls.server import SPAN, NoCertificate, ServerTls, certificate, trusted_by_clients
+from penstock.tls.server import (
+    FOLDER,
+    SPAN,
+    NoCertificate,
+    ServerTls,
+    certificate,
+    service_certificate,
+    trusted_by_clients,
+)
 
 NOW = datetime(2026, 11, 17, tzinfo=UTC)
 
@@ -78,6 +88,20 @@ def given(folder: Path, pair: KeyPair) -> Settings:
 
 def made(host: str = "events.example") -> KeyPair:
     return issue(make_authority("a", timedelta(days=9), NOW), host, [host], timedelta(days=9), NOW)
+
+
+def test_a_service_has_a_certificate_of_its_own(tmp_path: Path) -> None:
+    settings = given(tmp_path, made())
+    host = "job-sink.knative-eventing.svc.cluster.local"
+    tls = ServerTls(settings, make=partial(service_certificate, settings, "job-sinks", [host]))
+    assert (tls.look(), tls.look()) == (True, False)
+    authority = own.authority_certificate(settings.data_dir / FOLDER, NOW)
+    certificate_shown = shown(tls.context).public_bytes(Encoding.PEM)
+    assert is_signed_by(certificate_shown, authority)
+    assert names_all(certificate_shown, [host])
+    (settings.data_dir / FOLDER / "ca.key").write_bytes(b"not a key")
+    with pytest.raises(NoCertificate):
+        service_certificate(settings, "others", [host], NOW)
 
 
 def test_given_files_are_read_again_when_they_change(tmp_path: Path) -> None:

@@ -44,6 +44,12 @@ def channel_host(identity: Identity) -> str:
     return f"{identity.name}-kn-channel.{identity.namespace}.svc.{CLUSTER_DOMAIN}"
 
 
+def service_names(host: str) -> tuple[str, str, str]:
+    """The name of a Service in full and short."""
+    short = host.removesuffix(f".{CLUSTER_DOMAIN}")
+    return host, short, short.removesuffix(".svc")
+
+
 def broker_target(
     identity: Identity, *, tells_types: bool = False, transport: Transport = "disabled", access: TargetAccess = OPEN
 ) -> Target:
@@ -64,15 +70,13 @@ def channel_target(
     identity: Identity, *, tells_types: bool = False, transport: Transport = "disabled", access: TargetAccess = OPEN
 ) -> Target:
     """A channel, also reached by its host name in full and short."""
-    host = channel_host(identity)
-    short = host.removesuffix(f".{CLUSTER_DOMAIN}")
     return Target(
         identity.uid,
         "Channel",
         identity.namespace,
         identity.name,
         (channel_path(identity),),
-        (host, short, short.removesuffix(".svc")),
+        service_names(channel_host(identity)),
         tells_types=tells_types,
         transport=transport,
         access=access_record(access),

@@ -7,29 +7,52 @@ no 202 and the sender tries again, and the Job's Pod waits for its Secret.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING
 
 import structlog
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from penstock.controllers.api import CONFLICT, JOB, JOB_SINK, SECRET, Api, Key, Obj, code_of
+from penstock.controllers.api import CONFLICT, JOB, JOB_SINK, SECRET, Api, Key, Obj, code_of, key_of
 from penstock.controllers.sinks.requests import event_of
 from penstock.controllers.tracker import Tracker
 from penstock.events import json_format
 from penstock.events.event import CloudEvent
 from penstock.observability.logs import describe
 from penstock.resources.conditions import find
+from penstock.resources.eventpolicy.rules import TargetRules
+from penstock.resources.jobsink.door import Door
 from penstock.resources.jobsink.model import job_name, job_of, location_of, read_location, secret_of
 
+if TYPE_CHECKING:
+    from penstock.oidc.verifier import Refused
+
 log = structlog.get_logger()
+
+Subject = Callable[[str, str], Awaitable["str | Refused"]]
+"""Whose a token is that is for this audience. (token, audience)"""
+
+
+class NotTaken(Exception):
+    """The request is not taken."""
+
+    def __init__(self, answer: int | Response, why: str = "") -> None:
+        super().__init__(why)
+        if isinstance(answer, int):
+            answer = PlainTextResponse(f"{why}\n", answer, {"www-authenticate": "Bearer"} if answer == 401 else None)
+        self.answer = answer
 
 
 class JobSinks:
     """An ASGI application."""
 
-    def __init__(self, api: Api, tracker: Tracker, max_event_bytes: int) -> None:
+    def __init__(
+        self, api: Api, tracker: Tracker, max_event_bytes: int, doors: Mapping[Key, Door], subject: Subject
+    ) -> None:
         self._api, self._tracker, self._most = api, tracker, max_event_bytes
+        self._doors, self._subject = doors, subject
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -44,14 +67,12 @@ class JobSinks:
         return PlainTextResponse("events are sent by POST\n", 405, {"allow": "GET, POST"})
 
     async def _take(self, request: Request) -> Response:
-        if not self._tracker.informer(JOB_SINK).synced.is_set():
-            return PlainTextResponse("the JobSinks are not known yet\n", 503)
-        sink = self._sink(request.scope["path"])
-        if sink is None:
-            return PlainTextResponse("there is no JobSink at this path\n", 404)
-        event = await event_of(request, self._most)
-        if isinstance(event, Response):
-            return event
+        try:
+            sink, door = self._found(request)
+            sender = await self._sender(request, door.rules)
+            event = await self._event(request, door.rules, sender)
+        except NotTaken as refusal:
+            return refusal.answer
         try:
             await self._store(sink, event)
         except Exception as error:
@@ -59,6 +80,45 @@ class JobSinks:
         metadata = sink["metadata"]
         location = location_of(metadata["namespace"], metadata["name"], event.source, event.id)
         return Response(status_code=202, headers={"location": location})
+
+    def _found(self, request: Request) -> tuple[Obj, Door]:
+        """The JobSink that is meant, and its door. Raises NotTaken where the request came another way."""
+        if not self._tracker.informer(JOB_SINK).synced.is_set():
+            raise NotTaken(503, "the JobSinks are not known yet")
+        sink = self._sink(request.scope["path"])
+        if sink is None:
+            raise NotTaken(404, "there is no JobSink at this path")
+        door = self._doors.get(key_of(sink))
+        if door is None:
+            raise NotTaken(503, "it is not known yet who may send to this JobSink")
+        if not door.takes(request.url.scheme):
+            raise NotTaken(404, f"transport-encryption is {door.transport}: the address is in the JobSink's status")
+        return sink, door
+
+    async def _sender(self, request: Request, rules: TargetRules | None) -> str:
+        """Who sends; empty where everybody may. Raises NotTaken."""
+        if rules is None:
+            return ""
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer":
+            raise NotTaken(401, f'send `Authorization: Bearer` with a token for the audience "{rules.access.audience}"')
+        found = await self._subject(token.strip(), rules.access.audience)
+        if not isinstance(found, str):
+            raise NotTaken(503 if found.is_passing else 401, found.reason)
+        why = rules.why_not(found)
+        if why is not None:
+            raise NotTaken(403, why)
+        return found
+
+    async def _event(self, request: Request, rules: TargetRules | None, sender: str) -> CloudEvent:
+        """What is sent. Raises NotTaken."""
+        event = await event_of(request, self._most)
+        if isinstance(event, Response):
+            raise NotTaken(event)
+        why = None if rules is None else rules.why_not_these(sender, [event])
+        if why is not None:
+            raise NotTaken(403, why)
+        return event
 
     async def _store(self, sink: Obj, event: CloudEvent) -> None:
         wanted = job_of(sink, job_name(sink["metadata"]["name"], event.source, event.id))

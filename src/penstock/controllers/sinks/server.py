@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -14,7 +15,8 @@ GRACE_SECONDS = 5
 class SinkServer:
     """Serves an application at a free port of 127.0.0.1."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, tls: ssl.SSLContext | None = None) -> None:
+        """`tls` has the certificate that is shown to clients, where they have to speak it."""
         self._listener = socket.create_server(("127.0.0.1", 0))
         config = uvicorn.Config(
             app,
@@ -24,6 +26,7 @@ class SinkServer:
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=GRACE_SECONDS,
+            ssl_context_factory=None if tls is None else lambda _config, _default: tls,
         )
         config.load()
         self._server = uvicorn.Server(config)

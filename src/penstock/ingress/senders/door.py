@@ -14,9 +14,9 @@ from penstock.ingress import responses
 from penstock.ingress.request import Request
 from penstock.ingress.responses import Response
 from penstock.ingress.senders.keys import KeyRecogniser
-from penstock.ingress.senders.rules import TargetRules
 from penstock.ingress.senders.sender import Sender
 from penstock.ingress.targets import Addressee
+from penstock.resources.eventpolicy.rules import TargetRules
 
 NO_CREDENTIALS = responses.unauthorized(
     "this address takes events only from senders it knows; send `Authorization: Bearer` with an API key, or with a "

@@ -1,1 +1,1 @@
-"""EventPolicy (eventing.knative.dev/v1alpha1): from whom Brokers and Channels of its namespace take which events."""
+"""EventPolicy (eventing.knative.dev/v1alpha1): from whom Brokers, Channels and JobSinks take which events."""

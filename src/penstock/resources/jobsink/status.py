@@ -6,18 +6,20 @@ from typing import Any
 
 from penstock.resources.admission import Obj
 from penstock.resources.conditions import conclude, true
-from penstock.resources.eventpolicy.access import OPEN
+from penstock.resources.eventpolicy.access import TargetAccess
 from penstock.resources.jobsink.model import selector_of
 from penstock.resources.metadata import Identity
+from penstock.resources.resolution import Address, addresses
 
 
-def status_of(obj: Obj, url: str, now: str) -> dict[str, Any]:
-    """The JobSink's status: it takes events as soon as it is there."""
+def status_of(obj: Obj, known: tuple[Address, ...], access: TargetAccess, now: str) -> dict[str, Any]:
+    """The JobSink's status: it takes events as soon as it is there, unless its EventPolicies are not ready."""
     identity = Identity.read(obj)
     previous = (obj.get("status") or {}).get("conditions") or []
     return {
         "observedGeneration": identity.generation,
-        "conditions": conclude(previous, [true("Addressable"), OPEN.finding()], now),
-        "address": {"name": "http", "url": url},
+        "conditions": conclude(previous, [true("Addressable"), access.finding()], now),
+        **addresses(*known),
+        **access.fields(),
         "job": {"selector": selector_of(identity.name)},
     }

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.contract.routes import Access, Policy, Target
+from penstock.contract.routes import Access, Policy
 from penstock.events.event import CloudEvent
 from penstock.filters.evaluate import matches_event
 from penstock.filters.parse import InvalidFilter, parse
 from penstock.filters.predicate import AnyOf, Everything, Not, Predicate
-
-ACCOUNT_PREFIX = "system:serviceaccount:"
+from penstock.oidc.names import ACCOUNT_PREFIX
 
 NOTHING = Not(Everything())
 
@@ -27,9 +26,10 @@ class TargetRules:
 
     __slots__ = ("_allowed", "_own", "_policies", "access")
 
-    def __init__(self, target: Target, access: Access) -> None:
+    def __init__(self, namespace: str, access: Access) -> None:
+        """`namespace` is the target's."""
         self.access = access
-        self._own = f"{ACCOUNT_PREFIX}{target.namespace}:"
+        self._own = f"{ACCOUNT_PREFIX}{namespace}:"
         self._policies = [(policy, _predicate(policy)) for policy in access.policies]
         self._allowed: dict[str, Predicate | None] = {}
 
