@@ -28,12 +28,17 @@ class Location:
     @property
     def named_url(self) -> str:
         """For clients that ask a server for the certificate of the URL's host: over TLS the name that was asked for
-        stays in the URL, and the client has to connect to the host of `url` for it."""
+        stays in the URL, and the client has to know where it leads, by `lead`."""
+        parts, lead = urlsplit(self.url), self.lead
+        return self.url if lead is None else _with_netloc(parts, f"{lead[0]}:{lead[2]}")
+
+    @property
+    def lead(self) -> tuple[str, str, int] | None:
+        """The name in `named_url`, the address it has, and the port; None where the URL needs no explanation."""
         parts = urlsplit(self.url)
         if self.host is None or parts.scheme != "https":
-            return self.url
-        name = urlsplit(f"//{self.host}").hostname or ""
-        return _with_netloc(parts, name if parts.port is None else f"{name}:{parts.port}")
+            return None
+        return urlsplit(f"//{self.host}").hostname or "", parts.hostname or "", parts.port or 443
 
 
 class NothingThere(LookupError):

@@ -53,3 +53,28 @@ async def test_trust_bundles_count_from_the_next_event_on(tmp_path: Path) -> Non
     refused = (tmp_path / "log").read_text().splitlines()
     assert len(refused) == 3
     assert all("ConnectError" in line for line in refused)
+
+
+async def test_a_sink_of_the_cluster_is_believed_by_its_name(tmp_path: Path) -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+    trusting = TrustingClient(OWN.certificate.decode, lambda: ClientBuilder().no_proxy())
+    log, ready, name = PodLog(tmp_path / "log"), asyncio.Event(), "sink.ns.svc.cluster.local"
+    with served(OWN, name) as sink:
+
+        def locate(asked: str) -> Location:
+            assert asked == f"https://{name}"
+            return Location(sink.url, name)
+
+        env = {"JSONATA_TRANSFORM": EXPRESSION, "K_SINK": f"https://{name}"}
+        actor = Transform(env, log, trusting, locate, lambda: listener)
+        running = asyncio.create_task(actor.run(ready.set))
+        async with ClientBuilder().no_proxy().build() as producer, asyncio.timeout(60):
+            await ready.wait()
+            sent = producer.post(url).header("content-type", "application/cloudevents+json").body_text(EVENT)
+            assert (await sent.build().send()).status == 202
+        actor.stop(0)
+        await running
+        await trusting.close()
+        log.close()
+    assert len(sink.types) == 1

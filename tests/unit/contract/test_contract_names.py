@@ -45,6 +45,8 @@ def test_over_tls_the_url_keeps_the_name_that_the_certificate_is_for() -> None:
     secure = TABLE.locate("https://sink.ns/path?q=1")
     assert secure.named_url == "https://sink.ns:8443/path?q=1"
     assert secure.url == "https://127.66.0.1:8443/path?q=1"
+    assert secure.lead == ("sink.ns", "127.66.0.1", 8443)
+    assert TABLE.locate("http://sink.ns/").lead is None
     assert TABLE.locate("http://sink.ns/").named_url in {"http://127.66.0.1:8080/", "http://127.66.0.2:8080/"}
     assert TABLE.locate("https://example.test:8443/x").named_url == "https://example.test:8443/x"
 

@@ -9,7 +9,6 @@ import uuid
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from pyreqwest.client import Client
 from pyreqwest.exceptions import PyreqwestError
@@ -47,7 +46,7 @@ class Sender:
     ) -> None:
         self._name, self._wanted, self._reports = name, wanted, reports
         self._client, self._locate = client, locate
-        self._secure: dict[tuple[str, str, int], Client] = {}
+        self._secure: dict[tuple[str, str, int] | None, Client] = {}
         self._token = ""
 
     async def run(self) -> None:
@@ -166,19 +165,15 @@ class Sender:
 
     def _client_to(self, location: Location) -> Client:
         """One that believes the sink by CA_CERTS, too, and knows where its name leads."""
-        parts = urlsplit(location.url)
-        if parts.scheme != "https":
+        lead = location.lead
+        if not location.url.startswith("https:"):
             return self._client
-        host, port = parts.hostname or "", parts.port or 443
-        place = (urlsplit(location.named_url).hostname or "", host, port)
-        if place not in self._secure:
+        if lead not in self._secure:
             builder = client_builder()
             if self._wanted.ca_certs:
                 builder = builder.add_root_certificate_pem(self._wanted.ca_certs.encode())
-            if place[0] != host:
-                builder = builder.resolve(*place)
-            self._secure[place] = builder.build()
-        return self._secure[place]
+            self._secure[lead] = (builder if lead is None else builder.resolve(*lead)).build()
+        return self._secure[lead]
 
 
 async def _read_token(path: str) -> str:

@@ -16,7 +16,7 @@ from pyreqwest.exceptions import PyreqwestError
 from starlette.requests import Request
 from starlette.responses import Response
 
-from penstock.contract.names import NothingThere
+from penstock.contract.names import Location, NothingThere
 from penstock.events import http, json_format
 from penstock.events.event import MalformedEvent
 from penstock.workloads.actors.http_actor import HttpActor
@@ -46,7 +46,7 @@ class Transform(HttpActor):
         self,
         env: Mapping[str, str],
         log: PodLog,
-        client: Callable[[], Client],
+        client: Callable[[Location], Client],
         locate: Locate,
         take_listener: Callable[[], socket.socket | None],
     ) -> None:
@@ -106,7 +106,8 @@ class Transform(HttpActor):
 
     async def _send(self, sink: str, made: Any) -> Answer:
         location = self._locate(sink)
-        request = self._client().request("POST", location.url).headers([("Content-Type", content_type_of(made))])
+        client = self._client(location)
+        request = client.request("POST", location.named_url).headers([("Content-Type", content_type_of(made))])
         if location.host:
             request = request.header("Host", location.host)
         response = await request.body_bytes(_encode(made)).build().send()

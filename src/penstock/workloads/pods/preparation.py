@@ -12,6 +12,7 @@ from typing import Any
 
 from pyreqwest.client import Client
 
+from penstock.contract.names import Location
 from penstock.workloads.actors.event_display import EventDisplay
 from penstock.workloads.actors.options import PLACES, BrokenEnvironment, read_options
 from penstock.workloads.actors.program import PORT, TLS_PORT, ActorEnvironment, EventsHub
@@ -35,8 +36,8 @@ class Node:
 
     api: PodApi
     client: Client
-    trusting: Callable[[], Client]
-    """A client that believes servers by the trust bundles as well, as they are now."""
+    trusting: Callable[[Location], Client]
+    """A client for a place that believes servers by the trust bundles as well, as they are now."""
     locate: Locate
     log_dir: Path
     images: Images
