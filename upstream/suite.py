@@ -29,7 +29,10 @@ STEPS_AT_ONCE = 16
 POLL_TIMEOUT, POLL_INTERVAL = "180s", "1s"
 MOST_MINUTES = 15
 """A test that takes longer is cut off. Those that wait until a token has expired take eleven."""
-FIRST = ("TestBrokerConformance", "TestChannelConformance", "TestBrokerWithManyTriggers")
+FIRST = (
+    *("TestBrokerConformance", "TestChannelConformance", "TestBrokerWithManyTriggers"),
+    *("TestBrokerSupportsOIDC", "TestChannelImplSupportsOIDC"),
+)
 """These take longest, so that a run that begins with them is shorter."""
 QUIET_SECONDS = 20
 """After so long without a test that ended, what still runs is told."""
