@@ -11,10 +11,11 @@ import pytest
 from penstock.workloads.images import Images
 from penstock.workloads.kubernetes import Manifest, PodApi, PodChange, PodList
 from penstock.workloads.pods import node as nodes
-from penstock.workloads.pods import restarts
+from penstock.workloads.pods import podlife, restarts
 from penstock.workloads.pods.node import Pods
 from penstock.workloads.pods.podlife import PodLife
-from penstock.workloads.pods.preparation import Node
+from penstock.workloads.pods.preparation import Node, Preparation
+from penstock.workloads.processes.environment import ConfigError
 from penstock.workloads.processes.surroundings import Surroundings
 
 
@@ -162,3 +163,27 @@ async def test_a_complaint_that_comes_too_soon_is_not_told_again(tmp_path: Path)
         await life.tell("Failed", "no such file", warning=True)
     await life.tell("Failed", "another", warning=True)
     assert list(api.events.values()) == [1, 1]
+
+
+async def test_the_volumes_of_a_pod_are_refreshed_while_it_lives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    async def refresh(self: Preparation, spec: Manifest) -> None:
+        asked.append(spec["name"])
+        raise ConfigError("gone") if len(asked) == 1 else OSError("no API")
+
+    monkeypatch.setattr(podlife, "REFRESH_SECONDS", 0.001)
+    monkeypatch.setattr(Preparation, "refresh", refresh)
+    pods = pods_on(RememberingApi(), tmp_path)
+    pods.take(PodList([pod("web", spec={"volumes": [{"name": "v", "secret": {"secretName": "s"}}]}), pod("bare")]))
+    for _ in range(500):
+        await asyncio.sleep(0.002)
+        if len(asked) > 2:
+            break
+    await pods.stop(0)
+    assert set(asked) == {"main"}, "of the Pod that has such volumes, and whatever became of the last time"
+    before = len(asked)
+    await asyncio.sleep(0.01)
+    assert len(asked) == before

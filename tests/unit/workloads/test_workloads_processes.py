@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from penstock.settings import Settings
 from penstock.workloads.images import Actor, Images, Program
+from penstock.workloads.kubernetes import PodApi
 from penstock.workloads.pods.log_limits import cut_all
-from penstock.workloads.processes import probes, volumes
+from penstock.workloads.processes import files, probes, volumes
 from penstock.workloads.processes.command import base_environment, command_of, exit_code, first_port
 from penstock.workloads.processes.environment import ConfigError, environment, quantity, references
 from penstock.workloads.processes.files import Files
 from penstock.workloads.processes.process import CannotStart, executable, last_words
+from penstock.workloads.processes.surroundings import Surroundings
 
 POD: dict[str, Any] = {
     "metadata": {"name": "p", "namespace": "ns", "uid": "u1", "labels": {"app": "x"}},
@@ -201,3 +203,73 @@ def test_the_last_words_of_a_program_are_few(tmp_path: Path) -> None:
     assert (len(words), words[-1]) == (80, "9999")
     log.write_text("x" * 5000)
     assert len(last_words(log)) == 2048
+
+
+class SecretsAlone:
+    """An API that has Secrets, some of the time."""
+
+    def __init__(self, **secrets: dict[str, bytes]) -> None:
+        self.secrets = secrets
+
+    async def files(self, pod: Any, kind: str, name: str) -> dict[str, bytes] | None:
+        return self.secrets.get(name)
+
+    async def token(self, *_: Any) -> str:
+        raise AssertionError("a token is made once")
+
+
+MOUNTING: dict[str, Any] = {
+    **POD,
+    "spec": {
+        **POD["spec"],
+        "volumes": [
+            {"name": "plain", "secret": {"secretName": "one"}},
+            {
+                "name": "mixed",
+                "projected": {
+                    "sources": [
+                        {"secret": {"name": "two", "items": [{"key": "token", "path": "token"}]}},
+                        {"serviceAccountToken": {"path": "own"}},
+                    ]
+                },
+            },
+            {"name": "empty", "emptyDir": {}},
+            {"name": "elsewhere", "secret": {"secretName": "three"}},
+        ],
+    },
+}
+
+
+async def test_volumes_show_what_secrets_hold_by_now(tmp_path: Path) -> None:
+    api, around = SecretsAlone(one={"a": b"1"}, two={"token": b"old"}), Surroundings(tmp_path)
+    container = {"volumeMounts": [{"name": name} for name in ("plain", "mixed", "empty")]}
+    folder = around.folder_of(MOUNTING) / "volumes"
+    for name, content in (("plain", {"a": b"1"}), ("mixed", {"token": b"old", "own": b"mine"})):
+        volumes.write_tree(folder / name, content)
+    (folder / "elsewhere").mkdir()
+    before = (folder / "plain" / "a").stat().st_ino
+    api.secrets |= {"two": {"token": b"new", "other": b"x"}, "three": {"c": b"3"}}
+    with (folder / "mixed" / "token").open("rb") as reading:
+        await files.refresh(MOUNTING, container, cast(PodApi, api), around)
+        assert reading.read() == b"old", "who reads a file meanwhile gets all of it"
+    assert {path.name: path.read_bytes() for path in (folder / "mixed").iterdir()} == {"token": b"new", "own": b"mine"}
+    assert (folder / "plain" / "a").stat().st_ino == before, "what has not changed is left alone"
+    assert list((folder / "elsewhere").iterdir()) == [], "of a volume that the container does not mount"
+    api.secrets.clear()
+    with pytest.raises(ConfigError, match="one"):
+        await files.refresh(MOUNTING, container, cast(PodApi, api), around)
+    assert (folder / "plain" / "a").read_bytes() == b"1"
+
+
+@pytest.mark.parametrize(
+    ("volume", "may_change"),
+    [
+        ({"name": "a", "configMap": {"name": "c"}}, True),
+        ({"name": "a", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}, False),
+        ({"name": "a", "projected": {"sources": [{"configMap": {"name": "c"}}]}}, True),
+        ({"name": "a", "emptyDir": {}}, False),
+        ({"name": "a", "downwardAPI": {"items": []}}, False),
+    ],
+)
+def test_what_may_change_while_a_program_runs(volume: dict[str, Any], may_change: bool) -> None:
+    assert volumes.changes(volume) == may_change

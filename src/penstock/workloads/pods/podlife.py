@@ -27,12 +27,14 @@ from penstock.workloads.pods import addresses, restarts
 from penstock.workloads.pods.containerlife import ContainerLife
 from penstock.workloads.pods.podstatus import Container, lost_status, running_status
 from penstock.workloads.pods.preparation import Node, Preparation
-from penstock.workloads.processes import probes
+from penstock.workloads.processes import probes, volumes
+from penstock.workloads.processes.environment import ConfigError
 from penstock.workloads.run import Run
 
 log = structlog.get_logger()
 
 WRITE_RETRY_SECONDS = 1.0
+REFRESH_SECONDS = 60.0
 DEFAULT_GRACE_SECONDS = 30.0
 
 
@@ -99,10 +101,30 @@ class PodLife:
         self._logs().mkdir(parents=True, exist_ok=True)
         self._preparation = Preparation(self.pod, self._node, self._logs(), self._address)
         inits, mains = self._employ()
-        for init in inits:
-            if not await init.run():
-                return
-        await asyncio.gather(*(life.run() for life in mains))
+        keeping = asyncio.create_task(self._keep_files_fresh())
+        try:
+            for init in inits:
+                if not await init.run():
+                    return
+            await asyncio.gather(*(life.run() for life in mains))
+        finally:
+            keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)
+
+    async def _keep_files_fresh(self) -> None:
+        """As long as the Pod lives, its volumes show what their ConfigMaps and Secrets hold; of one that is gone, what
+        it held last."""
+        preparation, spec = self._preparation, self.pod["spec"]
+        if preparation is None or not any(volumes.changes(one) for one in spec.get("volumes") or ()):
+            return
+        while await self.pause(REFRESH_SECONDS):
+            for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
+                try:
+                    await preparation.refresh(container)
+                except ConfigError:
+                    continue
+                except Exception as error:
+                    log.warning("a Pod's volumes could not be refreshed", pod=self.title, error=describe(error))
 
     def _employ(self) -> tuple[list[ContainerLife], list[ContainerLife]]:
         spec, status = self.pod["spec"], self.pod["status"]

@@ -84,6 +84,10 @@ class Preparation:
             path.write_text(f"{error}\n", encoding="utf-8")
             raise CannotStart(f"{error} (named by {image.setting})" if image.command else str(error)) from None
 
+    async def refresh(self, spec: Manifest) -> None:
+        """Has a container that runs see what its volumes show by now. Raises ConfigError."""
+        await files.refresh(self._pod, spec, self._node.api, self._node.surroundings)
+
     async def _with_own_paths(self, spec: Manifest, env: dict[str, str]) -> dict[str, str]:
         """For an actor, which is no process and has no mounts: paths of its volumes as they are on this machine."""
         if not spec.get("volumeMounts"):

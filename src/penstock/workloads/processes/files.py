@@ -60,6 +60,14 @@ async def lay_out(pod: Manifest, spec: Manifest, api: PodApi, around: Surroundin
     return Files((), tuple(shown), root, env)
 
 
+async def refresh(pod: Manifest, spec: Manifest, api: PodApi, around: Surroundings) -> None:
+    """Has a program that runs see what the ConfigMaps and Secrets of its volumes hold by now. Raises ConfigError."""
+    folder, mounted = around.folder_of(pod) / "volumes", {mount["name"] for mount in spec.get("volumeMounts") or ()}
+    for volume in pod["spec"].get("volumes") or ():
+        if volume["name"] in mounted:
+            await volumes.refresh(pod, spec, volume, folder, api)
+
+
 def _inside(path: str) -> Path:
     """A relative path that stays where it is. Raises ConfigError."""
     parts = Path(path)

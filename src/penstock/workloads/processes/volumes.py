@@ -27,6 +27,26 @@ async def provide(pod: Manifest, spec: Manifest, volume: Manifest, folder: Path,
     return place
 
 
+async def refresh(pod: Manifest, spec: Manifest, volume: Manifest, folder: Path, api: PodApi) -> None:
+    """Writes what the ConfigMaps and Secrets of a volume hold by now into its folder. Raises ConfigError."""
+    place, source = folder / str(volume["name"]), _changing(volume)
+    if source and place.is_dir():
+        write_tree(place, await _contents(pod, spec, source, api))
+
+
+def changes(volume: Manifest) -> bool:
+    """Whether what the volume shows may change while a program runs."""
+    return bool(_changing(volume))
+
+
+def _changing(volume: Manifest) -> Manifest:
+    """What of a volume comes from ConfigMaps and Secrets. A token of the Pod's ServiceAccount is made once."""
+    if "projected" in volume:
+        sources = [one for one in volume["projected"].get("sources") or () if _changing(one)]
+        return {"projected": {"sources": sources}} if sources else {}
+    return {kind: volume[kind] for kind in ("configMap", "secret") if volume.get(kind)}
+
+
 async def _contents(pod: Manifest, spec: Manifest, source: Manifest, api: PodApi) -> dict[str, bytes]:
     if "projected" in source:
         files: dict[str, bytes] = {}
@@ -83,13 +103,18 @@ def _listed(pairs: Mapping[str, Any] | None) -> str:
 
 
 def write_tree(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Writes the files, readable by their owner only. Raises ConfigError for a path that leads out of the folder."""
+    """Writes the files, readable by their owner only, each as a whole: a program may be reading it. Raises ConfigError
+    for a path that leads out of the folder."""
     for name, content in files.items():
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts or not path.parts:
             raise ConfigError(f'path "{name}" must be relative and must not contain ".."')
         place = folder / path
+        if place.is_file() and place.read_bytes() == content:
+            continue
         place.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        fresh = place.with_name(f".{place.name}.new")
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
+        fresh.replace(place)
