@@ -39,6 +39,20 @@ class Issued(NamedTuple):
     expires: float
 
 
+def remaining(token: str, audience: str, now: float) -> float:
+    """For how many seconds a token is good that somebody else may have written; 0 for one that is not for the audience
+    or cannot be read. Its signature is for its receiver to look at."""
+    import jwt
+
+    try:
+        said = jwt.decode(token, options={"verify_signature": False})
+    except jwt.InvalidTokenError:
+        return 0.0
+    audiences, expires = said.get("aud"), said.get("exp")
+    listed = audiences if isinstance(audiences, list) else [audiences]
+    return max(0.0, float(expires) - now) if audience in listed and isinstance(expires, int | float) else 0.0
+
+
 class NoToken(Exception):  # the reason of an attempt that could not be made
     """There is no token."""
 

@@ -48,6 +48,16 @@ def test_a_new_object_that_is_meant_is_bound(gate: BindingGate) -> None:
     assert variables(gate.default(job(), None, CREATE)) == ["K_SINK", "K_CE_OVERRIDES"]
 
 
+def test_it_mounts_the_secret_of_the_bindings_token() -> None:
+    gate, guarded = BindingGate(), binding()
+    guarded["status"]["oidcTokenSecretName"] = "sb-oidc-token"
+    gate.load([guarded])
+    pod = gate.default(job(), None, CREATE)["spec"]["template"]["spec"]
+    sources = [source for one in pod["volumes"] for source in one["projected"]["sources"]]
+    assert sources == [{"secret": {"name": "sb-oidc-token"}}]
+    assert [one["mountPath"] for one in pod["containers"][0]["volumeMounts"]] == ["/oidc"]
+
+
 @pytest.mark.parametrize(
     ("obj", "occasion"),
     [

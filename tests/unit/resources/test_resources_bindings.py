@@ -11,7 +11,7 @@ from penstock.resources.label_selector import matches
 from penstock.resources.resolution import Address
 from penstock.resources.sources.containersource.model import child_name, is_within
 from penstock.resources.sources.containersource.status import ContainerObservation, status_of
-from penstock.resources.sources.sinkbinding.environment import bound, bundles_in, environment_of, unbound
+from penstock.resources.sources.sinkbinding.environment import bound, bundles_in, environment_of, token_in, unbound
 
 Obj = dict[str, Any]
 Admit = Callable[..., Obj]
@@ -99,6 +99,9 @@ def test_bundles_are_a_volume_of_every_container_and_go_without_a_trace() -> Non
     assert pod["volumes"] == [scratch, {"name": "kne-bundle-volume", "projected": projected}]
     assert bound(second, [], ["one", "two"]) is second
     assert (bundles_in(second), bundles_in(plain)) == (["one", "two"], [])
+    guarded = bound(second, [], ["one", "two"], "token")
+    assert (token_in(guarded), bundles_in(guarded), token_in(second)) == ("token", ["one", "two"], "")
+    assert bound(guarded, [], ["one", "two"]) == second
     assert unbound(second) == plain
     assert bound({"spec": None}, [], ["one"]) == {"spec": None}
 

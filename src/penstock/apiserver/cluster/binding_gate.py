@@ -1,7 +1,8 @@
 """The gate of SinkBindings: an object that one is for has the sink in its Pod template from the moment it is stored.
 
 So a Deployment need not roll out twice, and a Job, whose template never changes, is bound at all. The sink is the one
-that the controller has found and written into the SinkBinding's status; the trust bundles are those of the namespace.
+that the controller has found and written into the SinkBinding's status, and so is the Secret with its token; the trust
+bundles are those of the namespace.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class BindingGate:
                     self._bundles = self._bundles ^ {place}
 
     def default(self, obj: Obj, old: Obj | None, occasion: AdmissionRequest) -> Obj:
-        """The object with the sink, and the trust bundles, of every SinkBinding that is for it."""
+        """The object with the sink, the trust bundles and the token of every SinkBinding that is for it."""
         bindings, bundles = self._bindings, self._bundles
         if not bindings or not _is_new(obj, old):
             return obj
@@ -56,7 +57,8 @@ class BindingGate:
             if namespace == occasion.namespace:
                 environment = _environment_for(obj, binding, occasion)
                 mounted = [name for place, name in bundles if place == namespace]
-                obj = obj if environment is None else bound(obj, environment, mounted)
+                token = str((binding.get("status") or {}).get("oidcTokenSecretName") or "")
+                obj = obj if environment is None else bound(obj, environment, mounted, token)
         return obj
 
     def validate(self, obj: Obj, old: Obj | None, occasion: AdmissionRequest) -> None:

@@ -16,7 +16,7 @@ from penstock.destinations import Destinations
 from penstock.sources.sinks import Sinks
 
 if TYPE_CHECKING:
-    from penstock.oidc.tokens import AccountTokens, TokenRequests
+    from penstock.oidc.tokens import AccountTokens, Issued, TokenRequests
 
 
 class Sources:
@@ -38,7 +38,7 @@ class Sources:
             self._pings,
             self._watches,
             ContainerSourceReconciler(world),
-            SinkBindingReconciler(world, enqueue, trusted),
+            SinkBindingReconciler(world, enqueue, trusted, self._issued),
         ]
 
     async def run(self) -> None:
@@ -54,12 +54,24 @@ class Sources:
 
     async def _token(self, namespace: str, account: str, audience: str) -> str:
         """A token of the source's ServiceAccount, where the sink has an audience. Raises NoToken."""
-        from penstock.oidc.tokens import AccountTokens, TokenRequests, Wanted
+        from penstock.oidc.tokens import AccountTokens, Wanted
 
         if self._tokens is None:
-            self._requests = TokenRequests(self._settings)
-            self._tokens = AccountTokens(self._requests, self._start)
+            self._tokens = AccountTokens(self._asking(), self._start)
         return await self._tokens.token(Wanted(namespace, account, audience))
+
+    async def _issued(self, namespace: str, account: str, audience: str) -> Issued:
+        """A new token of a SinkBinding's ServiceAccount. Raises NoToken."""
+        from penstock.oidc.tokens import Wanted
+
+        return await self._asking()(Wanted(namespace, account, audience))
+
+    def _asking(self) -> TokenRequests:
+        from penstock.oidc.tokens import TokenRequests
+
+        if self._requests is None:
+            self._requests = TokenRequests(self._settings)
+        return self._requests
 
     def _start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         if self._group is None:

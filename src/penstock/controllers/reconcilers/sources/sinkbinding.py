@@ -1,5 +1,5 @@
-"""The SinkBinding controller: puts the sink and the trust bundles into the Pod templates of its subjects, and takes
-them out when it goes.
+"""The SinkBinding controller: puts the sink, the trust bundles and a token into the Pod templates of its subjects, and
+takes them out when it goes.
 
 While the sink cannot be found, subjects keep what they have: their programs go on, and nobody restarts them twice.
 """
@@ -12,9 +12,17 @@ from penstock.controllers.api import CONFLICT, JOB, NOT_FOUND, SINK_BINDING, Key
 from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.reconcilers.destinations import resolve
 from penstock.controllers.reconcilers.sources.bundle_copies import BundleCopies
+from penstock.controllers.reconcilers.sources.token_secrets import Ask, TokenSecrets
 from penstock.controllers.tracker import Observer
 from penstock.resources.resolution import Address
-from penstock.resources.sources.sinkbinding.environment import bound, bundles_in, environment_of, unbound
+from penstock.resources.sources.sinkbinding.environment import (
+    Environment,
+    bound,
+    bundles_in,
+    environment_of,
+    token_in,
+    unbound,
+)
 from penstock.resources.sources.sinkbinding.model import FINALIZER, SinkBinding, Subject
 from penstock.resources.sources.sinkbinding.status import BindingObservation, BindingProblem, status_of
 
@@ -25,11 +33,12 @@ class SinkBindingReconciler:
     kind = SINK_BINDING
 
     def __init__(
-        self, world: ReconcilerContext, enqueue: Callable[[Observer], None], trusted: Callable[[], str]
+        self, world: ReconcilerContext, enqueue: Callable[[Observer], None], trusted: Callable[[], str], ask: Ask
     ) -> None:
-        """`trusted` are the certificates of all trust bundles, in PEM."""
+        """`trusted` are the certificates of all trust bundles, in PEM; `ask` gives tokens."""
         self._world, self._enqueue = world, enqueue
         self._bundles = BundleCopies(world, enqueue, trusted)
+        self._tokens = TokenSecrets(world, ask)
         self._watched: set[Kind] = set()
 
     async def reconcile(self, key: Key, obj: Obj | None) -> None:
@@ -48,13 +57,14 @@ class SinkBindingReconciler:
         subjects = self._subjects(key, binding.subject)
         problem = subjects if isinstance(subjects, BindingProblem) else None
         bundles, missing = await self._bundles.ensure(obj)
+        credentials = await self._tokens.ensure((SINK_BINDING.kind, key), obj, sink)
         if not isinstance(subjects, BindingProblem) and isinstance(sink, Address):
             environment = environment_of(sink, binding.overrides)
-            changes = [(one, bound(one, environment, _bundles_for(one, bundles))) for one in subjects]
+            changes = [(one, _bound(one, environment, bundles, credentials.secret)) for one in subjects]
             problem = await self._write(changes)
         # Only now: a Pod that starts meanwhile would wait for a volume that is not there any more.
         await self._bundles.remove_others(obj)
-        seen = BindingObservation(sink, problem, missing)
+        seen = BindingObservation(sink, problem, missing, credentials)
         await world.write_status(SINK_BINDING, obj, status_of(obj, seen, world.now()))
 
     async def _finish(self, key: Key, obj: Obj) -> None:
@@ -118,7 +128,9 @@ class SinkBindingReconciler:
         return None
 
 
-def _bundles_for(subject: Obj, bundles: list[str]) -> list[str]:
-    """What the subject is to mount. The template of a Job never changes: it keeps what it was made with, which is no
-    reason to call the SinkBinding failed."""
-    return bundles_in(subject) if (subject["apiVersion"], subject["kind"]) == JOB else bundles
+def _bound(subject: Obj, environment: Environment, bundles: list[str], token: str) -> Obj:
+    """The subject with all that it is to have. The template of a Job never changes: it mounts what it was made with,
+    which is no reason to call the SinkBinding failed."""
+    if (subject["apiVersion"], subject["kind"]) == JOB:
+        bundles, token = bundles_in(subject), token_in(subject)
+    return bound(subject, environment, bundles, token)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.resources.admission import Obj
 from penstock.resources.conditions import Finding, conclude, false, true
-from penstock.resources.eventpolicy.access import NOBODY
+from penstock.resources.eventpolicy.access import NOBODY, OIDC_IDENTITY_CREATED, SenderIdentity
 from penstock.resources.metadata import Identity
 from penstock.resources.resolution import Address, Unresolved
 from penstock.resources.sources.source_status import SINK_PROVIDED, sink_fields
@@ -17,6 +17,34 @@ OIDC_TOKEN_SECRET_CREATED = "OIDCTokenSecretCreated"  # noqa: S105  # the name o
 TRUST_BUNDLE_PROPAGATED = "TrustBundlePropagated"
 
 _NO_OIDC = "authentication-oidc feature disabled"
+NO_AUDIENCE = "Sink has no audience defined"
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """As whom the subject sends, and the Secret that holds its token."""
+
+    identity: SenderIdentity = NOBODY
+    secret: str = ""
+    """Empty: there is none."""
+    problem: str = ""
+    """Why there is none, or why it holds an old token."""
+    needed: bool = True
+    """Whether tokens are sent at all: not to a sink without an audience."""
+
+    def findings(self) -> list[Finding]:
+        """The conditions `OIDCIdentityCreated` and `OIDCTokenSecretCreated`."""
+        if not self.needed:
+            return [true(OIDC_IDENTITY_CREATED, NO_AUDIENCE), true(OIDC_TOKEN_SECRET_CREATED, NO_AUDIENCE)]
+        if self.problem:
+            failed = false(OIDC_TOKEN_SECRET_CREATED, "Unable to reconcile OIDC token secret", self.problem)
+            return [self.identity.finding(), failed]
+        made = true(OIDC_TOKEN_SECRET_CREATED) if self.secret else true(OIDC_TOKEN_SECRET_CREATED, _NO_OIDC)
+        return [self.identity.finding(), made]
+
+    def fields(self) -> dict[str, Any]:
+        """`auth` and `oidcTokenSecretName` of the status."""
+        return {**self.identity.fields(), **({"oidcTokenSecretName": self.secret} if self.secret else {})}
 
 
 @dataclass(frozen=True)
@@ -35,6 +63,7 @@ class BindingObservation:
     problem: BindingProblem | None = None
     missing_bundles: str | None = None
     """Why the namespace has not got every trust bundle."""
+    credentials: Credentials = field(default_factory=Credentials)
 
 
 def status_of(obj: Obj, seen: BindingObservation, now: str) -> dict[str, Any]:
@@ -49,14 +78,14 @@ def status_of(obj: Obj, seen: BindingObservation, now: str) -> dict[str, Any]:
     findings = [
         true(AVAILABLE) if problem is None else false(AVAILABLE, problem.reason, problem.message),
         provided,
-        NOBODY.finding(),
-        true(OIDC_TOKEN_SECRET_CREATED, _NO_OIDC),
+        *seen.credentials.findings(),
         _bundles(seen.missing_bundles),
     ]
     return {
         "observedGeneration": Identity.read(obj).generation,
         "conditions": conclude(previous, findings, now),
         **sink_fields(seen.sink),
+        **seen.credentials.fields(),
     }
 
 
