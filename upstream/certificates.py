@@ -20,7 +20,7 @@ from lightkube import ApiError, AsyncClient, KubeConfig
 from lightkube.generic_resource import create_global_resource, create_namespaced_resource
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import ConfigMap, Secret
-from lightkube.types import PatchType, on_error_retry
+from lightkube.types import OnErrorAction, OnErrorResult, PatchType
 
 from penstock.certificates import KeyPair, issue, make_authority
 from penstock.timestamps import rfc3339
@@ -85,7 +85,7 @@ class CertificateIssuer:
     async def run(self) -> None:
         """Until cancelled."""
         async with asyncio.TaskGroup() as group:
-            async for verb, certificate in self._api.watch(Certificate, namespace="*", on_error=on_error_retry):
+            async for verb, certificate in self._api.watch(Certificate, namespace="*", on_error=_again):
                 asked = dict(certificate)
                 if verb != "DELETED" and asked["metadata"]["uid"] not in self._seen:
                     self._seen.add(asked["metadata"]["uid"])
@@ -166,6 +166,11 @@ class CertificateIssuer:
         except ApiError as error:
             if error.status.code not in GONE:
                 raise
+
+
+def _again(_: Exception, __: int) -> OnErrorResult:
+    """A watch that breaks is begun anew."""
+    return OnErrorResult(OnErrorAction.RETRY, LOOK_SECONDS)
 
 
 def signed_by_itself(spec: Manifest) -> KeyPair:
