@@ -8,10 +8,12 @@ from typing import Any, cast
 
 import pytest
 
-from penstock.workloads.images import Images
+from penstock.contract.names import Location, NothingThere
+from penstock.workloads.images import Actor, Images
 from penstock.workloads.kubernetes import Manifest, PodApi, PodChange, PodList
 from penstock.workloads.pods import node as nodes
 from penstock.workloads.pods import podlife, restarts
+from penstock.workloads.pods.addresses import Address
 from penstock.workloads.pods.node import Pods
 from penstock.workloads.pods.podlife import PodLife
 from penstock.workloads.pods.preparation import Node, Preparation
@@ -32,6 +34,9 @@ class RememberingApi:
         self.statuses.setdefault(pod["metadata"]["name"], []).append(status)
 
     async def bind(self, pod: Manifest) -> None:
+        return None
+
+    async def review(self, token: str, audience: str) -> Manifest | None:
         return None
 
     async def record(self, pod: Manifest, *, name: str, count: int = 1, **_: Any) -> None:
@@ -187,3 +192,21 @@ async def test_the_volumes_of_a_pod_are_refreshed_while_it_lives(
     before = len(asked)
     await asyncio.sleep(0.01)
     assert len(asked) == before
+
+
+async def test_an_actor_knows_services_of_its_namespace_by_their_short_names(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def locate(url: str) -> Location:
+        asked.append(url)
+        raise NothingThere("it has no ready address behind it")
+
+    env = {"EVENT_GENERATORS": "sender", "EVENT_LOGS": "logger", "SINK": "http://sink", "DELAY": "0"}
+    env |= {"PROBE_SINK": "false", "INPUT_EVENT": '{"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}'}
+    listed = [{"name": name, "value": value} for name, value in env.items()]
+    spec = {"name": "main", "image": "eventshub", "env": listed}
+    nothing = cast(Any, None)
+    node = Node(cast(PodApi, RememberingApi()), nothing, nothing, locate, tmp_path, Images({}), Surroundings(tmp_path))
+    run = await Preparation(pod("web"), node, tmp_path, Address("127.0.0.1")).run(spec, Actor("eventshub"))
+    await run.run(lambda: None)
+    assert asked == ["http://sink.default.svc.cluster.local"]

@@ -27,6 +27,7 @@ from penstock.workloads.processes.command import base_environment, command_of, f
 from penstock.workloads.processes.environment import ConfigError, environment, references
 from penstock.workloads.processes.process import MARK, CannotStart, Launch, LocalProcess
 from penstock.workloads.processes.surroundings import Surroundings
+from penstock.workloads.proxy import place
 from penstock.workloads.run import Exit, Run
 
 
@@ -133,17 +134,20 @@ class Preparation:
             except OSError:
                 return None
 
+        def locate(url: str) -> Location:
+            return place(self._node.locate, url, self._pod["metadata"]["namespace"])
+
         if actor.name == "event_display":
             return Logged(EventDisplay(log, listener), log)
         if actor.name == "transform-jsonata":
-            return Logged(Transform(env, log, self._node.trusting, self._node.locate, listener), log)
+            return Logged(Transform(env, log, self._node.trusting, locate, listener), log)
         try:
             wanted = read_options(actor.name, {"POD_NAME": self._pod["metadata"]["name"], **env})
         except BrokenEnvironment as broken:
             return Logged(Ended(Exit(1, f"failed to process the environment: {broken}")), log)
         reports = Reports(wanted.common, log, self._record)
         node = self._node
-        around = ActorEnvironment(node.client, node.locate, reports, listener, node.api.review)
+        around = ActorEnvironment(node.client, locate, reports, listener, node.api.review)
         return Logged(EventsHub(wanted, around), log)
 
     async def _record(self, component: str, name: str, message: str) -> None:
