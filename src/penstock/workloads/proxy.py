@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 import structlog
@@ -26,6 +27,8 @@ from penstock.contract.names import CLUSTER_DOMAIN, Location, NothingThere
 from penstock.workloads.actors.sender import Locate
 
 log = structlog.get_logger()
+
+Reached = TypeVar("Reached")
 
 WAIT_SECONDS = 5.0
 AGAIN_SECONDS = 0.1
@@ -77,21 +80,14 @@ class NameProxy:
         return response
 
     async def _send(self, request: Request, body: bytes) -> tuple[StreamRequest, Answer]:
-        """The answer; a Service that has nothing ready, or that nobody answers for, is tried for a while."""
-        url = url_of(request)
+        """The answer. Raises NothingThere, or what the client fails with."""
+
+        async def answered(location: Location) -> tuple[StreamRequest, Answer]:
+            streamed = self._request(request, location, body)
+            return streamed, await streamed.__aenter__()
+
         namespace = namespace_of(request.headers.get("proxy-authorization", ""))
-        deadline = asyncio.get_running_loop().time() + WAIT_SECONDS
-        while True:
-            known = True
-            try:
-                location = place(self._locate, url, namespace)
-                known = location.host is not None
-                streamed = self._request(request, location, body)
-                return streamed, await streamed.__aenter__()
-            except (NothingThere, ConnectError):
-                if not known or asyncio.get_running_loop().time() >= deadline:
-                    raise
-            await asyncio.sleep(AGAIN_SECONDS)
+        return await reached(self._locate, url_of(request), namespace, answered, ConnectError)
 
     def _request(self, request: Request, location: Location, body: bytes) -> StreamRequest:
         known = location.host is not None
@@ -103,6 +99,28 @@ class NameProxy:
         if body or request.method in ("POST", "PUT", "PATCH"):
             built = built.body_bytes(body)
         return built.build_streamed()
+
+
+async def reached(
+    locate: Locate,
+    url: str,
+    namespace: str,
+    connect: Callable[[Location], Awaitable[Reached]],
+    fault: type[Exception],
+) -> Reached:
+    """What `connect` finds where the URL leads; a Service that has nothing ready, or where it fails with `fault`, is
+    tried for a while. Raises NothingThere, or what `connect` failed with."""
+    deadline = asyncio.get_running_loop().time() + WAIT_SECONDS
+    while True:
+        known = True
+        try:
+            location = place(locate, url, namespace)
+            known = location.host is not None
+            return await connect(location)
+        except (NothingThere, fault):
+            if not known or asyncio.get_running_loop().time() >= deadline:
+                raise
+        await asyncio.sleep(AGAIN_SECONDS)
 
 
 def place(locate: Locate, url: str, namespace: str) -> Location:

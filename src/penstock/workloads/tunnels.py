@@ -12,10 +12,10 @@ from collections.abc import AsyncIterator
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
-from penstock.contract.names import NothingThere
+from penstock.contract.names import Location, NothingThere
 from penstock.sockets import bound_socket
 from penstock.workloads.actors.sender import Locate
-from penstock.workloads.proxy import AGAIN_SECONDS, WAIT_SECONDS, namespace_of, place
+from penstock.workloads.proxy import namespace_of, reached
 
 HEAD_SECONDS = 10.0
 """For a client to say where it wants to."""
@@ -71,22 +71,19 @@ class Tunnels:
                     await asyncio.gather(_pass_on(reader, far_writer), _pass_on(far_reader, writer))
 
     async def _connected(self, url: str, namespace: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A connection; a Service that has nothing ready, or that nobody answers for, is tried for a while."""
-        deadline = asyncio.get_running_loop().time() + WAIT_SECONDS
-        while True:
-            known = True
-            try:
-                location = place(self._locate, url, namespace)
-                known = location.host is not None
-                parts = urlsplit(location.url)
-                async with asyncio.timeout(CONNECT_SECONDS):
-                    return await asyncio.open_connection(parts.hostname, parts.port or 443)
-            except (NothingThere, OSError) as error:
-                if not known or asyncio.get_running_loop().time() >= deadline:
-                    nothing = isinstance(error, NothingThere)
-                    status = HTTPStatus.SERVICE_UNAVAILABLE if nothing else HTTPStatus.BAD_GATEWAY
-                    raise Refused(status, f"{urlsplit(url).netloc}: {error}") from error
-            await asyncio.sleep(AGAIN_SECONDS)
+        """A connection. Raises Refused."""
+        try:
+            return await reached(self._locate, url, namespace, _connection, OSError)
+        except (NothingThere, OSError) as error:
+            nothing = isinstance(error, NothingThere)
+            status = HTTPStatus.SERVICE_UNAVAILABLE if nothing else HTTPStatus.BAD_GATEWAY
+            raise Refused(status, f"{urlsplit(url).netloc}: {error}") from error
+
+
+async def _connection(location: Location) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    parts = urlsplit(location.url)
+    async with asyncio.timeout(CONNECT_SECONDS):
+        return await asyncio.open_connection(parts.hostname, parts.port or 443)
 
 
 @contextlib.asynccontextmanager

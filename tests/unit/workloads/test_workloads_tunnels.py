@@ -15,7 +15,7 @@ import pytest
 from certificate_files import authority
 from penstock.contract.names import Location, NameTable
 from penstock.contract.routes import ServiceName
-from penstock.workloads import tunnels
+from penstock.workloads import proxy as http_proxy
 from penstock.workloads.tunnels import Tunnels
 from tls_sink import served
 
@@ -65,7 +65,7 @@ async def test_a_service_that_becomes_ready_is_waited_for() -> None:
     [("sink.ns.svc", 443, 503), ("nobody.ns.svc", 443, 503), ("sink.ns.svc", 8443, 502), ("127.0.0.1", 1, 502)],
 )
 async def test_nothing_there_is_told(monkeypatch: pytest.MonkeyPatch, name: str, port: int, status: int) -> None:
-    monkeypatch.setattr(tunnels, "WAIT_SECONDS", 0.2)
+    monkeypatch.setattr(http_proxy, "WAIT_SECONDS", 0.2)
     table = NameTable([ServiceName(NAME, {"443": (), "8443": ("127.0.0.1:1",)})])
     async with Tunnels(table.locate).serve("127.0.0.1") as proxy:
         with pytest.raises(OSError, match=f"Tunnel connection failed: {status}"):
