@@ -21,7 +21,7 @@ from penstock.console.events import pages as events
 from penstock.console.events.room import EventsRoom
 from penstock.console.guard import Guard, names_of
 from penstock.console.map import page as map_page
-from penstock.console.pages import render, told
+from penstock.console.pages import problem_page, told
 from penstock.console.route import page as route_page
 from penstock.console.stack import page as stack_page
 from penstock.engine.problem import Problem
@@ -63,14 +63,14 @@ async def not_for_you(request: Request, error: Exception) -> Response:
     problem = Problem(
         "This page is for operators.", "Sign in with a token that may do everything with eventing.knative.dev."
     )
-    return render(request, "problem.html", 403, title="Not for you", problem=problem)
+    return problem_page(request, 403, "Not for you", problem)
 
 
 async def not_found(request: Request, error: Exception) -> Response:
     """A path that leads nowhere."""
     status = error.status_code if isinstance(error, HTTPException) else 500
     what = "There is no such page." if status == 404 else f"The request was not understood (status {status})."
-    return render(request, "problem.html", status, title="Nothing here", problem=Problem(what))
+    return problem_page(request, status, "Nothing here", Problem(what))
 
 
 class SignedIn:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
-from urllib.parse import parse_qsl, quote
+from urllib.parse import parse_qsl, quote, urlsplit
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from starlette.requests import ClientDisconnect, Request
@@ -131,7 +131,21 @@ async def told(request: Request, error: Exception) -> Response:
     status = status_of(error, request.method)
     if "text/html" not in request.headers.get("accept", ""):
         return JSONResponse({"problem": error.what, "remedy": error.remedy}, status)
-    return render(request, "problem.html", status, title="Not done", problem=error)
+    return problem_page(request, status, "Not done", error)
+
+
+def problem_page(request: Request, status: int, title: str, problem: Problem) -> HTMLResponse:
+    """A page that says what went wrong, and leads back."""
+    return render(request, "problem.html", status, title=title, problem=problem, before=page_before(request))
+
+
+def page_before(request: Request) -> str:
+    """The page of the console that led to this request, as the browser names it; empty where it names none."""
+    named = urlsplit(request.headers.get("referer", ""))
+    if named.netloc != request.url.netloc or not named.path.startswith("/") or named.path.startswith("//"):
+        return ""
+    path = f"{named.path}?{named.query}" if named.query else named.path
+    return "" if path == request.url.path else path
 
 
 def status_of(problem: Problem, method: str) -> int:

@@ -129,6 +129,26 @@ def test_resending_to_a_broker_that_is_not_there_says_so(client_of: Make) -> Non
     assert place_of({**broker(), "status": {}}).address.url == ""
 
 
+@pytest.mark.parametrize(
+    ("referer", "link"),
+    [
+        (f"{ORIGIN}/events/0/0?resent=x", 'href="/events/0/0?resent=x"'),
+        (f"{ORIGIN}/events/0/0", 'href="/events/0/0"'),
+        ("http://elsewhere.example/events/0/0", ""),
+        (f"{ORIGIN}//elsewhere.example/", ""),
+        (f"{ORIGIN}/events/0/0/resend", ""),
+        ("javascript:alert(1)", ""),
+        ("", ""),
+    ],
+)
+def test_a_refusal_leads_back_to_the_page_that_asked(client_of: Make, referer: str, link: str) -> None:
+    client = client_of(KnownApi(), events=[now(event(0, "first"))])
+    refused = client.post("/events/0/0/resend", headers={"referer": referer})
+    assert ("Back to where you were" in refused.text) == bool(link)
+    assert link in refused.text
+    assert "elsewhere" not in refused.text
+
+
 def test_where_tokens_are_asked_for_the_page_asks_whose(client_of: Make) -> None:
     asking = broker()
     asking["status"]["address"] = {"url": "http://127.0.0.1:1/", "audience": "for/default"}

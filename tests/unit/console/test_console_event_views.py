@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -203,7 +205,7 @@ def arguments(command: str) -> list[str]:
 
 def test_curl_sends_what_was_accepted() -> None:
     sent = cloud_event(event(b"it's {}", subject="ä b"))
-    words = arguments(as_curl(sent, "http://127.0.0.1:8080/default/default?a=b&c"))
+    words = arguments(as_curl(sent, place(url="http://127.0.0.1:8080/default/default?a=b&c")))
     headers = [words[n + 1] for n, word in enumerate(words) if word == "-H"]
     assert words[:2] == ["curl", "http://127.0.0.1:8080/default/default?a=b&c"]
     assert set(headers) == {
@@ -219,18 +221,30 @@ def test_curl_sends_what_was_accepted() -> None:
 
 
 def test_curl_takes_bytes_from_a_pipe_and_long_data_from_a_file() -> None:
-    binary = as_curl(
-        CloudEvent({"specversion": "1.0", "id": "a/b", "source": "/s", "type": "t"}, b"\xff\x00"), "http://x"
-    )
-    assert binary.startswith("printf %s /wA= | base64 -d | curl http://x")
+    binary = as_curl(CloudEvent({"specversion": "1.0", "id": "a/b", "source": "/s", "type": "t"}, b"\xff\x00"), None)
+    assert binary.startswith("printf %s /wA= | base64 -d | curl http://ADDRESS")
     assert "-H 'Content-Type:'" in binary
     long = CloudEvent({"specversion": "1.0", "id": "a/b", "source": "/s", "type": "t"}, b"x" * 100_000)
-    assert arguments(as_curl(long, "http://x"))[-1] == "@event-a-b"
+    assert arguments(as_curl(long, None))[-1] == "@event-a-b"
     assert file_name(long.with_attributes(id="../..")) == "event--"
 
 
-def place(kind: str = "Broker", audience: str = "") -> Place:
-    return Place("uid", kind, "shop", "orders", Address("https://h/shop/orders", audience=audience))
+def place(kind: str = "Broker", audience: str = "", url: str = "https://h/shop/orders", authorities: str = "") -> Place:
+    return Place("uid", kind, "shop", "orders", Address(url, authorities, audience))
+
+
+def test_curl_asks_for_a_token_and_for_the_authorities(tmp_path: Path) -> None:
+    for program in ("kubectl", "curl"):
+        (tmp_path / program).write_text(f'#!/bin/sh\nprintf "%s\\n" {program} "$@"\n')
+        (tmp_path / program).chmod(0o700)
+    command = as_curl(cloud_event(event(b"\xff")), place(audience="knative/shop/orders", authorities="PEM"), "till")
+    env = {"PATH": f"{tmp_path}:{os.defpath}"}
+    ran = subprocess.run(["sh", "-ec", command], cwd=tmp_path, env=env, capture_output=True, text=True, check=True)
+    asked = ["kubectl", "create", "token", "till", "-n", "shop", "--audience", "knative/shop/orders"]
+    assert "Authorization: Bearer " + "\n".join(asked) in ran.stdout
+    assert "--cacert\norders-ca.pem" in ran.stdout
+    shown = ["kubectl", "get", "broker", "orders", "-n", "shop", "-o", "jsonpath={.status.address.CACerts}"]
+    assert (tmp_path / "orders-ca.pem").read_text().split() == shown
 
 
 @pytest.mark.parametrize("kind", ["Broker", "InMemoryChannel"])

@@ -9,6 +9,7 @@ from penstock.console.events.places import Place
 from penstock.events import http, json_format
 from penstock.events.event import CloudEvent
 from penstock.history.reader.answers import Event
+from penstock.operations.sending.addresses import Address
 
 LONGEST_ARGUMENT = 64 * 1024
 """Half of what Linux lets a single argument have."""
@@ -27,20 +28,32 @@ def as_json(event: CloudEvent) -> str:
     return json_format.encode(event).decode()
 
 
-def as_curl(event: CloudEvent, url: str) -> str:
-    """A command that sends the event again. Data that is too long for a command is taken from a file."""
+def as_curl(event: CloudEvent, place: Place | None, account: str = "") -> str:
+    """A command that sends the event again, with a token of the ServiceAccount where the place asks for one. Data that
+    is too long for a command is taken from a file.
+    """
     headers, body = http.to_binary(event)
-    lines = [f"curl {shlex.quote(url)}"]
+    address = place.address if place is not None else Address("")
+    lines = [f"curl {shlex.quote(address.url or 'http://ADDRESS')}"]
     lines += [f"-H {shlex.quote(f'{name}: {value}')}" for name, value in headers]
+    before = ""
+    if place is not None and address.audience:
+        asked = ["kubectl", "create", "token", account, "-n", place.namespace, "--audience", address.audience]
+        lines.append(f'-H "Authorization: Bearer $({shlex.join(asked)})"')
+    if place is not None and address.authorities:
+        file = f"{place.name}-ca.pem"
+        shown = ["kubectl", "get", place.kind.lower(), place.name, "-n", place.namespace]
+        before = f"{shlex.join(shown)} -o jsonpath='{{.status.address.CACerts}}' > {shlex.quote(file)}\n"
+        lines.append(f"--cacert {shlex.quote(file)}")
     if not any(name.lower() == http.CONTENT_TYPE for name, _ in headers):
         lines.append("-H 'Content-Type:'")  # curl would name one of its own
     text = _text(body)
     if len(body) > LONGEST_ARGUMENT:
-        return _joined([*lines, f"--data-binary @{shlex.quote(file_name(event))}"])
+        return before + _joined([*lines, f"--data-binary @{shlex.quote(file_name(event))}"])
     if text is not None:
-        return _joined([*lines, f"--data-raw {shlex.quote(text)}"])
+        return before + _joined([*lines, f"--data-raw {shlex.quote(text)}"])
     encoded = base64.b64encode(body).decode()
-    return f"printf %s {encoded} | base64 -d | " + _joined([*lines, "--data-binary @-"])
+    return f"{before}printf %s {encoded} | base64 -d | " + _joined([*lines, "--data-binary @-"])
 
 
 def as_send(event: CloudEvent, place: Place, sender: str) -> str:

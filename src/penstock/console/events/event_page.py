@@ -172,7 +172,8 @@ async def page(request: Request) -> Response:
     sent = cloud_event(event)
     places, others = await run_in_threadpool(_surroundings, api, event, attempts, sent)
     place = places.get(event.target)
-    curl = as_curl(sent, place.address.url if place and place.address.url else "http://ADDRESS")
+    account = _account(request, place) if place is not None and place.address.audience else ""
+    curl = as_curl(sent, place, account)
     before, after = relatives(story.parents, story.traced)
     return render(
         request,
@@ -182,7 +183,7 @@ async def page(request: Request) -> Response:
         arrived=clock(event.arrival),
         attributes=sent.attributes,
         place=place,
-        account=_account(request, place) if place is not None and place.address.audience else "",
+        account=account,
         data=view_of(event.data, event.datacontenttype),
         size=size,
         curl=curl if len(curl) <= CURL_LIMIT else "",
