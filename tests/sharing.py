@@ -23,6 +23,7 @@ GROUPS = {
     "tests/integration/operate/*": "stack",
     "tests/integration/workloads/test_workloads_services.py": "stack",
     "tests/integration/workloads/test_workloads_controllers.py": "stack",
+    "tests/integration/workloads/test_workloads_encrypted.py": "stack",
     "tests/integration/sources/*": "stack",
     "tests/integration/router/test_router_live.py": "router live",
     "tests/integration/dispatcher/*": "dispatcher",

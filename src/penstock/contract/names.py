@@ -77,5 +77,16 @@ class NameTable:
         return None
 
 
+def service_host(name: str, namespace: str) -> str:
+    """The name of a Service in full."""
+    return f"{name}.{namespace}.svc.{CLUSTER_DOMAIN}"
+
+
+def service_names(host: str) -> tuple[str, str, str]:
+    """The name of a Service in full and short."""
+    short = host.removesuffix(f".{CLUSTER_DOMAIN}")
+    return host, short, short.removesuffix(".svc")
+
+
 def _with_netloc(parts: SplitResult, netloc: str) -> str:
     return urlunsplit(parts._replace(netloc=netloc))

@@ -8,6 +8,7 @@ from functools import partial
 
 import structlog
 
+from penstock.contract.names import service_names
 from penstock.contract.routes import ServiceName
 from penstock.controllers.api import (
     BROKER,
@@ -52,7 +53,6 @@ from penstock.controllers.routes.route_records import (
     JOB_SINK_HOST,
     REQUEST_REPLY_HOST,
     ingress_name,
-    service_names,
 )
 from penstock.controllers.routes.trust_bundles import TrustBundles
 from penstock.controllers.sinks.job_sink import JobSinks

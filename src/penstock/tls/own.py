@@ -38,19 +38,33 @@ class Span:
 def server(folder: Path, name: str, hosts: Iterable[str], span: Span, now: datetime) -> KeyPair:
     """A server's certificate `<name>.crt` with its key: as it is kept, or made anew where it does not name the hosts,
     is not of this authority, or is about to end. Raises ValueError where the authority's key is not penstock's."""
-    wanted = tuple(hosts)
     with _alone(folder):
-        authority = _authority(folder, now)
         held = _read(folder, name)
-        if held is not None and _serves(held, authority, wanted, span, now):
-            return held
-        try:
-            made = certificates.issue(authority, f"penstock-{name}", wanted, span.lasts, now)
-        except ValueError:
-            why = f"{folder / 'ca.key'} is not the key that penstock made; remove the folder to make a new one"
-            raise ValueError(why) from None
-        _write(folder, name, made)
-        return made
+        pair = _current(folder, name, tuple(hosts), span, now, held=held)
+        if pair != held:
+            _write(folder, name, pair)
+        return pair
+
+
+def passing(
+    folder: Path, name: str, hosts: Iterable[str], span: Span, now: datetime, *, held: KeyPair | None
+) -> KeyPair:
+    """The same for a server that keeps its certificate in memory only: the one it holds, or another in its place."""
+    with _alone(folder):
+        return _current(folder, name, tuple(hosts), span, now, held=held)
+
+
+def _current(
+    folder: Path, name: str, hosts: tuple[str, ...], span: Span, now: datetime, *, held: KeyPair | None
+) -> KeyPair:
+    authority = _authority(folder, now)
+    if held is not None and _serves(held, authority, hosts, span, now):
+        return held
+    try:
+        return certificates.issue(authority, f"penstock-{name}", hosts, span.lasts, now)
+    except ValueError:
+        why = f"{folder / 'ca.key'} is not the key that penstock made; remove the folder to make a new one"
+        raise ValueError(why) from None
 
 
 def _serves(held: KeyPair, authority: KeyPair, hosts: Iterable[str], span: Span, now: datetime) -> bool:

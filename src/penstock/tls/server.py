@@ -7,9 +7,10 @@ person, cert-manager, a cron job. Connections that are there stay; those from no
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -81,22 +82,39 @@ class ServerTls:
 
 def certificate(settings: Settings, now: datetime) -> KeyPair:
     """The certificate of this machine's servers. Raises NoCertificate."""
-    try:
+    with _told():
         if settings.tls_cert_file is None:
             return own.server(settings.data_dir / FOLDER, NAME, server_names(settings), SPAN, now)
         if settings.tls_key_file is None:
             raise NoCertificate("tls_cert_file is set and tls_key_file is not; a certificate needs its key")
         return KeyPair(settings.tls_cert_file.read_bytes(), settings.tls_key_file.read_bytes())
-    except OSError as error:
-        raise NoCertificate(f"{error.filename} cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise NoCertificate(str(error)) from error
 
 
 def service_certificate(settings: Settings, name: str, hosts: Sequence[str], now: datetime) -> KeyPair:
     """One of the data folder's own authority for Services of the embedded control plane. Raises NoCertificate."""
-    try:
+    with _told():
         return own.server(settings.data_dir / FOLDER, name, hosts, SPAN, now)
+
+
+class PassingCertificate:
+    """The same for a server that comes and goes with its Pod: it is kept in memory, and no file of it stays behind."""
+
+    def __init__(self, settings: Settings, name: str, hosts: Sequence[str]) -> None:
+        self._folder, self._name, self._hosts = settings.data_dir / FOLDER, name, tuple(hosts)
+        self._held: KeyPair | None = None
+
+    def __call__(self, now: datetime) -> KeyPair:
+        """The certificate to show now. Raises NoCertificate."""
+        with _told():
+            self._held = own.passing(self._folder, self._name, self._hosts, SPAN, now, held=self._held)
+        return self._held
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    """What keeps a certificate from being read or made is a NoCertificate."""
+    try:
+        yield
     except OSError as error:
         raise NoCertificate(f"{error.filename} cannot be read: {error.strerror}") from error
     except ValueError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from urllib.parse import urlsplit
 
 import structlog
@@ -20,6 +20,7 @@ from penstock.observability.logs import describe
 from penstock.retry import pause_after
 from penstock.settings import Settings
 from penstock.sockets import bound_socket
+from penstock.tls.server import PassingCertificate, ServerTls
 from penstock.workloads.actors.sender import Locate
 from penstock.workloads.clients import client_builder
 from penstock.workloads.images import Images
@@ -37,6 +38,8 @@ from penstock.workloads.tunnels import Tunnels
 log = structlog.get_logger()
 
 LOOPBACK = "127.0.0.1"
+POD_CERTIFICATE = "pod"
+"""The subject of certificates for servers in Pods; whom they are for is in their names."""
 RECONNECT_SECONDS = (0.2, 5.0)
 """First and longest pause before the API is asked again."""
 
@@ -53,6 +56,9 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
     def locate(url: str) -> Location:
         return names.snapshot.names.locate(url)
 
+    def tls(hosts: Sequence[str]) -> ServerTls:
+        return ServerTls(settings, make=PassingCertificate(settings, POD_CERTIFICATE, hosts))
+
     trusting = TrustingClient(lambda: names.snapshot.trusted, client_builder)
     config = KubeConfig.from_file(kubeconfig)
     api = AsyncClient(config, field_manager=NODE_NAME, trust_env=False)
@@ -62,7 +68,7 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
         async with client_builder().build() as client, _proxy(locate) as proxy, serving as tunnels:
             around = await _surroundings(settings, config, proxy, tunnels)
             logs = settings.data_dir.resolve() / "logs" / "pods"
-            node = Node(PodApi(api), client, trusting, locate, logs, Images(settings.images), around)
+            node = Node(PodApi(api), client, trusting, tls, locate, logs, Images(settings.images), around)
             pods = Pods(node)
             try:
                 following = _follow(PodApi(api), pods, lifecycle)

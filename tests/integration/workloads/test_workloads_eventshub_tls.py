@@ -17,8 +17,9 @@ from pyreqwest.client import ClientBuilder
 from certificate_files import DAY, authority
 from penstock.certificates import KeyPair, issue
 from penstock.contract.names import Location
+from penstock.workloads.actors.http_actor import PORT, TLS_PORT
 from penstock.workloads.actors.options import CERTIFICATES, TOKEN, read_options
-from penstock.workloads.actors.program import PORT, TLS_PORT, ActorEnvironment, EventsHub
+from penstock.workloads.actors.program import ActorEnvironment, EventsHub
 from penstock.workloads.actors.reporting import PodLog, Reports
 from penstock.workloads.run import Exit
 

@@ -10,6 +10,7 @@ from pyreqwest.client import ClientBuilder
 
 from certificate_files import authority
 from penstock.contract.names import Location
+from penstock.tls.server import ServerTls
 from penstock.workloads.actors.reporting import PodLog
 from penstock.workloads.actors.transform import Transform
 from penstock.workloads.trusting_client import TrustingClient
@@ -18,6 +19,10 @@ from tls_sink import served
 OWN, OTHER = authority("own"), authority("other")
 EXPRESSION = '{"specversion": "1.0", "id": id, "source": source, "type": "changed"}'
 EVENT = '{"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}'
+
+
+def no_tls(service: str) -> ServerTls:
+    raise AssertionError(f"nobody asked for a certificate of {service}")
 
 
 async def test_trust_bundles_count_from_the_next_event_on(tmp_path: Path) -> None:
@@ -29,7 +34,7 @@ async def test_trust_bundles_count_from_the_next_event_on(tmp_path: Path) -> Non
     ready = asyncio.Event()
     with served(OWN) as sink:
         env = {"JSONATA_TRANSFORM": EXPRESSION, "K_SINK": sink.url}
-        actor = Transform(env, log, trusting, Location, lambda: listener)
+        actor = Transform(env, log, trusting, Location, lambda _: listener, tls_of=no_tls)
         running = asyncio.create_task(actor.run(ready.set))
         async with ClientBuilder().no_proxy().build() as producer, asyncio.timeout(60):
             await ready.wait()
@@ -67,7 +72,7 @@ async def test_a_sink_of_the_cluster_is_believed_by_its_name(tmp_path: Path) -> 
             return Location(sink.url, name)
 
         env = {"JSONATA_TRANSFORM": EXPRESSION, "K_SINK": f"https://{name}"}
-        actor = Transform(env, log, trusting, locate, lambda: listener)
+        actor = Transform(env, log, trusting, locate, lambda _: listener, tls_of=no_tls)
         running = asyncio.create_task(actor.run(ready.set))
         async with ClientBuilder().no_proxy().build() as producer, asyncio.timeout(60):
             await ready.wait()

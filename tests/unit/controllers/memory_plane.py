@@ -12,7 +12,7 @@ from api_double import ApiDouble, TopicDouble
 from penstock.contract import reports
 from penstock.contract.reports import COMPONENTS, Ack
 from penstock.contract.routes import Record
-from penstock.controllers.api import Kind
+from penstock.controllers.api import CONFIG_MAP, POD, Kind, Obj
 from penstock.controllers.reconciler import ReconcilerContext, Workers
 from penstock.controllers.recorder import EventRecorder
 from penstock.controllers.routes.dataplane import DataPlane
@@ -103,6 +103,18 @@ class ControlPlane:
     def condition(self, kind: Kind, name: str, condition: str = "Ready", namespace: str = "ns") -> dict[str, Any]:
         obj = self.api.get(kind, namespace, name) or {}
         return dict(find((obj.get("status") or {}).get("conditions"), condition) or {})
+
+    def switch(self, **features: str) -> None:
+        """What `config-features` says from now on."""
+        data = {name.replace("_", "-"): value for name, value in features.items()}
+        metadata = {"name": "config-features", "namespace": "knative-eventing"}
+        self.api.apply(CONFIG_MAP, {"metadata": metadata, "data": data})
+
+    async def run_pod(self, meant: Callable[[Obj], object]) -> None:
+        """What the node does: the Pod that is meant runs and is ready."""
+        found = await self.until(lambda: next((pod for pod in self.api.all(POD).values() if meant(pod)), None))
+        ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        self.api._store(POD, {**found, "status": {"phase": "Running", "conditions": [ready]}}, "MODIFIED")
 
     def records(self) -> dict[str, Record]:
         """What is published."""

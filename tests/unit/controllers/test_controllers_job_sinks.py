@@ -12,7 +12,7 @@ import pytest
 from api_double import refuse
 from memory_plane import ControlPlane
 
-from penstock.controllers.api import CONFIG_MAP, EVENT_POLICY, JOB, JOB_SINK, SECRET, Key, Kind, Obj
+from penstock.controllers.api import EVENT_POLICY, JOB, JOB_SINK, SECRET, Key, Kind, Obj
 from penstock.controllers.sinks.job_sink import JobSinks
 from penstock.oidc.verifier import Refused
 from penstock.settings import Settings
@@ -48,12 +48,6 @@ class Client:
 def settings(tmp_path: Path) -> Settings:
     """With a data folder for an authority."""
     return Settings(data_dir=tmp_path, history=False)
-
-
-def switch(plane: ControlPlane, **features: str) -> None:
-    data = {name.replace("_", "-"): value for name, value in features.items()}
-    metadata = {"name": "config-features", "namespace": "knative-eventing"}
-    plane.api.apply(CONFIG_MAP, {"metadata": metadata, "data": data})
 
 
 def address(plane: ControlPlane) -> Obj:
@@ -151,10 +145,10 @@ async def test_the_location_tells_how_far_the_job_is(plane: ControlPlane, client
 async def test_its_addresses_and_what_it_takes_follow_transport_encryption(plane: ControlPlane, client: Client) -> None:
     secure = Client(plane, "https")
     assert ((await client.send()).status_code, (await secure.send()).status_code) == (202, 404)
-    switch(plane, transport_encryption="permissive")
+    plane.switch(transport_encryption="permissive")
     await plane.until(lambda: plane.world.job_sink_doors[Key("ns", "s")].transport == "permissive")
     assert ((await client.send()).status_code, (await secure.send()).status_code) == (202, 202)
-    switch(plane, transport_encryption="strict")
+    plane.switch(transport_encryption="strict")
     await plane.until(lambda: address(plane).get("name") == "https")
     assert ((await client.send()).status_code, (await secure.send()).status_code) == (404, 202)
     assert address(plane)["url"] == "https://job-sink.knative-eventing.svc.cluster.local/ns/s"
@@ -162,7 +156,7 @@ async def test_its_addresses_and_what_it_takes_follow_transport_encryption(plane
 
 
 async def test_with_oidc_it_takes_tokens_for_its_audience_only(plane: ControlPlane, client: Client) -> None:
-    switch(plane, authentication_oidc="enabled")
+    plane.switch(authentication_oidc="enabled")
     await plane.until(lambda: address(plane).get("audience"))
     assert address(plane)["audience"] == "sinks.knative.dev/jobsink/ns/s"
     unknown = await client.send()
@@ -176,7 +170,7 @@ async def test_with_oidc_it_takes_tokens_for_its_audience_only(plane: ControlPla
 
 
 async def test_event_policies_say_who_may_send_what(plane: ControlPlane, client: Client) -> None:
-    switch(plane, authentication_oidc="enabled")
+    plane.switch(authentication_oidc="enabled")
     to = [{"ref": {"apiVersion": "sinks.knative.dev/v1alpha1", "kind": "JobSink", "name": "s"}}]
     sender = "system:serviceaccount:other:till"
     spec = {"to": to, "from": [{"sub": sender}], "filters": [{"exact": {"type": "t"}}]}
@@ -189,7 +183,7 @@ async def test_event_policies_say_who_may_send_what(plane: ControlPlane, client:
 
 
 async def test_a_policy_that_is_not_ready_makes_it_unready(plane: ControlPlane, client: Client) -> None:
-    switch(plane, authentication_oidc="enabled")
+    plane.switch(authentication_oidc="enabled")
     missing = {"apiVersion": "sources.knative.dev/v1", "kind": "PingSource", "name": "nobody", "namespace": "ns"}
     spec = {"from": [{"ref": missing}]}
     plane.api.apply(EVENT_POLICY, {"metadata": {"name": "p", "namespace": "ns"}, "spec": spec})

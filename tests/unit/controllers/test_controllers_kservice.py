@@ -7,7 +7,7 @@ from typing import Any
 from memory_plane import ControlPlane
 
 from penstock.contract.routes import Route
-from penstock.controllers.api import BROKER, DEPLOYMENT, POD, SERVICE, SERVING_SERVICE, TRIGGER, Key, Obj
+from penstock.controllers.api import BROKER, DEPLOYMENT, SERVICE, SERVING_SERVICE, TRIGGER, Key, Obj
 
 
 def named(name: str, **body: Any) -> Obj:
@@ -19,16 +19,7 @@ def kservice(image: str = "event_display") -> Obj:
 
 
 async def run_pod(plane: ControlPlane, image: str = "event_display") -> None:
-    """What the node does: the Pod with this image runs and is ready."""
-
-    def pod() -> Obj | None:
-        pods = plane.api.all(POD).values()
-        return next((one for one in pods if one["spec"]["containers"][0]["image"] == image), None)
-
-    found = await plane.until(pod)
-    since = "2026-01-01T00:00:00Z"
-    ready = {"type": "Ready", "status": "True", "lastTransitionTime": since}
-    plane.api._store(POD, {**found, "status": {"phase": "Running", "conditions": [ready]}}, "MODIFIED")
+    await plane.run_pod(lambda pod: pod["spec"]["containers"][0]["image"] == image)
 
 
 async def test_a_service_becomes_ready_with_its_deployment_and_can_be_subscribed(plane: ControlPlane) -> None:

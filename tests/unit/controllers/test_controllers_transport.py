@@ -1,4 +1,4 @@
-"""`transport-encryption`: the addresses of Brokers and Channels, and over what the ingress takes their events."""
+"""`transport-encryption`: the addresses of Brokers, Channels and EventTransforms, and over what they take events."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from memory_plane import ControlPlane
 
 from penstock.contract.routes import Target
-from penstock.controllers.api import BROKER, CHANNEL, CONFIG_MAP, Kind, Obj
+from penstock.controllers.api import BROKER, CHANNEL, EVENT_TRANSFORM, SERVICE, Kind, Obj
 from penstock.settings import Settings
 
 
@@ -20,13 +20,8 @@ def settings(tmp_path: Path) -> Settings:
     return Settings(data_dir=tmp_path)
 
 
-def named(name: str, namespace: str = "ns", **body: Any) -> Obj:
-    return {"metadata": {"name": name, "namespace": namespace}, **body}
-
-
-def switch(plane: ControlPlane, value: str) -> None:
-    data = {"transport-encryption": value}
-    plane.api.apply(CONFIG_MAP, named("config-features", "knative-eventing", data=data))
+def named(name: str, **body: Any) -> Obj:
+    return {"metadata": {"name": name, "namespace": "ns"}, **body}
 
 
 def addresses(plane: ControlPlane, kind: Kind) -> list[tuple[str, str, bool]]:
@@ -55,5 +50,37 @@ async def test_addresses_follow_the_feature(plane: ControlPlane, kind: Kind, pat
         ("permissive", [secure, plain, plain]),
         ("disabled", [plain, plain]),
     ):
-        switch(plane, value)
+        plane.switch(transport_encryption=value)
         await plane.until(partial(tells, plane, kind, expected, value.lower()))
+
+
+async def test_an_event_transform_has_addresses_once_it_is_served_there(plane: ControlPlane) -> None:
+    plain = ("http", "http://x-jsonata.ns.svc.cluster.local", False)
+    secure = ("https", "https://x-jsonata.ns.svc.cluster.local", True)
+    nothing = ("", "", False)
+    plane.api.apply(EVENT_TRANSFORM, named("x", spec={"jsonata": {"expression": "$"}}))
+    for value, expected, ports in (
+        ("disabled", [plain, plain], {80: 8080}),
+        ("permissive", [secure, plain, secure], {443: 8443, 80: 8080}),
+        ("strict", [secure, secure], {443: 8443}),
+        ("disabled", [plain, plain], {80: 8080}),
+    ):
+        plane.switch(transport_encryption=value)
+        await plane.until(partial(leads_to, plane, ports))
+        await plane.until(lambda: addresses(plane, EVENT_TRANSFORM) == [nothing])
+        await plane.run_pod(partial(listens_at, list(ports.values())))
+        await plane.until(partial(told, plane, EVENT_TRANSFORM, expected))
+    assert transports(plane) == [], "the ingress has no part in it"
+
+
+def told(plane: ControlPlane, kind: Kind, expected: list[tuple[str, str, bool]]) -> bool:
+    return addresses(plane, kind) == expected
+
+
+def leads_to(plane: ControlPlane, ports: dict[int, int]) -> bool:
+    service = plane.api.get(SERVICE, "ns", "x-jsonata") or {"spec": {"ports": []}}
+    return {port["port"]: port["targetPort"] for port in service["spec"]["ports"]} == ports
+
+
+def listens_at(ports: list[int], pod: Obj) -> bool:
+    return [port["containerPort"] for port in pod["spec"]["containers"][0]["ports"]] == ports

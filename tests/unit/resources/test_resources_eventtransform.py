@@ -9,6 +9,7 @@ import pytest
 
 from penstock.resources.eventtransform.model import EventTransform
 from penstock.resources.eventtransform.status import EventTransformObservation, status_of
+from penstock.resources.features import Transport
 from penstock.resources.resolution import Address, Unresolved
 
 Obj = dict[str, Any]
@@ -63,12 +64,38 @@ def test_its_parts_are_a_deployment_that_knows_the_expressions_and_a_service() -
         "K_SINK": "http://sink",
     }
     assert service["spec"]["selector"] == deployment["spec"]["selector"]["matchLabels"]
-    assert wanted.url == "http://t-jsonata.ns.svc.cluster.local"
+    assert wanted.host == "t-jsonata.ns.svc.cluster.local"
     long = {**transform(), "metadata": {"name": "x" * 60, "namespace": "ns"}}
     assert len(EventTransform.read(long).part_name) == 63
 
 
+@pytest.mark.parametrize(
+    ("transport", "env", "ports"),
+    [
+        ("disabled", {}, {"http": (80, 8080)}),
+        ("permissive", {"HTTPS_SERVICE": "t-jsonata"}, {"https": (443, 8443), "http": (80, 8080)}),
+        ("strict", {"HTTPS_SERVICE": "t-jsonata", "DISABLE_HTTP_SERVER": "true"}, {"https": (443, 8443)}),
+    ],
+)
+def test_its_parts_listen_as_transport_encryption_says(
+    transport: Transport, env: dict[str, str], ports: dict[str, tuple[int, int]]
+) -> None:
+    wanted = EventTransform.read(transform(jsonata=JSONATA))
+    [container] = wanted.deployment(None, transport)["spec"]["template"]["spec"]["containers"]
+    told = {entry["name"]: entry["value"] for entry in container["env"]}
+    assert {name: value for name, value in told.items() if not name.startswith("JSONATA_")} == env
+    assert {one["name"]: one["containerPort"] for one in container["ports"]} == {
+        name: target for name, (_, target) in ports.items()
+    }
+    leads = wanted.service(transport)["spec"]["ports"]
+    assert {one["name"]: (one["port"], one["targetPort"]) for one in leads} == ports
+
+
 RUNS = {"metadata": {"generation": 1}, "status": {"replicas": 1, "updatedReplicas": 1, "availableReplicas": 1}}
+
+
+PLAIN = Address("http://t-jsonata.ns.svc.cluster.local")
+SECURE = Address("https://t-jsonata.ns.svc.cluster.local", "pem")
 
 
 def told(seen: EventTransformObservation) -> dict[str, tuple[str, str | None]]:
@@ -77,7 +104,7 @@ def told(seen: EventTransformObservation) -> dict[str, tuple[str, str | None]]:
 
 
 def test_it_is_ready_when_its_deployment_runs() -> None:
-    seen = EventTransformObservation(RUNS, Address("http://sink"))
+    seen = EventTransformObservation(RUNS, Address("http://sink"), (PLAIN,))
     status = status_of(transform(jsonata=JSONATA), seen, "now")
     assert told(seen)["Ready"] == ("True", None)
     assert status["address"] == {"name": "http", "url": "http://t-jsonata.ns.svc.cluster.local"}
@@ -85,9 +112,20 @@ def test_it_is_ready_when_its_deployment_runs() -> None:
     assert status["jsonata"]["deployment"]["availableReplicas"] == 1
 
 
+@pytest.mark.parametrize(
+    ("known", "names"),
+    [((PLAIN,), ["http"]), ((SECURE, PLAIN), ["https", "http"]), ((SECURE,), ["https"])],
+)
+def test_who_knows_one_address_gets_the_one_to_prefer(known: tuple[Address, ...], names: list[str]) -> None:
+    status = status_of(transform(jsonata=JSONATA), EventTransformObservation(RUNS, None, known), "now")
+    assert [one["name"] for one in status["addresses"]] == names
+    assert status["address"] == status["addresses"][0]
+    assert ("CACerts" in status["address"]) is (names[0] == "https")
+
+
 def test_it_says_what_it_waits_for() -> None:
     stopped = {**RUNS, "status": {"replicas": 1, "availableReplicas": 0}}
-    assert told(EventTransformObservation(stopped, None)) == {
+    assert told(EventTransformObservation(stopped, None, (PLAIN,))) == {
         "Addressable": ("False", "WaitingForServiceEndpoints"),
         "EventPoliciesReady": ("True", "OIDCDisabled"),
         "JsonataDeploymentReady": ("False", "JsonataDeploymentUnavailable"),
@@ -95,6 +133,6 @@ def test_it_says_what_it_waits_for() -> None:
         "Ready": ("False", "JsonataDeploymentUnavailable"),
         "TransformationReady": ("False", "JsonataDeploymentUnavailable"),
     }
-    missing = told(EventTransformObservation(None, Unresolved("not there")))
+    missing = told(EventTransformObservation(None, Unresolved("not there"), (PLAIN,)))
     assert missing["TransformationReady"] == missing["JsonataSinkBindingReady"] == ("False", "SinkNotFound")
-    assert told(EventTransformObservation(None, None, "forbidden"))["JsonataDeploymentReady"][0] == "False"
+    assert told(EventTransformObservation(None, None, (PLAIN,), "forbidden"))["JsonataDeploymentReady"][0] == "False"

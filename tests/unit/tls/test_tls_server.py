@@ -20,6 +20,7 @@ from penstock.tls.server import (
     FOLDER,
     SPAN,
     NoCertificate,
+    PassingCertificate,
     ServerTls,
     certificate,
     service_certificate,
@@ -102,6 +103,22 @@ def test_a_service_has_a_certificate_of_its_own(tmp_path: Path) -> None:
     (settings.data_dir / FOLDER / "ca.key").write_bytes(b"not a key")
     with pytest.raises(NoCertificate):
         service_certificate(settings, "others", [host], NOW)
+
+
+def test_one_that_passes_is_kept_in_memory_until_it_is_due(tmp_path: Path) -> None:
+    host = "t-jsonata.ns.svc.cluster.local"
+    make = PassingCertificate(settings_in(tmp_path), "pod", [host])
+    first = make(NOW)
+    assert names_all(first.certificate, [host])
+    assert make(NOW + SPAN.lasts - SPAN.renewed_before - timedelta(hours=1)) == first
+    assert make(NOW + SPAN.lasts - SPAN.renewed_before + timedelta(hours=1)) != first
+    assert {path.name for path in (tmp_path / FOLDER).glob("*.*")} >= {"ca.crt", "ca.key"}
+    assert not list((tmp_path / FOLDER).glob("pod*"))
+    (tmp_path / FOLDER / "ca.crt").unlink()
+    assert is_signed_by(make(NOW).certificate, own.authority_certificate(tmp_path / FOLDER, NOW))
+    (tmp_path / FOLDER / "ca.key").write_bytes(b"not a key")
+    with pytest.raises(NoCertificate, match="not the key that penstock made"):
+        PassingCertificate(settings_in(tmp_path), "pod", [host])(NOW)
 
 
 def test_given_files_are_read_again_when_they_change(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def pod(name: str, **more: Any) -> Manifest:
 
 def pods_on(api: RememberingApi, tmp_path: Path) -> Pods:
     nothing = cast(Any, None)
-    node = Node(cast(PodApi, api), nothing, nothing, nothing, tmp_path, Images({}), Surroundings(tmp_path))
+    node = Node(cast(PodApi, api), nothing, nothing, nothing, nothing, tmp_path, Images({}), Surroundings(tmp_path))
     return Pods(node)
 
 
@@ -144,7 +144,9 @@ async def test_what_a_new_list_does_not_name_is_gone(tmp_path: Path) -> None:
 
 def life_on(api: RememberingApi, tmp_path: Path) -> PodLife:
     nothing = cast(Any, None)
-    return PodLife(pod("web"), Node(cast(PodApi, api), nothing, nothing, nothing, tmp_path, Images({}), nothing))
+    return PodLife(
+        pod("web"), Node(cast(PodApi, api), nothing, nothing, nothing, nothing, tmp_path, Images({}), nothing)
+    )
 
 
 async def test_a_complaint_that_repeats_is_counted_in_its_event(
@@ -206,7 +208,9 @@ async def test_an_actor_knows_services_of_its_namespace_by_their_short_names(tmp
     listed = [{"name": name, "value": value} for name, value in env.items()]
     spec = {"name": "main", "image": "eventshub", "env": listed}
     nothing = cast(Any, None)
-    node = Node(cast(PodApi, RememberingApi()), nothing, nothing, locate, tmp_path, Images({}), Surroundings(tmp_path))
+    node = Node(
+        cast(PodApi, RememberingApi()), nothing, nothing, nothing, locate, tmp_path, Images({}), Surroundings(tmp_path)
+    )
     run = await Preparation(pod("web"), node, tmp_path, Address("127.0.0.1")).run(spec, Actor("eventshub"))
     await run.run(lambda: None)
     assert asked == ["http://sink.default.svc.cluster.local"]

@@ -11,7 +11,8 @@ from penstock.controllers.tracker import Observer
 from penstock.resources import features
 from penstock.resources.admission import SYSTEM_NAMESPACE
 from penstock.resources.resolution import Address
-from penstock.tls.server import trusted_by_clients
+from penstock.tls import own
+from penstock.tls.server import FOLDER, trusted_by_clients
 
 
 def features_of(world: ReconcilerContext, me: Observer) -> Mapping[str, str]:
@@ -37,4 +38,18 @@ def ingress_addresses(world: ReconcilerContext, me: Observer, path: str, audienc
     if wanted == "disabled":
         return (plain,)
     secure = Address(settings.tls_ingress_url + path, trusted_by_clients(settings, datetime.now(UTC)), audience)
+    return _offered(wanted, secure, plain)
+
+
+def service_addresses(world: ReconcilerContext, me: Observer, place: str, audience: str | None) -> tuple[Address, ...]:
+    """The addresses of what the embedded control plane serves itself, behind a Service: `place` is its host and path.
+    The one to prefer first."""
+    wanted, plain = transport(world, me), Address(f"http://{place}", audience=audience)
+    if wanted == "disabled":
+        return (plain,)
+    authority = own.authority_certificate(world.settings.data_dir / FOLDER, datetime.now(UTC)).decode()
+    return _offered(wanted, Address(f"https://{place}", authority, audience), plain)
+
+
+def _offered(wanted: features.Transport, secure: Address, plain: Address) -> tuple[Address, ...]:
     return (secure,) if wanted == "strict" else (secure, plain)

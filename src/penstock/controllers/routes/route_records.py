@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from penstock.contract.names import CLUSTER_DOMAIN
+from penstock.contract.names import CLUSTER_DOMAIN, service_names
 from penstock.contract.routes import Access, Delivery, Endpoint, Replay, Route, ServiceName, Target, past_uid
 from penstock.controllers.routes.route_secrets import secret_version
 from penstock.hosts import from_here, in_url
@@ -42,12 +42,6 @@ def channel_path(identity: Identity) -> str:
 def channel_host(identity: Identity) -> str:
     """The name that manifests hard-code for a channel."""
     return f"{identity.name}-kn-channel.{identity.namespace}.svc.{CLUSTER_DOMAIN}"
-
-
-def service_names(host: str) -> tuple[str, str, str]:
-    """The name of a Service in full and short."""
-    short = host.removesuffix(f".{CLUSTER_DOMAIN}")
-    return host, short, short.removesuffix(".svc")
 
 
 def broker_target(

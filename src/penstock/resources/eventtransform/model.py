@@ -6,13 +6,14 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.contract.names import CLUSTER_DOMAIN
+from penstock.contract.names import service_host
 from penstock.resources.admission import Obj
+from penstock.resources.features import Transport
 from penstock.resources.metadata import Identity, controller_reference
 
 GROUP, KIND, PLURAL = "eventing.knative.dev", "EventTransform", "eventtransforms"
 
-IMAGE, CONTAINER, PORT = "transform-jsonata", "jsonata-event-transform", 8080
+IMAGE, CONTAINER, PORT, TLS_PORT = "transform-jsonata", "jsonata-event-transform", 8080, 8443
 JSONATA_LABEL, NAME_LABEL = "eventing.knative.dev/event-transform-jsonata", "eventing.knative.dev/event-transform-name"
 
 _SUFFIX, _LONGEST_NAME, _DIGEST = "-jsonata", 63, 32
@@ -53,27 +54,33 @@ class EventTransform:
         return name[: _LONGEST_NAME - _DIGEST - len(_SUFFIX)] + digest + _SUFFIX
 
     @property
-    def url(self) -> str:
-        """Where it takes events."""
-        return f"http://{self.part_name}.{self.identity.namespace}.svc.{CLUSTER_DOMAIN}"
+    def host(self) -> str:
+        """The name of its Service, where it takes events."""
+        return service_host(self.part_name, self.identity.namespace)
 
-    def deployment(self, sink: str | None) -> Obj:
+    def deployment(self, sink: str | None, transport: Transport = "disabled") -> Obj:
         """What transforms; `sink` is where the sink leads."""
         told = {"JSONATA_TRANSFORM": self.expression, "JSONATA_RESPONSE_TRANSFORM": self.reply_expression}
         told |= {"JSONATA_DISCARD_RESPONSE_BODY": "true" if self.discards_reply else "false", "K_SINK": sink or ""}
+        told |= {"HTTPS_SERVICE": "" if transport == "disabled" else self.part_name}
+        told |= {"DISABLE_HTTP_SERVER": "true" if transport == "strict" else ""}
+        ports = [{"containerPort": port, "name": name, "protocol": "TCP"} for name, _, port in _ports(transport)]
         container = {
             "name": CONTAINER,
             "image": IMAGE,
             "env": [{"name": name, "value": value} for name, value in told.items() if value],
-            "ports": [{"containerPort": PORT, "name": "http", "protocol": "TCP"}],
+            "ports": ports,
         }
         template = {"metadata": {"labels": self._labels()}, "spec": {"containers": [container]}}
         spec = {"replicas": 1, "selector": {"matchLabels": self._labels()}, "template": template}
         return self._part("apps/v1", "Deployment", spec)
 
-    def service(self) -> Obj:
+    def service(self, transport: Transport = "disabled") -> Obj:
         """What leads to it."""
-        ports = [{"name": "http", "port": 80, "protocol": "TCP", "targetPort": PORT}]
+        ports = [
+            {"name": name, "port": port, "protocol": "TCP", "targetPort": target}
+            for name, port, target in _ports(transport)
+        ]
         return self._part("v1", "Service", {"selector": self._labels(), "ports": ports})
 
     def _labels(self) -> dict[str, str]:
@@ -87,3 +94,9 @@ class EventTransform:
             "ownerReferences": [controller_reference(self.obj)],
         }
         return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def _ports(transport: Transport) -> list[tuple[str, int, int]]:
+    """Names, ports of the Service, and ports of the Pods behind them."""
+    plain, secure = ("http", 80, PORT), ("https", 443, TLS_PORT)
+    return {"disabled": [plain], "permissive": [secure, plain], "strict": [secure]}[transport]

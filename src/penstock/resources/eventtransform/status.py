@@ -24,6 +24,8 @@ class EventTransformObservation:
     deployment: Mapping[str, Any] | None
     """As stored; None: there is none."""
     sink: Resolution
+    known: tuple[Address, ...]
+    """Where it takes events once it runs, the address to prefer first."""
     failure: str | None = None
     """Why a part cannot be had."""
 
@@ -43,7 +45,9 @@ def status_of(obj: Obj, seen: EventTransformObservation, now: str) -> dict[str, 
         "jsonata": {"deployment": dict((seen.deployment or {}).get("status") or {})},
     }
     if takes:
-        status |= addresses(Address(wanted.url))
+        told = addresses(*seen.known)
+        # Who knows only one address gets the first, as in Knative, where other Addressables give the last.
+        status |= told | {"address": told["addresses"][0]}
     if isinstance(seen.sink, Address):
         status |= seen.sink.fields("sink")
     return status

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
-from collections.abc import Callable
 
 import msgspec
 from starlette.requests import Request
@@ -14,6 +12,7 @@ from penstock.events import http, media_type
 from penstock.events.event import CloudEvent, MalformedEvent
 from penstock.workloads.actors.http_actor import HttpActor
 from penstock.workloads.actors.reporting import PodLog
+from penstock.workloads.server import TakeListener
 
 HEALTH_PATH = "/healthz"
 _SHOWN = ("type", "source", "subject", "id", "time", "dataschema", "datacontenttype")
@@ -22,7 +21,7 @@ _SHOWN = ("type", "source", "subject", "id", "time", "dataschema", "datacontentt
 class EventDisplay(HttpActor):
     """The program."""
 
-    def __init__(self, log: PodLog, take_listener: Callable[[], socket.socket | None]) -> None:
+    def __init__(self, log: PodLog, take_listener: TakeListener) -> None:
         super().__init__(take_listener)
         self._log = log
 

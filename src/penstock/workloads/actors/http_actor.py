@@ -1,8 +1,9 @@
-"""What actors have in common that answer HTTP at their Pod's port until they are told to stop."""
+"""What actors have in common that answer HTTP at their Pod's ports until they are told to stop."""
 
 from __future__ import annotations
 
-import socket
+import asyncio
+import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
@@ -10,36 +11,40 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from penstock.lifecycle import first
+from penstock.tls.server import NoCertificate, ServerTls
 from penstock.workloads.run import Exit, Stoppable
-from penstock.workloads.server import Server
+from penstock.workloads.server import PortTaken, TakeListener, serving
 
-PORT = 8080
+PORT, TLS_PORT = 8080, 8443
+"""As in the images."""
 
 
 class HttpActor(Stoppable, ABC):
     """A program that answers requests."""
 
-    def __init__(self, take_listener: Callable[[], socket.socket | None]) -> None:
+    def __init__(self, take_listener: TakeListener, tls: ServerTls | None = None, *, plain: bool = True) -> None:
+        """`tls`: it answers over TLS, and over HTTP beside it where `plain` says so."""
         super().__init__()
-        self._take_listener = take_listener
+        self._take_listener, self._tls = take_listener, tls
+        self._ports = ({PORT: None} if plain else {}) | ({TLS_PORT: tls.context} if tls is not None else {})
 
     async def run(self, ready: Callable[[], None]) -> Exit:
         """See `Run`."""
-        listener = self._take_listener()
-        if listener is None:
-            return Exit(1, f"listen tcp :{PORT}: bind: address already in use")
-        problem = await self.prepare()
-        if problem is not None:
-            listener.close()
-            return Exit(1, problem)
-        server = Server(self._app, listener)
-        await server.start()
-        ready()
-        try:
-            await self._stop.wait()
-        finally:
-            await server.stop(self._grace)
-            await self.close()
+        async with contextlib.AsyncExitStack() as running:
+            running.push_async_callback(self.close)
+            problem = await self.prepare()
+            if problem is not None:
+                return Exit(1, problem)
+            try:
+                if self._tls is not None:
+                    await asyncio.to_thread(self._tls.look)
+                served = serving(self._app, self._ports, self._take_listener, lambda: self._grace)
+                await running.enter_async_context(served)
+            except (NoCertificate, PortTaken) as error:
+                return Exit(1, str(error))
+            ready()
+            await first(self._stop.wait(), *(() if self._tls is None else (self._tls.run(),)))
         return Exit(0)
 
     async def prepare(self) -> str | None:
@@ -51,7 +56,7 @@ class HttpActor(Stoppable, ABC):
         """The answer to one request."""
 
     async def close(self) -> None:
-        """After the last request."""
+        """After the last request, or where it cannot run."""
         return
 
     async def _app(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,15 +11,13 @@ from pathlib import Path
 from pyreqwest.client import Client
 
 from penstock.lifecycle import first
+from penstock.workloads.actors.http_actor import PORT, TLS_PORT
 from penstock.workloads.actors.options import BrokenEnvironment, Options, ReceiverOptions
 from penstock.workloads.actors.receiver import Receiver, Review
 from penstock.workloads.actors.reporting import Reports
 from penstock.workloads.actors.sender import Locate, Sender
 from penstock.workloads.run import Exit, Stoppable
-from penstock.workloads.server import Server
-
-PORT, TLS_PORT = 8080, 8443
-"""Ports that receivers listen on, as in the images."""
+from penstock.workloads.server import PortTaken, TakeListener, serving
 
 
 @dataclass(frozen=True)
@@ -30,8 +27,7 @@ class ActorEnvironment:
     client: Client
     locate: Locate
     reports: Reports
-    take_listener: Callable[[int], socket.socket | None]
-    """A socket that listens at a port of the Pod; None when somebody else does."""
+    take_listener: TakeListener
     review: Review
 
 
@@ -44,11 +40,11 @@ class EventsHub(Stoppable):
 
     async def run(self, ready: Callable[[], None]) -> Exit:
         """Runs to its end. `ready` is called once it serves."""
-        async with contextlib.AsyncExitStack() as serving:
+        async with contextlib.AsyncExitStack() as running:
             if self._options.receiver:
                 try:
-                    await self._serve(self._options.receiver, serving)
-                except BrokenEnvironment as broken:
+                    await running.enter_async_context(self._receiving(self._options.receiver))
+                except (BrokenEnvironment, PortTaken) as broken:
                     return Exit(1, str(broken))
             ready()
             if self._options.sender is None:
@@ -66,22 +62,11 @@ class EventsHub(Stoppable):
                 await self._stop.wait()
             return ended
 
-    async def _serve(self, wanted: ReceiverOptions, serving: contextlib.AsyncExitStack) -> None:
-        """Receives until `serving` ends, at both ports where TLS is asked for. Raises BrokenEnvironment."""
+    def _receiving(self, wanted: ReceiverOptions) -> contextlib.AbstractAsyncContextManager[None]:
+        """Receives meanwhile, at both ports where TLS is asked for. Raises BrokenEnvironment and PortTaken."""
         receiver = Receiver(self._options.common.name, wanted, self._around.reports, self._around.review)
         ports = {PORT: None} | ({TLS_PORT: tls_from(Path(wanted.certificates))} if wanted.certificates else {})
-        for port, tls in ports.items():
-            listener = self._around.take_listener(port)
-            if listener is None:
-                raise BrokenEnvironment(
-                    f"listen tcp :{port}: somebody else listens there, such as another container of the Pod"
-                )
-            server = Server(receiver, listener, tls)
-            await server.start()
-            serving.push_async_callback(self._end, server)
-
-    async def _end(self, server: Server) -> None:
-        await server.stop(self._grace)
+        return serving(receiver, ports, self._around.take_listener, lambda: self._grace)
 
     async def _until_stopped(self, sender: Sender) -> Exit:
         try:

@@ -6,7 +6,6 @@ With a sink the answer is the sink's, so whoever sent the event knows whether it
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,13 +18,16 @@ from starlette.responses import Response
 from penstock.contract.names import Location, NothingThere
 from penstock.events import http, json_format
 from penstock.events.event import MalformedEvent
+from penstock.tls.server import ServerTls
 from penstock.workloads.actors.http_actor import HttpActor
 from penstock.workloads.actors.jsonata import CannotTransform, Expressions
 from penstock.workloads.actors.reporting import PodLog
 from penstock.workloads.actors.sender import Locate
+from penstock.workloads.server import TakeListener
 
 EXPRESSION, REPLY_EXPRESSION = "JSONATA_TRANSFORM", "JSONATA_RESPONSE_TRANSFORM"
 DISCARD, SINK = "JSONATA_DISCARD_RESPONSE_BODY", "K_SINK"
+SERVICE, NO_HTTP = "HTTPS_SERVICE", "DISABLE_HTTP_SERVER"
 MOST_BYTES = 16 * 1024 * 1024
 STRUCTURED, JSON = "application/cloudevents+json", "application/json"
 
@@ -48,9 +50,13 @@ class Transform(HttpActor):
         log: PodLog,
         client: Callable[[Location], Client],
         locate: Locate,
-        take_listener: Callable[[], socket.socket | None],
+        take_listener: TakeListener,
+        *,
+        tls_of: Callable[[str], ServerTls],
     ) -> None:
-        super().__init__(take_listener)
+        """`tls_of` gives the certificate of a Service of the Pod's namespace."""
+        service = env.get(SERVICE)
+        super().__init__(take_listener, tls_of(service) if service else None, plain=env.get(NO_HTTP) != "true")
         self._sink, self._discard = env.get(SINK) or None, env.get(DISCARD) == "true"
         sources = {"input": env.get(EXPRESSION, ""), "reply": env.get(REPLY_EXPRESSION, "")}
         self._expressions = Expressions({name: text for name, text in sources.items() if text})
@@ -59,6 +65,8 @@ class Transform(HttpActor):
 
     async def prepare(self) -> str | None:
         """Has the expressions parsed."""
+        if not self._ports:
+            return f"{NO_HTTP} leaves nothing to serve where {SERVICE} does not name a Service"
         try:
             await self._expressions.start()
         except (CannotTransform, TimeoutError) as error:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pyreqwest.client import Client
 
-from penstock.contract.names import Location
+from penstock.contract.names import Location, service_host, service_names
+from penstock.tls.server import ServerTls
 from penstock.workloads.actors.event_display import EventDisplay
+from penstock.workloads.actors.http_actor import PORT, TLS_PORT
 from penstock.workloads.actors.options import PLACES, BrokenEnvironment, read_options
-from penstock.workloads.actors.program import PORT, TLS_PORT, ActorEnvironment, EventsHub
+from penstock.workloads.actors.program import ActorEnvironment, EventsHub
 from penstock.workloads.actors.reporting import REASON, PodLog, Reports
 from penstock.workloads.actors.sender import Locate
 from penstock.workloads.actors.transform import Transform
@@ -30,6 +33,8 @@ from penstock.workloads.processes.surroundings import Surroundings
 from penstock.workloads.proxy import place
 from penstock.workloads.run import Exit, Run
 
+_SERVICE = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
+
 
 @dataclass(frozen=True)
 class Node:
@@ -39,6 +44,8 @@ class Node:
     client: Client
     trusting: Callable[[Location], Client]
     """A client for a place that believes servers by the trust bundles as well, as they are now."""
+    tls: Callable[[Sequence[str]], ServerTls]
+    """TLS of a server that comes and goes, with a certificate for these names."""
     locate: Locate
     log_dir: Path
     images: Images
@@ -128,7 +135,7 @@ class Preparation:
         return self._ports[wanted]
 
     def _actor(self, actor: Actor, env: Mapping[str, str], log: PodLog, ports: Mapping[int, int]) -> Run:
-        def listener(port: int = PORT) -> socket.socket | None:
+        def listener(port: int) -> socket.socket | None:
             try:
                 return self._address.listen(ports[port])
             except OSError:
@@ -137,11 +144,18 @@ class Preparation:
         def locate(url: str) -> Location:
             return place(self._node.locate, url, self._pod["metadata"]["namespace"])
 
+        def tls_of(service: str) -> ServerTls:
+            # Whoever may make Pods in a namespace may not speak for anyone but its Services: no name has a dot, and
+            # of the names in full those are left out that are short enough to mean a host elsewhere.
+            if _SERVICE.fullmatch(service) is None:
+                raise BrokenEnvironment(f'"{service}" is not the name of a Service')
+            return self._node.tls(service_names(service_host(service, self._pod["metadata"]["namespace"]))[:2])
+
         if actor.name == "event_display":
             return Logged(EventDisplay(log, listener), log)
-        if actor.name == "transform-jsonata":
-            return Logged(Transform(env, log, self._node.trusting, locate, listener), log)
         try:
+            if actor.name == "transform-jsonata":
+                return Logged(Transform(env, log, self._node.trusting, locate, listener, tls_of=tls_of), log)
             wanted = read_options(actor.name, {"POD_NAME": self._pod["metadata"]["name"], **env})
         except BrokenEnvironment as broken:
             return Logged(Ended(Exit(1, f"failed to process the environment: {broken}")), log)

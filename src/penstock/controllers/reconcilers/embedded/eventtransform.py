@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from penstock.controllers.api import DEPLOYMENT, EVENT_TRANSFORM, Key, Obj
 from penstock.controllers.reconciler import ReconcilerContext
+from penstock.controllers.reconcilers.configuration import service_addresses, transport
 from penstock.controllers.reconcilers.destinations import resolve_optional
 from penstock.controllers.reconcilers.parts import PartFailed, Parts
 from penstock.resources.eventtransform.model import EventTransform
@@ -28,7 +29,7 @@ class EventTransformReconciler:
         if obj is None:
             return
         world, me = self._world, (EVENT_TRANSFORM.kind, key)
-        wanted = EventTransform.read(obj)
+        wanted, encryption = EventTransform.read(obj), transport(world, me)
         sink = resolve_optional(wanted.sink, key.namespace, world.tracker.lookup(me))
         parts = Parts(world, me, obj)
         failure = None
@@ -36,9 +37,11 @@ class EventTransformReconciler:
             if isinstance(sink, Unresolved):
                 deployment = world.tracker.look(me, DEPLOYMENT, Key(key.namespace, wanted.part_name))
             else:
-                deployment = await parts.own(wanted.deployment(sink.url if isinstance(sink, Address) else None))
-            await parts.own(wanted.service())
+                url = sink.url if isinstance(sink, Address) else None
+                deployment = await parts.own(wanted.deployment(url, encryption))
+            await parts.own(wanted.service(encryption))
         except PartFailed as failed:
             deployment, failure = None, str(failed)
-        seen = EventTransformObservation(deployment, sink, failure)
+        known = service_addresses(world, me, wanted.host, None)
+        seen = EventTransformObservation(deployment, sink, known, failure)
         await world.write_status(EVENT_TRANSFORM, obj, status_of(obj, seen, world.now()))
