@@ -54,14 +54,16 @@ def strict(stack: Stack) -> Iterator[Stack]:
     stack.apply(SCENE)
     yield stack
     stack.kubectl(*feature, '{"data": {"transport-encryption": "disabled"}}')
+    # Others use the stack after this: the control plane has to have heard of it.
+    eventually(lambda: address_of(stack, "jobsink/taking", "http"), 120)
     stack.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
 
 
-def address_of(stack: Stack, place: str) -> dict[str, Any]:
+def address_of(stack: Stack, place: str, scheme: str = "https") -> dict[str, Any]:
     """Its only address."""
     status = json.loads(stack.kubectl("-n", NAMESPACE, "get", place, "-o", "json")).get("status") or {}
     [address] = status.get("addresses") or [{"name": None}]
-    assert address["name"] == "https", status
+    assert address["name"] == scheme, status
     return dict(address)
 
 
