@@ -59,8 +59,9 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """The whole stack, real, for all tests of the session."""
     from running import start_stack, stop_process
 
-    # Pods of this image run the command that they name themselves.
-    running = start_stack(tmp_path_factory.mktemp("stack") / "data", "--set", 'images={"test/shell*": []}')
+    # Pods of this image run the command that they name themselves. A machine that pauses is not a Kafka that is away.
+    flags = ("--set", 'images={"test/shell*": []}', "--set", "store_timeout_seconds=30")
+    running = start_stack(tmp_path_factory.mktemp("stack") / "data", *flags)
     yield running
     stop_process(running.process)
 
@@ -77,10 +78,10 @@ def jar_folders() -> Jars:
 @pytest.fixture(scope="session")
 def kafka_settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """Settings of the `kafka` fixture: every port free, data in a temporary folder."""
-    from penstock.engine import ports
     from penstock.settings import Settings
+    from running import with_held_ports
 
-    return ports.resolve(Settings(port=0, data_dir=tmp_path_factory.mktemp("kafka")))
+    return with_held_ports(Settings(data_dir=tmp_path_factory.mktemp("kafka")))
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -21,13 +22,19 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
 from cluster.processes import tied
-from penstock.engine import datadir, jars, java
+from penstock.engine import datadir, jars, java, ports
 from penstock.engine import embedded_kafka as kafka
 from penstock.engine.topics import setup as topics
 from penstock.settings import Settings
+from penstock.sockets import bound_socket
 
-STACK_READY_SECONDS = 200
-STACK_STOP_SECONDS = 60
+STACK_READY_SECONDS = 300
+STACK_STOP_SECONDS = 180
+KAFKA_READY_SECONDS = 180
+"""A machine may be slow, or pause: these only end what would never end."""
+
+_HELD: list[socket.socket] = []
+"""Ports of this process's tests, until it ends."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +58,7 @@ class Stack:
         record: dict[str, Any] = json.loads((self.settings.data_dir / "run" / "stack.json").read_bytes())
         return record
 
-    def kubectl(self, *arguments: str, stdin: str | None = None, check: bool = True, timeout: float = 60) -> str:
+    def kubectl(self, *arguments: str, stdin: str | None = None, check: bool = True, timeout: float = 120) -> str:
         """Runs kubectl against this stack and returns what it printed; with `check` its failure fails the test."""
         ran = subprocess.run(
             [kubectl_program(), "--kubeconfig", str(self.kubeconfig), *arguments],
@@ -85,9 +92,28 @@ def kubectl_program() -> str:
     return found
 
 
+def held_ports(count: int) -> list[int]:
+    """Ports at which nobody listens, and that nobody else is given until these tests end.
+
+    Who listens at one sets SO_REUSEADDR, as servers do: then a socket that is bound and does not listen is in nobody's
+    way. Until then connections are refused.
+    """
+    holders = [bound_socket("127.0.0.1", 0) for _ in range(count)]
+    _HELD.extend(holders)
+    return [int(holder.getsockname()[1]) for holder in holders]
+
+
+def with_held_ports(settings: Settings) -> Settings:
+    """The settings with a port of their own for everything that listens."""
+    fields = [port.field for port in ports.needed(settings)]
+    return settings.model_copy(update=dict(zip(fields, held_ports(len(fields)), strict=True)))
+
+
 def start_stack(data_dir: Path, *flags: str) -> Stack:
     """Starts `penstock dev` with free ports and waits until it says that it is ready."""
-    command = [sys.executable, "-m", "penstock.cli", "dev", "--port", "0", "--data-dir", str(data_dir), *flags]
+    chosen = [f"{port.field}={number}" for port, number in zip(ports.PORTS, held_ports(len(ports.PORTS)), strict=True)]
+    free = [word for one in chosen for word in ("--set", one)]
+    command = [sys.executable, "-m", "penstock.cli", "dev", *free, "--data-dir", str(data_dir), *flags]
     env = {**os.environ, "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
     with tied(command) as (command, fds):
         process = subprocess.Popen(
@@ -138,13 +164,13 @@ def running_kafka(settings: Settings, jar_folders: jars.Jars) -> Iterator[subpro
             command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, pass_fds=fds
         )
     try:
-        asyncio.run(asyncio.wait_for(kafka.answering(settings), 60))
+        asyncio.run(asyncio.wait_for(kafka.answering(settings), KAFKA_READY_SECONDS))
         topics.ensure(settings)
         yield process
     finally:
         process.terminate()
         try:
-            process.wait(20)
+            process.wait(60)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -162,7 +188,7 @@ def read_to_end(settings: Settings, topic: str, seconds: float = 60.0) -> list[M
         }
     )
     # Asked for also because an assignment to a topic that the client does not know starts half a second late.
-    places = consumer.list_topics(topic, 10).topics[topic].partitions
+    places = consumer.list_topics(topic, 60).topics[topic].partitions
     consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in places])
     found: list[Message[bytes, bytes]] = []
     ends, deadline = 0, time.monotonic() + seconds
