@@ -46,7 +46,7 @@ def publish(settings: Settings, *records: Record) -> None:
     producer = Producer({"bootstrap.servers": settings.bootstrap, "acks": "all"})
     for record in records:
         producer.produce(topics.ROUTES, key=routes.key_of(record), value=routes.encode(record))
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
 
 
 @dataclass
@@ -59,7 +59,7 @@ class IngressProcess:
 
     def post(self, path: str, headers: dict[str, str], body: bytes = b"", method: str = "POST") -> tuple[int, bytes]:
         """One request on a connection of its own."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.settings.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.settings.port, timeout=60)
         with contextlib.closing(connection):
             connection.request(method, path, body, headers)
             response = connection.getresponse()
@@ -92,7 +92,7 @@ def ingress_process(
     finally:
         process.terminate()
         try:
-            process.wait(15)
+            process.wait(60)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

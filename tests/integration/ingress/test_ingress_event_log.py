@@ -30,7 +30,7 @@ async def stored(log: EventWriter, *records: Record) -> None:
     """Stores, and waits for Kafka's word."""
     confirmed = asyncio.get_running_loop().create_future()
     log.store(records, confirmed.set_result)
-    error = await asyncio.wait_for(confirmed, 20)
+    error = await asyncio.wait_for(confirmed, 60)
     if error is not None:
         raise error
 
@@ -38,14 +38,18 @@ async def stored(log: EventWriter, *records: Record) -> None:
 async def test_a_broken_producer_is_replaced_and_what_it_held_is_answered(ingress_kafka: Settings) -> None:
     log = writer(ingress_kafka)
     await stored(log, record("warm"))
+    quick = log._options["linger.ms"]
+    log._options["linger.ms"] = 10_000  # so that what it holds has certainly not left it
+    log._broken = True
     held = asyncio.create_task(stored(log, record("held")))
     await asyncio.sleep(0)
+    log._options["linger.ms"] = quick
     log._broken = True
     after = uuid.uuid4().hex
     await stored(log, record(after))
     with pytest.raises(NotStored):
         await held
-    assert await log.close(5) == 0
+    assert await log.close(60) == 0
     assert log._replaced == []
     assert after in stored_ids(ingress_kafka)
 
@@ -60,7 +64,7 @@ async def test_what_does_not_fit_is_refused_before_anything_is_written(ingress_k
     with pytest.raises(RecordTooLarge):
         await stored(log, *[record(refused)] * 4)
     await waiting
-    assert (log.pending, await log.close(5)) == (0, 0)
+    assert (log.pending, await log.close(60)) == (0, 0)
     assert refused not in stored_ids(ingress_kafka)
 
 
@@ -74,7 +78,7 @@ async def test_an_answer_that_fails_stops_nobody(ingress_kafka: Settings) -> Non
     await stored(log, record("other"))
     await stored(log)
     await stored(log, record("after"))
-    assert (log.pending, await log.close(5)) == (0, 0)
+    assert (log.pending, await log.close(60)) == (0, 0)
 
 
 async def test_what_comes_while_others_are_under_way_is_gathered_and_written_in_order(ingress_kafka: Settings) -> None:
@@ -90,7 +94,7 @@ async def test_what_comes_while_others_are_under_way_is_gathered_and_written_in_
     assert [found for found in stored_ids(ingress_kafka) if found.startswith(prefix)] == [
         f"{prefix}-{n}" for n in range(50)
     ]
-    assert (log.pending, await log.close(5)) == (0, 0)
+    assert (log.pending, await log.close(60)) == (0, 0)
 
 
 async def test_a_gathered_record_that_is_refused_is_answered_and_harms_no_other(ingress_kafka: Settings) -> None:
@@ -106,7 +110,7 @@ async def test_a_gathered_record_that_is_refused_is_answered_and_harms_no_other(
     with pytest.raises(NotStored):
         await half_refused
     await asyncio.gather(*tasks, after)
-    assert (log.pending, await log.close(5)) == (0, 0)
+    assert (log.pending, await log.close(60)) == (0, 0)
 
 
 async def test_a_request_with_many_events_is_written_at_once_behind_what_was_gathered(ingress_kafka: Settings) -> None:
@@ -125,4 +129,4 @@ async def test_a_request_with_many_events_is_written_at_once_behind_what_was_gat
     assert [found for found in stored_ids(ingress_kafka) if found.startswith(prefix)] == [
         f"{prefix}-{number:02}" for number in range(len(keyed))
     ]
-    assert (log.pending, await log.close(5)) == (0, 0)
+    assert (log.pending, await log.close(60)) == (0, 0)

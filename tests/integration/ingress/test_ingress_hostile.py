@@ -14,19 +14,22 @@ from ingress_processes import EVENT, IngressProcess, stored_events, stored_ids
 from penstock.ingress.connection import HEAD_SECONDS
 
 
-def raw(ingress: IngressProcess, data: bytes, ended: bool = False) -> bytes:
-    """Sends bytes and returns what comes back: until the server closes, or nothing more comes."""
+def raw(ingress: IngressProcess, data: bytes, ended: bool = False, patience: float = 1) -> bytes:
+    """Sends bytes and returns what comes back: until the server closes, or nothing more comes.
+
+    Where something must come, `patience` is what a slow machine needs.
+    """
     answer = b""
-    with socket.create_connection(("127.0.0.1", ingress.settings.port), timeout=5) as connection:
+    with socket.create_connection(("127.0.0.1", ingress.settings.port), timeout=60) as connection:
         try:
             connection.sendall(data)
             if ended:
                 connection.shutdown(socket.SHUT_WR)
-            connection.settimeout(1)
+            connection.settimeout(patience)
             while chunk := connection.recv(65536):
                 answer += chunk
                 connection.settimeout(0.05)
-        except (TimeoutError, ConnectionError):
+        except OSError:
             pass
     return answer
 
@@ -78,7 +81,7 @@ def test_headers_that_trickle_are_answered_408(ingress: IngressProcess) -> None:
     with socket.create_connection(("127.0.0.1", ingress.settings.port), timeout=1) as connection:
         connection.sendall(head(*POST)[:-2])
         answer = b""
-        while not answer and time.monotonic() - began < HEAD_SECONDS + 10:
+        while not answer and time.monotonic() - began < HEAD_SECONDS + 60:
             connection.sendall(b"x")
             try:
                 answer = connection.recv(4096)
@@ -89,13 +92,13 @@ def test_headers_that_trickle_are_answered_408(ingress: IngressProcess) -> None:
 
 
 def test_a_large_body_is_refused_before_it_is_sent(ingress: IngressProcess) -> None:
-    answer = raw(ingress, head(*POST, "ce-id: 1", "Content-Length: 999999999", "Expect: 100-continue"))
+    answer = raw(ingress, head(*POST, "ce-id: 1", "Content-Length: 999999999", "Expect: 100-continue"), patience=60)
     assert answer.startswith(b"HTTP/1.1 413")
 
 
 def test_an_endless_chunked_body_is_refused(ingress: IngressProcess) -> None:
     chunk = b"10000\r\n" + bytes(65536) + b"\r\n"
-    answer = raw(ingress, head(*POST, "ce-id: 1", "Transfer-Encoding: chunked") + chunk * 20)
+    answer = raw(ingress, head(*POST, "ce-id: 1", "Transfer-Encoding: chunked") + chunk * 20, patience=60)
     assert answer.startswith(b"HTTP/1.1 413")
 
 
@@ -108,7 +111,7 @@ def test_an_event_whose_sender_went_away_is_not_stored(ingress: IngressProcess) 
 def test_an_offer_to_upgrade_does_not_matter(ingress: IngressProcess) -> None:
     offer = ("Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA")
     ident = uuid.uuid4().hex
-    answer = raw(ingress, head(*POST, f"ce-id: {ident}", *offer, "Content-Length: 5") + b"hello")
+    answer = raw(ingress, head(*POST, f"ce-id: {ident}", *offer, "Content-Length: 5") + b"hello", patience=60)
     assert answer.startswith(b"HTTP/1.1 202")
     assert [event.data for event in stored_events(ingress.settings) if event.id == ident] == [b"hello"]
 
@@ -117,7 +120,7 @@ def test_pipelined_requests_are_answered_in_order(ingress: IngressProcess) -> No
     requests = [head(*POST, f"ce-id: {n}", "Content-Length: 5") + b"hello" for n in range(50)]
     requests[20] = head("PUT /shop/orders HTTP/1.1", "Host: x", "Content-Length: 5") + b"hello"
     responses = b""
-    with socket.create_connection(("127.0.0.1", ingress.settings.port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", ingress.settings.port), timeout=60) as connection:
         connection.sendall(b"".join(requests))
         connection.shutdown(socket.SHUT_WR)
         while chunk := connection.recv(65536):
@@ -128,7 +131,7 @@ def test_pipelined_requests_are_answered_in_order(ingress: IngressProcess) -> No
 
 def test_old_clients_are_served(ingress: IngressProcess) -> None:
     request = head("POST /shop/orders HTTP/1.0", *POST[1:], "ce-id: 1", "Content-Length: 5") + b"hello"
-    assert raw(ingress, request).startswith(b"HTTP/1.1 202")
+    assert raw(ingress, request, patience=60).startswith(b"HTTP/1.1 202")
 
 
 def test_random_bytes_never_make_it_fail(ingress: IngressProcess) -> None:
@@ -138,12 +141,12 @@ def test_random_bytes_never_make_it_fail(ingress: IngressProcess) -> None:
         broken = bytearray(valid)
         for _ in range(chance.randint(1, 6)):
             broken[chance.randrange(len(broken))] = chance.randrange(256)
-        with socket.create_connection(("127.0.0.1", ingress.settings.port), timeout=5) as connection:
-            connection.sendall(bytes(broken))
-            connection.shutdown(socket.SHUT_WR)
-            connection.settimeout(0.3)
+        with socket.create_connection(("127.0.0.1", ingress.settings.port), timeout=60) as connection:
             try:
+                connection.sendall(bytes(broken))
+                connection.shutdown(socket.SHUT_WR)  # which fails where the server has ended the connection before
+                connection.settimeout(0.3)
                 answer = connection.recv(4096)
-            except (TimeoutError, ConnectionError):
+            except OSError:
                 continue
         assert not answer.startswith(b"HTTP/1.1 5"), (bytes(broken), answer)

@@ -32,7 +32,7 @@ async def test_a_snapshot_that_cannot_be_applied_ends_the_ingress(
 ) -> None:
     monkeypatch.setattr(service, "TargetTable", broken)
     with pytest.raises(ZeroDivisionError):
-        await asyncio.wait_for(service.run(quick, Lifecycle()), 30)
+        await asyncio.wait_for(service.run(quick, Lifecycle()), 60)
 
 
 async def test_a_task_that_ends_by_an_exception_ends_the_ingress(
@@ -40,4 +40,4 @@ async def test_a_task_that_ends_by_an_exception_ends_the_ingress(
 ) -> None:
     monkeypatch.setattr(DiskWatch, "run", broken_later)
     with pytest.raises(ZeroDivisionError):
-        await asyncio.wait_for(service.run(quick, Lifecycle()), 30)
+        await asyncio.wait_for(service.run(quick, Lifecycle()), 60)
