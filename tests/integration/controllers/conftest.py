@@ -20,10 +20,9 @@ def control_settings(tmp_path_factory: pytest.TempPathFactory, jar_folders: Jars
     """Settings that reach a running Kafka and API server."""
     from control_plane import run_apiserver, running
 
-    from penstock.engine import ports
-    from running import running_kafka
+    from running import running_kafka, with_held_ports
 
-    settings = ports.resolve(Settings(port=0, data_dir=tmp_path_factory.mktemp("control")))
+    settings = with_held_ports(Settings(data_dir=tmp_path_factory.mktemp("control")))
     with running_kafka(settings, jar_folders), running(run_apiserver, settings):
         yield settings
 

@@ -21,6 +21,7 @@ from penstock.log.table import SnapshotFollower
 from penstock.settings import Settings
 
 Obj = dict[str, Any]
+READY_SECONDS, STOP_SECONDS = 120, 60
 Run = Callable[[Settings, Lifecycle], Coroutine[Any, Any, None]]
 
 
@@ -44,13 +45,13 @@ class Running:
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._main, args=(run, settings), daemon=True)
         self._thread.start()
-        if not self._ready.wait(30) or self._failure:
+        if not self._ready.wait(READY_SECONDS) or self._failure:
             raise RuntimeError(f"{run.__module__} did not become ready: {self._failure!r}")
 
     def stop(self) -> None:
         """Tells it to stop and waits."""
         self._loop.call_soon_threadsafe(self._lifecycle.stopping.set)
-        self._thread.join(20)
+        self._thread.join(STOP_SECONDS)
         assert not self._thread.is_alive(), "the component does not stop"
         if self._failure:
             raise self._failure

@@ -72,8 +72,8 @@ def test_a_restart_publishes_nothing_and_keeps_everything_ready(
     cluster.create(BROKER, "lasting")
     cluster.create(TRIGGER, "lasting", spec={"broker": "lasting", "subscriber": SINK})
     eventually(lambda: cluster.ready(TRIGGER, "lasting"))
-    before = cluster.get(TRIGGER, "lasting")
     controllers.stop()
+    before = cluster.get(TRIGGER, "lasting")
     written = read_to_end(control_settings, topics.ROUTES)
     controllers.start()
     uid = cluster.create(BROKER, "afterwards")["metadata"]["uid"]

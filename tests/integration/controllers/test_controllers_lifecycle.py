@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from control_plane import Cluster, DataPlaneStandIn
@@ -33,7 +34,7 @@ def test_a_broker_becomes_ready_and_addressable(
     cluster: Cluster, control_settings: Settings, data_plane: DataPlaneStandIn
 ) -> None:
     cluster.create(BROKER, "addressed")
-    eventually(lambda: cluster.ready(BROKER, "addressed"), 5)
+    eventually(lambda: cluster.ready(BROKER, "addressed"))
     broker = cluster.get(BROKER, "addressed") or {}
     assert broker["status"]["address"]["url"] == f"http://127.0.0.1:{control_settings.port}/default/addressed"
     assert broker["status"]["observedGeneration"] == broker["metadata"]["generation"]
@@ -44,7 +45,7 @@ def test_a_trigger_may_be_created_before_its_broker(cluster: Cluster, data_plane
     created = cluster.create(TRIGGER, "early", spec={"broker": "late", "subscriber": SINK})
     eventually(lambda: cluster.condition(TRIGGER, "early").get("reason") == "BrokerDoesNotExist")
     cluster.create(BROKER, "late")
-    eventually(lambda: cluster.ready(TRIGGER, "early"), 5)
+    eventually(lambda: cluster.ready(TRIGGER, "early"))
     route = data_plane.snapshot.routes[created["metadata"]["uid"]]
     assert route.subscriber is not None
     assert route.subscriber.url == SINK["uri"]
@@ -64,7 +65,8 @@ def test_ready_waits_for_the_data_plane(cluster: Cluster, data_plane: DataPlaneS
     try:
         uid = cluster.create(TRIGGER, "held", spec={"broker": "slow", "subscriber": SINK})["metadata"]["uid"]
         eventually(lambda: uid in data_plane.snapshot.routes)
-        assert cluster.condition(TRIGGER, "held")["reason"] == "SubscriptionNotConfigured"
+        eventually(lambda: cluster.condition(TRIGGER, "held").get("reason") == "SubscriptionNotConfigured")
+        assert not cluster.ready(TRIGGER, "held")
     finally:
         data_plane.holding = False
         data_plane.acknowledge()
@@ -172,7 +174,7 @@ def test_a_channel_creates_and_owns_its_backing_channel(
     cluster: Cluster, control_settings: Settings, data_plane: DataPlaneStandIn
 ) -> None:
     channel = cluster.create(CHANNEL, "facade")
-    eventually(lambda: cluster.ready(CHANNEL, "facade"), 5)
+    eventually(lambda: cluster.ready(CHANNEL, "facade"))
     backing = cluster.get(IN_MEMORY_CHANNEL, "facade") or {}
     assert backing["metadata"]["ownerReferences"][0]["uid"] == channel["metadata"]["uid"]
     status = (cluster.get(CHANNEL, "facade") or {})["status"]
@@ -250,8 +252,7 @@ def test_a_service_leads_to_its_ready_pods(cluster: Cluster, data_plane: DataPla
     cluster.put_status(POD, "sink-1", ready)
     name = "http://sink.default.svc.cluster.local/x"
     eventually(lambda: _located(data_plane, name) == "http://127.0.0.9:8080/x")
-    subsets = (cluster.get(ENDPOINTS, "sink") or {})["subsets"]
-    assert [a["ip"] for a in subsets[0]["addresses"]] == ["127.0.0.9"]
+    eventually(lambda: _addresses(cluster, "sink") == ["127.0.0.9"])
     cluster.delete(POD, "sink-1")
     eventually(lambda: _located(data_plane, name) is None)
 
@@ -278,9 +279,16 @@ def test_a_users_own_kind_is_addressable_once_it_is_defined_and_declared_so(clus
     _define_gadget(cluster)
     cluster.create(kind, "g", spec={})
     cluster.declare_addressable("example.com", "gadgets")
-    eventually(lambda: "address not set" in cluster.condition(TRIGGER, "gadgets", "SubscriberResolved")["message"])
+    resolved = partial(cluster.condition, TRIGGER, "gadgets", "SubscriberResolved")
+    eventually(lambda: "address not set" in resolved().get("message", ""))
     cluster.put_status(kind, "g", {"address": {"url": "http://gadget.example"}})
     eventually(lambda: cluster.ready(TRIGGER, "gadgets"))
+
+
+def _addresses(cluster: Cluster, name: str) -> list[str]:
+    """Where a Service leads, as its Endpoints say."""
+    subsets = (cluster.get(ENDPOINTS, name) or {}).get("subsets") or []
+    return [address["ip"] for subset in subsets for address in subset.get("addresses") or []]
 
 
 def _define_gadget(cluster: Cluster) -> None:

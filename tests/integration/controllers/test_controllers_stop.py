@@ -27,5 +27,5 @@ async def test_the_controllers_stop_while_they_wait_for_the_api_and_kafka(
         await asyncio.wait_for(asyncio.shield(run), 0.5)
     assert not run.done()
     lifecycle.stopping.set()
-    await asyncio.wait_for(run, 15)
+    await asyncio.wait_for(run, 60)
     assert lifecycle.said == []
