@@ -134,7 +134,7 @@ def test_garbage_among_the_reports_is_passed_over(kafka: Settings) -> None:
 
     follower = TableFollower(kafka, topics.REPORTS, apply, reached.set, failures.append)
     follower.start()
-    assert reached.wait(20)
+    assert reached.wait(60)
     producer = Producer({"bootstrap.servers": kafka.bootstrap})
     garbage = {b"\xff": b"{}", b"ack/ingress/x": b"{", b"loss/r/0": b'{"first": "one"}', b"ack/": b"\x00"}
     with capture_logs() as lines:
