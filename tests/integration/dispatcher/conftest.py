@@ -9,9 +9,8 @@ import pytest
 import pytest_asyncio
 from dispatcher_stage import Stage, Subscribe, Subscriber
 
-from penstock.engine import ports
 from penstock.settings import Settings
-from running import running_kafka
+from running import running_kafka, with_held_ports
 
 if TYPE_CHECKING:
     from penstock.engine.jars import Jars
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="package")
 def own_kafka(tmp_path_factory: pytest.TempPathFactory, jar_folders: Jars) -> Iterator[Settings]:
     """A Kafka that no other room writes to."""
-    settings = ports.resolve(Settings(port=0, data_dir=tmp_path_factory.mktemp("dispatcher"), partitions=2))
+    settings = with_held_ports(Settings(data_dir=tmp_path_factory.mktemp("dispatcher"), partitions=2))
     with running_kafka(settings, jar_folders):
         yield settings
 

@@ -132,13 +132,13 @@ class Stage:
         for record in published:
             self._producer.produce(topics.ROUTES, key=records.key_of(record), value=records.encode(record))
         self._published = keys
-        self._producer.flush(10)
+        self._producer.flush(60)
         return version.version
 
     def spoil(self, route: Route) -> None:
         """Makes the record of a route one that cannot be read."""
         self._producer.produce(topics.ROUTES, key=records.key_of(route), value=b"\xff{")
-        self._producer.flush(10)
+        self._producer.flush(60)
 
     def match(
         self,
@@ -170,13 +170,13 @@ class Stage:
                 headers.append(("ce_partitionkey", key.encode()))
             self._producer.produce(topics.MATCHED, partition=partition, value=data, headers=headers)
             self._producer.poll(0)
-        self._producer.flush(30)
+        self._producer.flush(60)
         return ids
 
     def write_raw(self, value: bytes, headers: Headers, partition: int = 0) -> None:
         """A record that no router writes."""
         self._producer.produce(topics.MATCHED, partition=partition, value=value, headers=headers)
-        self._producer.flush(10)
+        self._producer.flush(60)
 
     def read(self, topic: str) -> list[tuple[str, bytes | None, dict[str, bytes]]]:
         """Key, value and headers of everything committed in a topic."""
@@ -208,7 +208,7 @@ class Stage:
     @contextlib.asynccontextmanager
     async def task(self, **changes: Any) -> AsyncIterator[asyncio.Task[None]]:
         """A dispatcher task in this process, for all partitions."""
-        settings = self.settings.model_copy(update={"drain_seconds": 2.0, **changes})
+        settings = self.settings.model_copy(update={"drain_seconds": 20.0, **changes})
         stop = asyncio.Event()
         running = asyncio.create_task(run_task(settings, list(range(settings.partitions)), stop))
         try:
@@ -216,7 +216,7 @@ class Stage:
         finally:
             stop.set()
             if not running.done():
-                await asyncio.wait_for(running, 20)
+                await asyncio.wait_for(running, 90)
 
     def process(self, **changes: Any) -> subprocess.Popen[bytes]:
         """A dispatcher task in a process of its own, for SIGKILL."""
@@ -225,7 +225,7 @@ class Stage:
         return subprocess.Popen([sys.executable, str(program), settings.model_dump_json()])
 
 
-async def until(condition: Callable[[], object], what: str, seconds: float = 15) -> None:
+async def until(condition: Callable[[], object], what: str, seconds: float = 60) -> None:
     """Waits for a condition; fails with what was awaited."""
     deadline = time.monotonic() + seconds
     while not condition():

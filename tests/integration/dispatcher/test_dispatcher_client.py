@@ -8,13 +8,14 @@ import socket
 from collections.abc import AsyncIterator
 
 import pytest
+from dispatcher_stage import until
 
 from penstock.contract.names import NameTable
 from penstock.contract.routes import Endpoint, ServiceName
 from penstock.destinations import Destinations
+from penstock.dispatcher.http import pool
 from penstock.dispatcher.http.client import SubscriberClient, Unsendable
 from penstock.dispatcher.http.connection import NoAnswer, NoConnection, SubscriberResponse
-from penstock.dispatcher.http.pool import IDLE_SECONDS, SWEEP_SECONDS
 from penstock.log.threads import Owner
 from penstock.settings import DestinationLists, Settings
 
@@ -23,13 +24,14 @@ RULES = {"confined": DestinationLists.model_validate({"deny": ["127.0.0.0/8"]})}
 
 
 class Server:
-    """Counts connections, and answers after a pause."""
+    """Counts connections, and answers when it may."""
 
     def __init__(self) -> None:
         self.made = self.open = 0
         self.heads: list[str] = []
         self.bodies: list[bytes] = []
-        self.pause = 0.0
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
         self.port = 0
 
     @property
@@ -45,7 +47,7 @@ class Server:
                 self.heads.append(head)
                 length = int(head.partition("content-length: ")[2].partition("\r\n")[0])
                 self.bodies.append(await reader.readexactly(length))
-                await asyncio.sleep(self.pause)
+                await self.may_answer.wait()
                 writer.write(ACCEPTED)
         self.open -= 1
         writer.close()
@@ -71,7 +73,7 @@ async def post(
     clients: SubscriberClient,
     endpoint: Endpoint,
     body: bytes = b"x",
-    seconds: float = 5,
+    seconds: float = 60,
     names: NameTable | None = None,
     namespace: str = "default",
 ) -> SubscriberResponse:
@@ -96,15 +98,21 @@ async def test_addresses_that_nobody_means_are_refused_however_they_are_written(
         await post(clients, Endpoint(f"http://{host}/"))
 
 
-async def test_a_connection_is_kept_and_closed_when_it_is_not_needed(server: Server, clients: SubscriberClient) -> None:
+async def test_a_connection_is_kept_and_closed_when_it_is_not_needed(
+    server: Server, clients: SubscriberClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "IDLE_SECONDS", 600.0)  # so that a machine that pauses closes none
     for _ in range(5):
         assert (await post(clients, Endpoint(server.url))).status == 202
     assert (server.made, len(server.bodies)) == (1, 5)
-    server.pause = 0.05
-    await asyncio.gather(*(post(clients, Endpoint(server.url)) for _ in range(4)))
-    assert server.made == 4
-    await asyncio.sleep(IDLE_SECONDS + 2 * SWEEP_SECONDS)
-    assert server.open == 0
+    server.may_answer.clear()
+    requests = [asyncio.create_task(post(clients, Endpoint(server.url))) for _ in range(4)]
+    await until(lambda: len(server.bodies) == 9, "four requests at once")
+    server.may_answer.set()
+    await asyncio.gather(*requests)
+    assert (server.made, server.open) == (4, 4)
+    monkeypatch.undo()
+    await until(lambda: server.open == 0, "the end of those that nobody needs")
     assert (await post(clients, Endpoint(server.url))).status == 202
 
 
@@ -127,19 +135,19 @@ async def test_a_large_event_arrives_whole(server: Server, clients: SubscriberCl
 async def test_a_server_that_reads_nothing_is_given_up_in_time(clients: SubscriberClient) -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=1) as deaf:
         url = f"http://127.0.0.1:{deaf.getsockname()[1]}/"
-        with pytest.raises(NoAnswer, match=r"no answer within 0\.3 s"):
-            await post(clients, Endpoint(url), b"x" * 8_000_000, seconds=0.3)
+        with pytest.raises(NoAnswer, match=r"no answer within 1 s"):
+            await post(clients, Endpoint(url), b"x" * 8_000_000, seconds=1)
 
 
 async def test_a_request_that_is_cancelled_leaves_nothing_behind(server: Server, clients: SubscriberClient) -> None:
-    server.pause = 10
+    server.may_answer.clear()
     request = asyncio.create_task(post(clients, Endpoint(server.url)))
     while not server.bodies:  # noqa: ASYNC110  # the server has no event for it
         await asyncio.sleep(0.01)
     request.cancel()
     with pytest.raises(asyncio.CancelledError):
         await request
-    server.pause = 0
+    server.may_answer.set()
     assert (await post(clients, Endpoint(server.url))).status == 202
     assert server.made == 2, "the connection with the old answer is not used"
 

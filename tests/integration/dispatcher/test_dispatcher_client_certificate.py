@@ -113,7 +113,7 @@ async def send(
             b"",
             b"",
             namespace="team",
-            seconds=5.0,
+            seconds=60.0,
             reply_counts=False,
             certificate=certificate,
         )

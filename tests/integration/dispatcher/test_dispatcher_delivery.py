@@ -16,8 +16,8 @@ from penstock.contract.reports import Ack, SeenType, decode
 from penstock.contract.routes import Delivery, Endpoint, ServiceName, Target
 
 EVENT_ANSWER = {"ce-specversion": "1.0", "ce-id": "r1", "ce-source": "/reply", "ce-type": "reply"}
-BUSY_SECONDS = 0.6
-"""By so much later a retry may come beside other tests. It is never early."""
+BUSY_SECONDS = 5.0
+"""By so much later a retry may be due where a machine pauses between an answer and the decision. It is never early."""
 
 
 async def test_an_event_arrives_and_everything_about_it_is_written_down(stage: Stage, subscribe: Subscribe) -> None:
@@ -53,9 +53,6 @@ async def test_retries_wait_as_told_and_each_is_a_span_of_its_own(stage: Stage, 
     async with stage.task():
         stage.match(route)
         await until(lambda: len(subscriber.requests) == 3, "three attempts")
-    first, second, third = subscriber.requests
-    assert 0.18 <= second.at - first.at < 0.4 + BUSY_SECONDS
-    assert 0.38 <= third.at - second.at < 0.8 + BUSY_SECONDS
     assert len({request.headers["traceparent"] for request in subscriber.requests}) == 3
     facts = stage.attempts(route)
     assert [(fact["attempt"], fact["status"], fact["result"]) for fact in facts] == [
@@ -63,7 +60,9 @@ async def test_retries_wait_as_told_and_each_is_a_span_of_its_own(stage: Stage, 
         (2, 503, "retry"),
         (3, 202, "delivered"),
     ]
-    assert facts[0]["due"] > facts[0]["at"]
+    for fact, wait, following in zip(facts, (0.2, 0.4), subscriber.requests[1:], strict=False):
+        assert wait - 0.02 <= fact["due"] - fact["at"] - fact["latency"] < wait + BUSY_SECONDS
+        assert following.at >= fact["due"] - 0.02
 
 
 async def test_a_refused_event_goes_to_the_dead_letter_sink_with_its_story(stage: Stage, subscribe: Subscribe) -> None:
@@ -109,16 +108,21 @@ async def test_a_dead_subscriber_is_told_apart_and_a_sink_that_fails_drops_the_e
 
 
 async def test_a_triggers_reply_goes_back_into_its_broker(stage: Stage, subscribe: Subscribe) -> None:
-    subscriber = await subscribe(lambda _: (200, {**EVENT_ANSWER, "knative-x": "7"}, b"hello"))
+    subscriber = await subscribe(lambda _: (200, {**EVENT_ANSWER, "ce-id": "back", "knative-x": "7"}, b"hello"))
     route = stage.trigger(subscriber.endpoint)
     stage.publish(route)
+
+    def stored(ident: str) -> list[tuple[bytes | None, dict[str, bytes]]]:
+        found = [(value, headers) for _, value, headers in stage.read(topics.EVENTS)]
+        return [(value, headers) for value, headers in found if headers.get("ce_id") == ident.encode()]
+
     async with stage.task():
         stage.match(route)
         await until(lambda: subscriber.requests, "the event")
-        await until(lambda: stage.read(topics.EVENTS), "the reply in the Broker")
-    _, value, headers = stage.read(topics.EVENTS)[-1]
+        await until(lambda: stored("back"), "the reply in the Broker")
+    [(value, headers)] = stored("back")
     assert value == b"hello"
-    assert (headers["ce_id"], headers["ce_type"], headers["penstock_target"]) == (b"r1", b"reply", b"broker-uid")
+    assert (headers["ce_type"], headers["penstock_target"]) == (b"reply", b"broker-uid")
     assert headers["ce_knativebrokerttl"] == b"254"
     assert headers["ce_knativearrivaltime"].endswith(b"Z")
     assert headers["penstock_http_knative-x"] == b"7"
@@ -244,7 +248,9 @@ async def test_retry_after_is_obeyed_within_its_limit(stage: Stage, subscribe: S
     async with stage.task():
         stage.match(route)
         await until(lambda: len(subscriber.requests) == 2, "the retry")
-    assert 0.45 < subscriber.requests[1].at - subscriber.requests[0].at < 1.5
+    asked, _ = stage.attempts(route)
+    assert 0.48 <= asked["due"] - asked["at"] - asked["latency"] < 0.5 + BUSY_SECONDS, "not the 60 s that it asked for"
+    assert subscriber.requests[1].at >= asked["due"] - 0.02
 
 
 async def test_a_triggers_reply_that_cannot_be_stored_fails_the_whole_delivery(

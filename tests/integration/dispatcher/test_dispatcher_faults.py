@@ -30,9 +30,9 @@ from penstock.contract.routes import Delivery, Endpoint, Route, ServiceName
 from penstock.dispatcher.cursors.cursor_store import Fenced
 
 HUGE = 100 * 1024 * 1024
-COMMIT_SECONDS = 0.5
-"""What Kafka may take to commit cursors on a busy machine, with what the event loop adds; mostly a few hundredths, and
-0.16 were seen beside other tests."""
+COMMIT_SECONDS = 5.0
+"""What Kafka may take to commit cursors on a machine that pauses; mostly a few hundredths, and 0.16 were seen beside
+other tests."""
 
 
 async def hang(_: asyncio.StreamReader, __: asyncio.StreamWriter) -> None:
@@ -68,7 +68,8 @@ async def pour(writer: asyncio.StreamWriter) -> None:
 async def test_misbehaving_subscribers_harm_nobody(stage: Stage, subscribe: Subscribe) -> None:
     good = await subscribe()
     elsewhere = await subscribe()
-    policy = Delivery(retry=1, timeout=0.5)
+    # Only who says nothing at all is to run into its timeout, however slow the machine is.
+    policies = {"hang": Delivery(retry=1, timeout=0.5)}
     bad = {
         "hang": await subscribe(misbehave=hang),
         "reset": await subscribe(misbehave=reset),
@@ -77,19 +78,21 @@ async def test_misbehaving_subscribers_harm_nobody(stage: Stage, subscribe: Subs
         "huge event": await subscribe(misbehave=huge_event),
         "redirect": await subscribe(lambda _: (307, {"location": elsewhere.url}, b"")),
     }
-    routes = {name: stage.trigger(subscriber.endpoint, delivery=policy) for name, subscriber in bad.items()}
+    routes = {
+        name: stage.trigger(subscriber.endpoint, delivery=policies.get(name, Delivery(retry=1)))
+        for name, subscriber in bad.items()
+    }
     well = stage.trigger(good.endpoint)
     stage.publish(well, *routes.values())
     before = psutil.Process().memory_info().rss
     async with stage.task():
         ids = stage.match(well, *routes.values(), count=5)
-        await until(lambda: sorted(good.ids) == sorted(ids), "everything at the good subscriber", 10)
+        await until(lambda: sorted(good.ids) == sorted(ids), "everything at the good subscriber")
         await until(
             lambda: all(len(s.requests) >= (5 if n in {"huge", "redirect"} else 10) for n, s in bad.items()),
             "all attempts at the bad ones",
-            30,
-        )
-        await asyncio.sleep(1)  # the last of them time out
+            120,
+        )  # the end of the task waits for the last answers and timeouts
     results = {name: {fact["result"] for fact in stage.attempts(route)} for name, route in routes.items()}
     assert results == {
         "hang": {"retry", "dropped"},
@@ -111,7 +114,7 @@ async def test_a_killed_task_goes_on_where_it_was(stage: Stage, subscribe: Subsc
     ids = stage.match(route, count=4000) + stage.match(route, count=4000, partition=1)
     process = stage.process()
     try:
-        await until(lambda: len(subscriber.requests) > 3000, "some deliveries", 30)
+        await until(lambda: len(subscriber.requests) > 3000, "some deliveries", 120)
     finally:
         killed = time.time()
         process.send_signal(signal.SIGKILL)
@@ -119,9 +122,11 @@ async def test_a_killed_task_goes_on_where_it_was(stage: Stage, subscribe: Subsc
     await asyncio.sleep(0.3)
     before = {request.id: request.at for request in subscriber.requests}
     assert len(before) < len(ids), "the test must kill the task before it is through"
+    written = {fact["id"] for fact in stage.attempts(route)}
     async with stage.task():
-        await until(lambda: set(subscriber.ids) == set(ids), "everything", 40)
+        await until(lambda: set(subscriber.ids) == set(ids), "everything", 120)
     again = {ident for ident, times in Counter(subscriber.ids).items() if times > 1}
+    assert not again & written, "what was written down as delivered arrives no more"
     assert len(subscriber.requests) == len(ids) + len(again), "nothing arrives more than twice"
     oldest = max((killed - before[ident] for ident in again), default=0.0)
     print(
@@ -139,12 +144,13 @@ async def test_a_retry_survives_a_restart_with_its_number_and_time(stage: Stage,
     async with stage.task():
         stage.match(route)
         await until(lambda: len(subscriber.requests) == 2, "two attempts")
-        due = time.time() + 1.2
     subscriber.react = lambda _: OK
     async with stage.task():
         await until(lambda: len(subscriber.requests) == 3, "the third")
-    assert subscriber.requests[2].at >= due - 0.3
-    assert [fact["attempt"] for fact in stage.attempts(route)] == [1, 2, 3]
+    facts = stage.attempts(route)
+    assert [fact["attempt"] for fact in facts] == [1, 2, 3]
+    assert facts[1]["due"] - facts[1]["at"] >= 1.18
+    assert subscriber.requests[2].at >= facts[1]["due"] - 0.02
 
 
 async def test_a_reply_survives_a_restart(stage: Stage, subscribe: Subscribe) -> None:
@@ -170,10 +176,10 @@ async def test_a_replaced_task_is_fenced(stage: Stage, subscribe: Subscribe) -> 
     route = stage.trigger(subscriber.endpoint)
     stage.publish(route)
     async with stage.task() as old:
-        stage.match(route)
+        ids = stage.match(route)
         await until(lambda: subscriber.requests, "the first event")
         async with stage.task():
-            deadline, ids = time.monotonic() + 20, []
+            deadline = time.monotonic() + 60
             while not old.done():  # it notices when it next has something to write
                 assert time.monotonic() < deadline, "the replaced task still runs"
                 ids += stage.match(route)
@@ -199,14 +205,14 @@ async def test_a_dead_subscriber_leaves_the_others_alone_and_memory_as_it_was(
             for partition in (0, 1):
                 await asyncio.to_thread(stage.match, dead, count=undelivered // 2, data=b"x" * 100, partition=partition)
             last = stage.match(dead, alive, count=20) + stage.match(alive, count=20, partition=1)
-            await until(lambda: set(last) <= set(good.ids), "the events behind the backlog", 40)
+            await until(lambda: set(last) <= set(good.ids), "the events behind the backlog", 180)
             return int(psutil.Process(process.pid).memory_info().rss)
 
         first = await rss_behind(20_000)  # by then everything that is bounded has been filled once
         grown = await rss_behind(100_000) - first
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(60)
     table = stage.table(topics.CURSORS)
     cursor = msgspec.json.decode(table[f"{dead.uid}/0"])
     assert cursor["resume"] > 0
@@ -226,7 +232,7 @@ async def test_a_route_that_keeps_falling_behind_misses_nothing(stage: Stage, su
         for _ in range(200):
             # Written while the catch-up reader reads ahead, so that it meets the end of the partition again and again.
             sent += await asyncio.to_thread(stage.match, route, count=5)
-        await until(lambda: len(set(subscriber.ids)) == len(sent), "every event of a route that falls behind", 60)
+        await until(lambda: len(set(subscriber.ids)) == len(sent), "every event of a route that falls behind", 180)
     assert sorted(subscriber.ids) == sorted(set(sent)), "each came once"
 
 
@@ -243,7 +249,7 @@ async def test_a_route_can_be_paused_changed_and_removed(stage: Stage, subscribe
         stage.publish(route)
         await until(lambda: len(first.requests) > 10, "attempts after the pause")
         stage.publish(msgspec.structs.replace(route, subscriber=second.endpoint))
-        await until(lambda: sorted(second.ids) == sorted(ids), "everything at the new address", 20)
+        await until(lambda: sorted(second.ids) == sorted(ids), "everything at the new address")
         stage.publish()
         await until(lambda: f"{route.uid}/0" not in stage.table(topics.CURSORS), "the cursor's end")
         stage.match(route)
@@ -281,7 +287,7 @@ async def test_keys_keep_their_order_over_retries(stage: Stage, subscribe: Subsc
     async with stage.task(max_outstanding=10):
         a = [stage.match(route, key="a")[0] for _ in range(15)]
         b = [stage.match(route, key="b")[0] for _ in range(15)]
-        await until(lambda: len(delivered) == 30, "everything", 20)
+        await until(lambda: len(delivered) == 30, "everything")
     assert [ident for ident in delivered if ident in set(a)] == a
     assert [ident for ident in delivered if ident in set(b)] == b
 
@@ -374,7 +380,7 @@ async def remove_all_but(stage: Stage, newest: int) -> None:
     admin = AdminClient({"bootstrap.servers": stage.settings.bootstrap})
     keep = end_of_matched(stage) - newest
     for future in admin.delete_records([TopicPartition(topics.MATCHED, 0, keep)]).values():
-        await asyncio.to_thread(future.result, 10)
+        await asyncio.to_thread(future.result, 60)
 
 
 def resume_of(stage: Stage, route: Route) -> int | None:
@@ -384,7 +390,7 @@ def resume_of(stage: Stage, route: Route) -> int | None:
 
 def end_of_matched(stage: Stage) -> int:
     consumer = Consumer({"bootstrap.servers": stage.settings.bootstrap, "group.id": "stage"})
-    end = consumer.get_watermark_offsets(TopicPartition(topics.MATCHED, 0), timeout=10)[1]
+    end = consumer.get_watermark_offsets(TopicPartition(topics.MATCHED, 0), timeout=60)[1]
     consumer.close()
     return int(end)
 

@@ -37,7 +37,7 @@ async def test_a_batch_that_breaks_the_task_is_delivered_by_the_next_one(
         ids += stage.match(route, count=20)
         with pytest.raises(ZeroDivisionError):
             async with stage.task() as running:
-                await asyncio.wait_for(asyncio.shield(running), 30)
+                await asyncio.wait_for(asyncio.shield(running), 60)
     async with stage.task():
         await until(lambda: set(subscriber.ids) == set(ids), "every event, those after the break included")
     lost = [key for key in stage.table(topics.REPORTS) if key.startswith(f"loss/{route.uid}/")]
@@ -61,4 +61,4 @@ async def test_a_snapshot_that_breaks_the_task_ends_it(
         monkeypatch.setattr(Dispatcher, "apply", broken)
         stage.publish(route)
         with pytest.raises(ZeroDivisionError):
-            await asyncio.wait_for(asyncio.shield(running), 30)
+            await asyncio.wait_for(asyncio.shield(running), 60)

@@ -42,17 +42,17 @@ async def test_a_killed_worker_is_started_again_and_a_stop_leaves_nothing(
     service = DispatcherService(spark, settings)
     service.start()
     try:
-        await asyncio.to_thread(service.wait_ready, 60)
+        await asyncio.to_thread(service.wait_ready, 180)
         status = service.status()
         assert (status["tasks"], status["ready"]) == (2, 2)
         before = stage.match(route, count=5) + stage.match(route, count=5, partition=1)
-        await until(lambda: sorted(subscriber.ids) == sorted(before), "the first events", 20)
+        await until(lambda: sorted(subscriber.ids) == sorted(before), "the first events")
         found = workers()
         assert len(found) >= 2
         for pid in found:
             os.kill(pid, signal.SIGKILL)
         after = stage.match(route, count=5) + stage.match(route, count=5, partition=1)
-        await until(lambda: set(subscriber.ids) == {*before, *after}, "the events after the kill", 40)
+        await until(lambda: set(subscriber.ids) == {*before, *after}, "the events after the kill", 180)
         assert service.failure() is None
     finally:
         await asyncio.to_thread(service.stop)

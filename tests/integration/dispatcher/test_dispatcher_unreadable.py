@@ -39,7 +39,7 @@ async def test_garbage_harms_nothing_else(stage: Stage, subscribe: Subscribe) ->
         headers: Headers = [("penstock_origin", origin), ("penstock_routes", route.uid.encode())]
         producer.produce(topics.MATCHED, value=b"", headers=headers, partition=0)
     producer.produce(topics.MATCHED, headers=[("penstock_origin", b"1"), ("penstock_routes", b"\xff")], partition=0)
-    producer.flush(10)
+    producer.flush(60)
     with capture_logs() as lines:
         async with stage.task():
             ids = stage.match(route, count=3)
@@ -53,7 +53,7 @@ async def test_garbage_harms_nothing_else(stage: Stage, subscribe: Subscribe) ->
     assert len([line for line in found if line["topic"] == topics.MATCHED]) == 7
     for topic, key, _ in GARBAGE:  # so that the tests after this one find nothing of it
         producer.produce(topic, key=key, value=None, partition=0)
-    producer.flush(10)
+    producer.flush(60)
 
 
 @pytest.mark.timeout(300)
