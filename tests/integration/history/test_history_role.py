@@ -66,8 +66,22 @@ def test_each_record_once_when_the_role_is_killed_between_writing_and_committing
 ) -> None:
     ids = send_events(settings, 400, KIND)
     send_attempts(settings, ids, broken=True)
+    table = tmp_path / "history" / "events"
     with role(settings) as killed:
-        eventually(lambda: uncommitted(tmp_path / "history" / "events"), SLOW_SECONDS, every=0.01)
+        seen = set[Path]()
+
+        def between_writing_and_committing() -> bool:
+            """Looks for that moment; where it was over between two looks, there is more to write, and so another."""
+            if uncommitted(table):
+                return True
+            if (written := set(table.glob("_delta_log/*.json"))) != seen:
+                seen.update(written)
+                more = send_events(settings, 40, KIND)
+                send_attempts(settings, more)
+                ids.extend(more)
+            return False
+
+        eventually(between_writing_and_committing, SLOW_SECONDS, every=0.01)
         killed.kill()
         killed.wait()
     with role(settings) as process:

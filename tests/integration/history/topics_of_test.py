@@ -36,14 +36,14 @@ def send_events(settings: Settings, count: int, kind: str = "order") -> list[str
         if number % 10 == 0:
             marker: list[tuple[str, str | bytes | None]] = [("penstock_marker", b"1:2:3")]
             producer.produce("penstock.events", None, headers=marker, partition=number % settings.partitions)
-    producer.flush(30)
+    producer.flush(60)
     return ids
 
 
 def send_attempts(settings: Settings, ids: Sequence[str], broken: bool = False) -> None:
     """Stores an attempt for each id, in transactions, as the dispatcher does; `broken`: leaves some of them aborted."""
     producer = Producer({"bootstrap.servers": settings.bootstrap, "transactional.id": f"test-{next(_numbers)}"})
-    producer.init_transactions(30)
+    producer.init_transactions(60)
     for abort in (False, True) if broken else (False,):
         producer.begin_transaction()
         for number, ident in enumerate(ids):
@@ -66,11 +66,11 @@ def send_attempts(settings: Settings, ids: Sequence[str], broken: bool = False) 
                 name="orders",
             )
             producer.produce("penstock.attempts", attempts.encode(told), partition=number % settings.partitions)
-        producer.flush(30)  # what is to be aborted may not have left the client yet, and would never stand in the topic
+        producer.flush(60)  # what is to be aborted may not have left the client yet, and would never stand in the topic
         if abort:
-            producer.abort_transaction(30)
+            producer.abort_transaction(60)
         else:
-            producer.commit_transaction(30)
+            producer.commit_transaction(60)
 
 
 def remove_records(settings: Settings, topic: str, before: Mapping[int, int]) -> None:
