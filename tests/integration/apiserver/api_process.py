@@ -7,7 +7,6 @@ import http.client
 import json
 import os
 import signal
-import socket
 import ssl
 import subprocess
 import sys
@@ -20,13 +19,9 @@ from typing import Any
 import psutil
 import yaml
 
+from running import held_ports
+
 SCRIPT = Path(__file__).with_name("serve_api.py")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @dataclass
@@ -62,7 +57,7 @@ class Server:
     def stop(self, how: int = signal.SIGTERM) -> int:
         assert self.process is not None
         self.process.send_signal(how)
-        code = self.process.wait(timeout=20)
+        code = self.process.wait(timeout=60)
         assert self.process.stdout is not None
         self.process.stdout.close()
         return code
@@ -77,7 +72,7 @@ class Server:
             authority = base64.b64decode(config["clusters"][0]["cluster"]["certificate-authority-data"]).decode()
             self.token = config["users"][0]["user"]["token"]
             self.context = ssl.create_default_context(cadata=authority)
-        return http.client.HTTPSConnection("127.0.0.1", self.port, context=self.context, timeout=30)
+        return http.client.HTTPSConnection("127.0.0.1", self.port, context=self.context, timeout=60)
 
     def call(
         self,
@@ -113,7 +108,7 @@ class Server:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
             env={**os.environ, "KUBECONFIG": str(self.kubeconfig), "HOME": str(self.data_dir)},
             check=False,
         )
@@ -133,6 +128,7 @@ def eventually(check: Callable[[], Any], seconds: float = 60) -> Any:
 
 def started(data_dir: Path) -> Server:
     """A server that serves."""
-    server = Server(data_dir, free_port())
+    [port] = held_ports(1)
+    server = Server(data_dir, port)
     server.start()
     return server

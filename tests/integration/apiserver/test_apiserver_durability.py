@@ -42,7 +42,7 @@ def test_kill_9_during_writes_loses_no_acknowledged_write(tmp_path: Path) -> Non
         time.sleep(0.01)
     server.stop(signal.SIGKILL)
     for writer in writers:
-        writer.join(timeout=20)
+        writer.join(timeout=60)
     token, authority = server.token, (tmp_path / "pki" / "ca.crt").read_bytes()
     server.start()
     try:
@@ -78,15 +78,19 @@ def test_a_restart_keeps_objects_kinds_and_versions(tmp_path: Path) -> None:
 def test_a_namespace_that_was_going_goes_after_a_crash(tmp_path: Path) -> None:
     server = started(tmp_path)
     assert server.call("POST", "/api/v1/namespaces", {"metadata": {"name": "going"}}).status == 201
-    made = {"metadata": {"name": "inside"}}
+    # The finalizer keeps it until it was looked at.
+    made = {"metadata": {"name": "inside", "finalizers": ["tests.example/hold"]}}
     assert server.call("POST", "/api/v1/namespaces/going/configmaps", made).status == 201
     deleted = server.call("DELETE", "/api/v1/namespaces/going").json()
     server.stop(signal.SIGKILL)
     assert deleted["status"]["phase"] == "Terminating"
     server.start()
     try:
-        assert server.call("GET", "/api/v1/namespaces/going/configmaps/inside").status == 200
+        inside = "/api/v1/namespaces/going/configmaps/inside"
+        assert server.call("GET", inside).status == 200
+        let_go = {"metadata": {"finalizers": None}}
+        assert server.call("PATCH", inside, let_go, media="application/merge-patch+json").status == 200
         assert eventually(lambda: server.call("GET", "/api/v1/namespaces/going").status == 404)
-        assert server.call("GET", "/api/v1/namespaces/going/configmaps/inside").status == 404
+        assert server.call("GET", inside).status == 404
     finally:
         server.stop()

@@ -138,7 +138,7 @@ def test_edit_with_an_editor(server: Server, kubectl: Kubectl, namespace: str) -
         env={**os.environ, "KUBECONFIG": str(server.kubeconfig), "KUBE_EDITOR": "sed -i 's/retry: 3/retry: 8/'"},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -148,13 +148,13 @@ def test_edit_with_an_editor(server: Server, kubectl: Kubectl, namespace: str) -
 def test_wait_for_a_condition(server: Server, kubectl: Kubectl, namespace: str) -> None:
     kubectl("create", "-f", "-", stdin=BROKER)
     waiting = subprocess.Popen(
-        ["kubectl", "-n", namespace, "wait", "--for=condition=Ready", "broker/default", "--timeout=20s"],
+        ["kubectl", "-n", namespace, "wait", "--for=condition=Ready", "broker/default", "--timeout=120s"],
         env={**os.environ, "KUBECONFIG": str(server.kubeconfig)},
         stdout=subprocess.PIPE,
         text=True,
     )
     kubectl("patch", "broker", "default", "--subresource=status", "--type=merge", "-p", READY)
-    told, _ = waiting.communicate(timeout=30)
+    told, _ = waiting.communicate(timeout=130)
     assert "condition met" in told
 
 
@@ -191,7 +191,7 @@ def test_get_watches(server: Server, kubectl: Kubectl, namespace: str) -> None:
         assert "True" in watching.stdout.readline()
     finally:
         watching.terminate()
-        watching.communicate(timeout=10)
+        watching.communicate(timeout=60)
 
 
 def test_events_by_field_selector_as_they_come(server: Server, kubectl: Kubectl, namespace: str) -> None:
@@ -225,7 +225,7 @@ def test_events_by_field_selector_as_they_come(server: Server, kubectl: Kubectl,
         assert watching.stdout.readline().strip() == "seen by sink"
     finally:
         watching.terminate()
-        watching.communicate(timeout=10)
+        watching.communicate(timeout=60)
     assert "Started" in kubectl("get", "events")
 
 
@@ -376,9 +376,12 @@ def test_a_file_is_deleted_whose_namespace_comes_before_what_is_in_it(server: Se
 def test_a_namespace_that_is_going_says_so_and_takes_nothing_new(server: Server) -> None:
     server.kubectl("create", "namespace", "going")
     server.kubectl("-n", "going", "create", "configmap", "kept")
+    held = ("-n", "going", "patch", "configmap", "kept", "--type=merge", "-p")
+    server.kubectl(*held, '{"metadata": {"finalizers": ["tests.example/hold"]}}')  # until it was looked at
     server.kubectl("delete", "namespace", "going", "--wait=false")
     assert "Terminating" in server.kubectl("get", "namespace", "going")
     assert "because it is being terminated" in server.kubectl("-n", "going", "create", "configmap", "late", ok=False)
+    server.kubectl(*held, '{"metadata": {"finalizers": null}}')
     assert eventually(lambda: server.call("GET", "/api/v1/namespaces/going").status == 404)
     assert server.call("GET", "/api/v1/namespaces/going/configmaps/kept").status == 404
 
@@ -403,7 +406,7 @@ def test_logs_of_a_pod(server: Server, kubectl: Kubectl, namespace: str) -> None
     assert following.stdout.readline() == "four\n"
     ended = '{"status":{"phase":"Succeeded"}}'
     kubectl("patch", "pod", "talker", "--subresource=status", "--type=merge", "-p", ended)
-    following.communicate(timeout=10)
+    following.communicate(timeout=60)
     assert following.returncode == 0
 
 
