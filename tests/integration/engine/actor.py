@@ -48,6 +48,9 @@ def main() -> None:
             sys.exit(1)
         case "slow":
             time.sleep(1)
+        case "second":
+            while (arguments.folder / "journal").read_text().count("started ") < 2:
+                time.sleep(0.02)
         case "silent":
             stop.wait()
             return

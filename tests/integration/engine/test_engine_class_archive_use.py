@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engine import embedded_kafka, java, ports, spark_gateway
+from penstock.engine import embedded_kafka, java, spark_gateway
 from penstock.engine.jars import Jars
 from penstock.settings import Settings
-from running import running_kafka
+from running import running_kafka, with_held_ports
 
 DUMP_SECONDS = 120
 
 
 @pytest.mark.timeout(600)
 def test_an_archive_is_made_used_and_harmless_when_damaged(tmp_path: Path, jar_folders: Jars) -> None:
-    settings = ports.resolve(Settings(port=0, data_dir=tmp_path / "data", cache_dir=tmp_path / "cache"))
+    settings = with_held_ports(Settings(data_dir=tmp_path / "data", cache_dir=tmp_path / "cache"))
     settings.data_dir.mkdir()
     archive = embedded_kafka.archive(settings, jar_folders, java.find())
     with running_kafka(settings, jar_folders) as process:

@@ -103,7 +103,7 @@ def test_two_that_start_together_fetch_once(tmp_path: Path, courier: Java) -> No
     for one in both:
         one.start()
     for one in both:
-        one.join(30)
+        one.join(120)
     assert visits(courier) == 1
 
 

@@ -12,22 +12,21 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 )
 
 from penstock.contract import topics as contract
-from penstock.engine import ports
 from penstock.engine.jars import Jars
 from penstock.engine.problem import Problem
 from penstock.engine.topics import setup as topics
 from penstock.log import clients
 from penstock.settings import Settings
-from running import running_kafka
+from running import held_ports, running_kafka, with_held_ports
 
 
 def test_topics_have_the_shape_of_the_contract(kafka: Settings) -> None:
     client = clients.admin(kafka)
-    found = client.list_topics(timeout=10).topics
+    found = client.list_topics(timeout=60).topics
     for topic in contract.TOPICS:
         assert len(found[topic.name].partitions) == (kafka.partitions if topic.per_partition else 1)
     [config] = client.describe_configs([ConfigResource(ResourceType.TOPIC, contract.EVENTS)]).values()
-    values = {name: entry.value for name, entry in config.result(10).items()}
+    values = {name: entry.value for name, entry in config.result(60).items()}
     assert values["flush.messages"] == "1"
     assert values["cleanup.policy"] == "delete"
     assert int(values["max.message.bytes"]) > kafka.max_event_bytes
@@ -42,10 +41,10 @@ def test_ensuring_topics_again_changes_nothing(kafka: Settings) -> None:
 def _shape(settings: Settings) -> dict[str, tuple[int, dict[str, str]]]:
     """Partitions and configuration of every topic."""
     client = clients.admin(settings)
-    found = client.list_topics(timeout=10).topics
+    found = client.list_topics(timeout=60).topics
     names = [topic.name for topic in contract.TOPICS]
     configs = client.describe_configs([ConfigResource(ResourceType.TOPIC, name) for name in names])
-    values = {resource.name: future.result(10) for resource, future in configs.items()}
+    values = {resource.name: future.result(60) for resource, future in configs.items()}
     return {
         name: (len(found[name].partitions), {key: entry.value for key, entry in values[name].items()}) for name in names
     }
@@ -58,7 +57,7 @@ def test_another_number_of_partitions_is_refused(kafka: Settings) -> None:
 
 
 def test_an_address_without_kafka_is_named() -> None:
-    [port] = ports.free_ports(1)
+    [port] = held_ports(1)
     with pytest.raises(Problem, match=f"127.0.0.1:{port} does not answer"):
         topics.ensure(Settings(kafka=f"127.0.0.1:{port}"))
 
@@ -70,17 +69,17 @@ def test_an_event_of_the_largest_size_passes(kafka: Settings) -> None:
 
 
 def test_events_outlive_a_restart_on_other_ports(tmp_path: Path, jar_folders: Jars) -> None:
-    first = ports.resolve(Settings(port=0, data_dir=tmp_path))
+    first = with_held_ports(Settings(data_dir=tmp_path))
     with running_kafka(first, jar_folders):
         offset = _send(first, b"kept")
-    second = ports.resolve(Settings(port=0, data_dir=tmp_path))
+    second = with_held_ports(Settings(data_dir=tmp_path))
     assert second.kafka_port != first.kafka_port
     with running_kafka(second, jar_folders):
         assert _read(second, offset) == b"kept"
 
 
 def test_acknowledged_events_outlive_a_kill(tmp_path: Path, jar_folders: Jars) -> None:
-    settings = ports.resolve(Settings(port=0, data_dir=tmp_path))
+    settings = with_held_ports(Settings(data_dir=tmp_path))
     with running_kafka(settings, jar_folders) as process:
         offset = _send(settings, b"acknowledged")
         process.kill()
@@ -103,7 +102,7 @@ def _send(settings: Settings, value: bytes) -> int:
             failures.append(error)
 
     producer.produce(contract.EVENTS, value=value, partition=0, on_delivery=delivered)
-    producer.flush(20)
+    producer.flush(60)
     assert not failures
     return offsets[0]
 
@@ -119,7 +118,7 @@ def _read(settings: Settings, offset: int) -> bytes:
     )
     try:
         consumer.assign([TopicPartition(contract.EVENTS, 0, offset)])
-        message = consumer.poll(20)
+        message = consumer.poll(60)
         assert message is not None
         assert message.error() is None
         value = message.value()

@@ -18,9 +18,8 @@ import pytest
 from cluster.processes import tied
 from penstock.controllers import lease
 from penstock.controllers.lease import LeaseClaim, MayNot
-from penstock.engine.ports import free_ports
 from penstock.settings import Settings
-from running import eventually
+from running import eventually, held_ports
 
 
 @dataclass
@@ -43,7 +42,7 @@ class Role:
 
 
 def start(role: str, data_dir: Path, *flags: str) -> Role:
-    (port,) = free_ports(1)
+    (port,) = held_ports(1)
     command = [sys.executable, "-m", "penstock.cli", role, "--data-dir", str(data_dir), "--health-port", str(port)]
     with tied([*command, *flags]) as (tied_command, fds):
         process = subprocess.Popen(

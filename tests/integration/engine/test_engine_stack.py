@@ -19,7 +19,7 @@ def penstock(*arguments: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-m", "penstock.cli", *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
         env={**os.environ, "NO_COLOR": "1", "COLUMNS": "160"},
     )
@@ -36,6 +36,7 @@ def test_the_ready_lines_are_what_a_newcomer_needs(stack: Stack) -> None:
 
 def test_the_printed_commands_work_pasted_into_a_shell(stack: Stack) -> None:
     """A Broker, a subscriber, a Trigger and an event, with nothing but what was printed."""
+    eventually(lambda: any(line.startswith("For kubectl:") for line in stack.output))  # the last of them
     lines = [line.strip() for line in stack.output]
     pasted = [line for line in lines if re.search(r"penstock (create|listen|send) ", line)]
     assert len(pasted) == 4
@@ -45,7 +46,7 @@ def test_the_printed_commands_work_pasted_into_a_shell(stack: Stack) -> None:
     ]
     try:
         shell = subprocess.run(
-            ["sh"], input="\n".join([*chosen, "wait"]), capture_output=True, text=True, timeout=180, check=False
+            ["sh"], input="\n".join([*chosen, "wait"]), capture_output=True, text=True, timeout=300, check=False
         )
     finally:
         penstock("delete", "trigger/greetings", "--data-dir", str(stack.settings.data_dir))
@@ -82,7 +83,7 @@ def test_no_other_user_can_read_anything_in_the_data_folder(stack: Stack) -> Non
 
 def test_metrics_of_the_processes_are_served(stack: Stack) -> None:
     url = f"http://{stack.settings.host}:{stack.settings.metrics_port}/metrics"
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    with urllib.request.urlopen(url, timeout=60) as answer:
         assert answer.status == 200
         assert b"# TYPE penstock_" in answer.read()
 

@@ -53,18 +53,18 @@ def actor(folder: Path, name: str, part: str = "serves", **options: Any) -> Comp
 
 @asynccontextmanager
 async def supervised(
-    folder: Path, components: list[Component], notes: Notes, drain: float = 3.0
+    folder: Path, components: list[Component], notes: Notes, drain: float = 30.0
 ) -> AsyncIterator[tuple[Supervisor, asyncio.Task[None]]]:
     """A supervisor at work, ready; stopped at the end."""
     supervisor = Supervisor(components, folder, dict(os.environ), notes, drain_seconds=drain, patience=IMPATIENT)
     stop, ready = asyncio.Event(), asyncio.Event()
     task = asyncio.create_task(supervisor.run(stop, ready.set))
-    await asyncio.wait_for(ready.wait(), 20)
+    await asyncio.wait_for(ready.wait(), 60)
     try:
         yield supervisor, task
     finally:
         stop.set()
-        await asyncio.wait_for(task, 20)
+        await asyncio.wait_for(task, 60)
 
 
 def journal(folder: Path) -> list[str]:
@@ -85,7 +85,7 @@ async def test_components_start_when_what_they_need_is_ready_and_stop_in_reverse
 
 async def test_an_early_component_is_released_when_what_it_needs_is_ready(tmp_path: Path) -> None:
     components = [
-        actor(tmp_path, "base", part="slow"),
+        actor(tmp_path, "base", part="second"),
         actor(tmp_path, "early", needs=("base",), early=True, stage=1),
     ]
     async with supervised(tmp_path, components, Notes()):
@@ -124,7 +124,7 @@ async def test_one_that_fails_at_start_ends_the_whole_with_its_last_words(tmp_pa
         patience=IMPATIENT,
     )
     with pytest.raises(Problem) as raised:
-        await asyncio.wait_for(supervisor.run(asyncio.Event(), lambda: None), 20)
+        await asyncio.wait_for(supervisor.run(asyncio.Event(), lambda: None), 60)
     assert raised.value.what == "bad ended 2 times, the last time because: it cannot write."
     assert "disk is full" in raised.value.remedy
     assert last_tries == ["bad"]
@@ -137,7 +137,7 @@ async def test_one_that_keeps_dying_is_tried_on_and_the_others_are_left_alone(tm
     components = [actor(tmp_path, "ingress"), actor(tmp_path, "pipeline", part="short-lived")]
     async with supervised(tmp_path, components, notes) as (supervisor, task):
         given_up = "pipeline pipeline ended 3 times, the last time because: ended with exit code 4. The others go on; "
-        await _until(lambda: sum(remark.startswith(given_up) for remark in notes.remarks) == 2, 60)
+        await _until(lambda: sum(remark.startswith(given_up) for remark in notes.remarks) >= 2, 120)
         assert not task.done()
         ingress = supervisor.watches["ingress"]
         assert (ingress.state, ingress.restarts) == ("ready", 0)
@@ -152,7 +152,7 @@ async def test_one_that_never_gets_ready_is_too_slow(tmp_path: Path) -> None:
         patience=IMPATIENT,
     )
     with pytest.raises(Problem, match="was not ready within 1 s"):
-        await asyncio.wait_for(supervisor.run(asyncio.Event(), lambda: None), 20)
+        await asyncio.wait_for(supervisor.run(asyncio.Event(), lambda: None), 60)
 
 
 async def test_one_that_will_not_stop_is_killed_after_its_time(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ async def test_a_program_that_does_not_speak_is_ready_when_its_probe_says_so(tmp
     async with supervised(tmp_path, [Component("mute", command, probe=probe)], Notes()) as (supervisor, _):
         watch = supervisor.watches["mute"]
         assert watch.details == {"address": "nowhere"}
-        assert list(watch.log.last) == ["up"]
+        await _until(lambda: list(watch.log.last) == ["up"])
 
 
 SUPERVISING = """
@@ -208,11 +208,11 @@ def test_children_end_when_the_supervisor_is_killed(tmp_path: Path) -> None:
     finally:
         supervisor.kill()
         supervisor.wait()
-    _, alive = psutil.wait_procs(children, timeout=10)
+    _, alive = psutil.wait_procs(children, timeout=60)
     assert not [process.cmdline() for process in alive if process.status() != psutil.STATUS_ZOMBIE]
 
 
-async def _until(look: Any, seconds: float = 10.0) -> None:
+async def _until(look: Any, seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not look():
         assert time.monotonic() < deadline, "waited in vain"

@@ -12,7 +12,7 @@ import pytest
 
 from running import Stack, eventually, start_stack, stop_process
 
-STOP_SECONDS = 45
+STOP_SECONDS = 120
 """A busy machine's, with the time that the first stop takes to keep the JVMs' classes for the next start."""
 
 
@@ -25,12 +25,12 @@ def test_it_survives_the_death_of_each_child_and_leaves_nothing_when_killed(tmp_
         for name in ("kafka", "apiserver", "ingress", "control", "pipeline"):
             _kill_and_wait(stack, name)
         family = psutil.Process(stack.process.pid).children(recursive=True)
-        assert len([process for process in family if process.name() == "java"]) == 2
+        assert len([process for process in family if _name(process) == "java"]) == 2
     finally:
         stack.process.kill()
         stack.process.wait()
-    _, alive = psutil.wait_procs(family, timeout=20)
-    assert not [process.cmdline()[:6] for process in alive if process.status() != psutil.STATUS_ZOMBIE]
+    _, alive = psutil.wait_procs(family, timeout=60)
+    assert not [process for process in alive if _is_alive(process)]
 
     again = start_stack(tmp_path / "data")
     try:
@@ -39,6 +39,20 @@ def test_it_survives_the_death_of_each_child_and_leaves_nothing_when_killed(tmp_
         seconds = stop_process(again.process)
     assert again.process.returncode == 0
     assert seconds < STOP_SECONDS
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _name(process: psutil.Process) -> str:
+    try:
+        return process.name()
+    except psutil.NoSuchProcess:  # some come and go
+        return ""
 
 
 def _kill_and_wait(stack: Stack, name: str) -> None:
@@ -51,4 +65,4 @@ def _kill_and_wait(stack: Stack, name: str) -> None:
         states = {one["state"] for one in components.values()}
         return now["pid"] not in (None, before["pid"]) and states <= {"ready", "resting"}
 
-    eventually(recovered, seconds=200)
+    eventually(recovered, seconds=300)

@@ -38,7 +38,7 @@ def ask(cluster: KafkaCluster, folder: Path, *flags: str, prefix: str = PREFIX) 
     """Exit code, what it prints for programs, and what it says to people where it refuses."""
     command = [sys.executable, "-m", "penstock.cli", "topics", "--kafka", cluster.plain, "--json"]
     command += ["--set", f"topic_prefix={prefix}", "--set", "retention_mib=512", *flags]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=folder)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, cwd=folder)
     return ran.returncode, json.loads(ran.stdout or "{}"), " ".join(ran.stderr.split())
 
 

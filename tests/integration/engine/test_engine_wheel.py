@@ -22,12 +22,12 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The `bin` folder of an environment that has the wheel, and this environment's packages for what it depends on."""
     folder = tmp_path_factory.mktemp("wheel")
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)]
-    subprocess.run(build, check=True, capture_output=True, timeout=120)
+    subprocess.run(build, check=True, capture_output=True, timeout=300)
     [wheel] = folder.glob("penstock-*.whl")
     venv.create(folder / "env", with_pip=False, symlinks=True)
     python = folder / "env" / "bin" / "python"
     install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-deps", str(wheel)]
-    subprocess.run(install, check=True, capture_output=True, timeout=120)
+    subprocess.run(install, check=True, capture_output=True, timeout=300)
     purelib = subprocess.run(
         [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
         check=True,
@@ -44,7 +44,7 @@ def run(installed: Path, *command: str) -> str:
         [str(installed / command[0]), *command[1:]],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
         cwd=installed,
         env={"PATH": "/usr/bin:/bin", "HOME": str(installed)},
