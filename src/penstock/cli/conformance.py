@@ -40,6 +40,10 @@ def run(
     use_addresses: Annotated[
         bool, typer.Option("--use-addresses", help="Send to status.address.url, not to the documented names.")
     ] = False,
+    late: Annotated[
+        float | None,
+        typer.Option(min=0, help="Seconds that a retry may come after its time: more for a slow machine. (default: 1)"),
+    ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Leave all objects there afterwards.")] = False,
     results: ResultsOption = RESULTS,
 ) -> None:
@@ -49,6 +53,7 @@ def run(
     """
     import asyncio
 
+    from penstock.conformance.catalog import LATE_SECONDS
     from penstock.conformance.cluster import kubeconfig as find_kubeconfig
     from penstock.conformance.runner import Options
 
@@ -59,7 +64,13 @@ def run(
         path = find_kubeconfig(kubeconfig, folder_of(data_dir))
     except FileNotFoundError as error:
         _refuse(f"{error}. Start a stack with `penstock dev`, or give --kubeconfig.")
-    options = Options(sequential=sequential, image=image, use_addresses=use_addresses, keep=keep)
+    options = Options(
+        sequential=sequential,
+        image=image,
+        use_addresses=use_addresses,
+        keep=keep,
+        late=LATE_SECONDS if late is None else late,
+    )
     outcome = asyncio.run(_run(path, tests, options, results))
     raise typer.Exit(1 if any(result.outcome == "failed" for result in outcome) else 0)
 
@@ -135,7 +146,7 @@ async def _run(path: Path, tests: list[DeliveryTest], options: object, results: 
 
     from penstock.cli.terminal import console
     from penstock.conformance import runner
-    from penstock.conformance.catalog import EARLY_SECONDS, LATE_SECONDS
+    from penstock.conformance.catalog import EARLY_SECONDS
     from penstock.conformance.cluster import Cluster
     from penstock.conformance.results import ResultFile, write
 
@@ -145,7 +156,7 @@ async def _run(path: Path, tests: list[DeliveryTest], options: object, results: 
     cluster = Cluster(path)
     where = "one after the other in the namespace conformance" if options.sequential else "in namespaces of their own"
     out.print(f"Event delivery tests at {cluster.address}, {where}.", markup=False)
-    out.print(f"A retry may come {EARLY_SECONDS:g} s before and {LATE_SECONDS:g} s after its time.", markup=False)
+    out.print(f"A retry may come {EARLY_SECONDS:g} s before and {options.late:g} s after its time.", markup=False)
 
     def done(result: Result) -> None:
         colour = "green" if result.outcome == "passed" else "red"

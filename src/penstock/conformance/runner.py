@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from lightkube import ApiError
 
 from penstock.conformance import manifests, observations
-from penstock.conformance.catalog import DeliveryTest
+from penstock.conformance.catalog import LATE_SECONDS, DeliveryTest
 from penstock.conformance.cluster import Cluster, NotReady
 from penstock.conformance.judging import enough, judge
 from penstock.conformance.manifests import PREPARE, Placement
@@ -39,6 +39,8 @@ class Options:
     """Send to `status.address.url` in place of the hard-coded names, for Brokers with another ingress."""
     keep: bool = False
     """Leave everything there afterwards, to look at."""
+    late: float = LATE_SECONDS
+    """Seconds by which a retry may come after its time."""
     suffix: str = field(default_factory=lambda: secrets.token_hex(2))
 
 
@@ -110,8 +112,8 @@ async def _run(cluster: Cluster, test: DeliveryTest, placement: Placement, optio
     pods = await _sinks(cluster, test, namespace)
     emitter = manifests.load(test.emitter, placement)
     await cluster.create(emitter)
-    observed = await _observe(cluster, test, namespace, pods)
-    problems = judge(test, namespace, observed)
+    observed = await _observe(cluster, test, namespace, pods, options.late)
+    problems = judge(test, namespace, observed, options.late)
     evidence = [f"sent: {manifests.sent_by(emitter)}"]
     evidence += [f"{component}: {seen.text}" for component, all_seen in observed.items() for seen in all_seen]
     return Result(
@@ -135,10 +137,11 @@ async def _sinks(cluster: Cluster, test: DeliveryTest, namespace: str) -> dict[s
 
 
 async def _observe(
-    cluster: Cluster, test: DeliveryTest, namespace: str, pods: dict[str, str]
+    cluster: Cluster, test: DeliveryTest, namespace: str, pods: dict[str, str], late: float
 ) -> dict[str, list[Observation]]:
     """What the sinks observe until there is enough of it, or time is up, and what comes shortly after."""
-    deadline = time.monotonic() + test.seconds + EMITTER_SECONDS
+    retries = max(len(sink.observations) for sink in test.sinks) - 1
+    deadline = time.monotonic() + test.seconds + retries * late + EMITTER_SECONDS
     while True:
         observed = {
             component: observations.read(await cluster.observed(namespace, pod)) for component, pod in pods.items()

@@ -74,6 +74,14 @@ def test_what_the_document_prints_passes() -> None:
     assert judged(LINEAR, sink_3nack=DOCUMENTED) == []
 
 
+def test_a_retry_may_come_as_much_later_as_was_said() -> None:
+    late = [*DOCUMENTED[:3], message("Received", 1, "2021-10-06T20:19:33.886121214Z")]
+    observed = {"sink-3nack": read(late)}
+    assert judge(LINEAR, "conformance", observed, late=2.1) == []
+    [problem] = judge(LINEAR, "conformance", observed, late=2.0)
+    assert problem == "sink-3nack: attempt 4 came 6.012 s after the one before; expected 4 s (-0.1 s, +2 s)"
+
+
 def test_observations_are_read_in_the_order_of_their_times() -> None:
     assert judged(LINEAR, sink_3nack=DOCUMENTED[::-1]) == []
     assert [seen.sequence for seen in read([*DOCUMENTED, "no json", "{}"])] == [1, 2, 3, 1]
