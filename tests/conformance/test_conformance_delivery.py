@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
@@ -37,6 +38,13 @@ CODES: dict[int, bool] = {
 }
 """Whether a delivery that is answered like this is tried again."""
 
+ACCEPTED = threading.Event()
+"""Set when the producer of the event `kept` has its answer."""
+
+
+ANNOTATIONS = {"slow": {"penstock.dev/max-in-flight": "4"}}
+"""Of Triggers, by name."""
+
 
 def route(world: World, sink: str, delivery: Manifest | None = None, broker: str = "hub") -> Manifest:
     """A Trigger for the type that is named like its sink."""
@@ -47,7 +55,8 @@ def route(world: World, sink: str, delivery: Manifest | None = None, broker: str
     }
     if delivery is not None:
         spec["delivery"] = _filled(delivery, world)
-    return world.create({"kind": "Trigger", "metadata": {"name": sink}, "spec": spec})
+    metadata = {"name": sink, "annotations": ANNOTATIONS.get(sink, {})}
+    return world.create({"kind": "Trigger", "metadata": metadata, "spec": spec})
 
 
 def _filled(delivery: Manifest, world: World) -> Manifest:
@@ -78,7 +87,7 @@ def scene(world: World) -> dict[str, Sink]:
     flaky = [Answer(503), Answer(503), Answer(202)]
     for name, delivery, answers, broker in (
         ("once", {"retry": 0}, [Answer(500)], "hub"),
-        ("later", {**FAST, "retry": 5}, [Answer(503, after=1.0), *flaky], "hub"),
+        ("later", {**FAST, "retry": 5}, [Answer(503, when=ACCEPTED), *flaky], "hub"),
         ("worn-out", {**FAST, **LETTERS}, [Answer(500, body=b"no")], "hub"),
         ("hopeless", {**FAST, **LETTERS}, [Answer(400)], "hub"),
         ("own", {"retry": 0}, [Answer(500)], "strict"),
@@ -93,7 +102,6 @@ def scene(world: World) -> dict[str, Sink]:
     ):
         sinks[name] = world.sinks.open(name, *answers)
         made.append(route(world, name, delivery, broker))
-    world.patch("Trigger", "slow", {"metadata": {"annotations": {"penstock.dev/max-in-flight": "4"}}})
     sinks["bad-letters"] = world.sinks.open("bad-letters", Answer(503), Answer(503), Answer(202))
     sinks["to-bad-letters"] = world.sinks.open("to-bad-letters", Answer(400))
     made.append(route(world, "to-bad-letters", {**FAST, "deadLetterSink": {"uri": "{sinks}/bad-letters"}}))
@@ -130,9 +138,9 @@ def test_the_answer_decides_whether_to_try_again(
 
 @pytest.mark.assertion("cp-routing-03", "et-routing-03", "cp-topology-03", "et-topology-03")
 def test_an_accepted_event_needs_its_producer_no_more(world: World, scene: dict[str, Sink]) -> None:
-    began = time.monotonic()
+    # An answer that came only after the first attempt had ended would never come: that attempt waits for it.
     world.send("Broker", "hub", binary("kept", "later"))
-    assert time.monotonic() - began < 1.0, "the answer came only after the first attempt had ended"
+    ACCEPTED.set()
     assert len(scene["later"].wait("kept", 4)) == 4
 
 
@@ -185,7 +193,7 @@ def test_the_delivery_of_a_trigger_replaces_its_brokers(world: World, scene: dic
     world.send("Broker", "strict", binary("inherited-1", "inherited"))
     scene["letters"].exactly("inherited-1", 1)
     assert len(scene["inherited"].got("inherited-1")) == 3
-    assert len(scene["own"].got("own-1")) == 1
+    scene["own"].exactly("own-1", 1)
     assert scene["letters"].got("own-1") == []
 
 
@@ -195,7 +203,7 @@ def test_the_delivery_of_a_subscription_replaces_its_channels(world: World, scen
     letters = scene["letters"].exactly("careful-1", 1)
     assert letters[0].attribute("knativeerrordest") == scene["channel-options"].url
     assert len(scene["channel-options"].got("careful-1")) == 3
-    assert len(scene["own-options"].got("careful-1")) == 1
+    scene["own-options"].exactly("careful-1", 1)
 
 
 @pytest.mark.assertion("et-delivery-03", "et-delivery-04", "et-reply-01", "et-reply-04")

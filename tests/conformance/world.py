@@ -34,7 +34,7 @@ KINDS: dict[str, Any] = BASE_KINDS | {
     "CustomResourceDefinition": CustomResourceDefinition,
     "InMemoryChannel": create_namespaced_resource("messaging.knative.dev", "v1", "InMemoryChannel", "inmemorychannels"),
 }
-READY_SECONDS = 30.0
+READY_SECONDS = 120.0
 QUIET_SECONDS = 1.0
 """How long nothing must come before a test believes that nothing comes."""
 
@@ -47,6 +47,8 @@ class Answer:
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
     after: float = 0.0
+    when: threading.Event | None = None
+    """What it waits for before it answers; not for ever."""
 
 
 def reply(event_type: str, status: int = 200, body: bytes = b'{"reply":true}') -> Answer:
@@ -84,7 +86,7 @@ class Sink:
         """The requests that carried the event with this id."""
         return [request for request in list(self.requests) if request.attribute("id") == ident]
 
-    def wait(self, ident: str, count: int = 1, seconds: float = 15.0) -> list[Request]:
+    def wait(self, ident: str, count: int = 1, seconds: float = 60.0) -> list[Request]:
         """The requests with this event, once there are `count` of them."""
         eventually(lambda: len(self.got(ident)) >= count or pytest_saw(self, ident), seconds)
         return self.got(ident)
@@ -162,6 +164,8 @@ class Sinks:
             sink.under_way += 1
             sink.most_under_way = max(sink.most_under_way, sink.under_way)
         time.sleep(answer.after)
+        if answer.when is not None:
+            answer.when.wait(120)
         with self._lock:
             sink.under_way -= 1
         handler.send_response(answer.status)
@@ -184,7 +188,7 @@ class Response:
 def request(url: str, method: str = "POST", headers: dict[str, str] | None = None, body: bytes = b"") -> Response:
     """One HTTP request."""
     parts = urlsplit(url)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port or 80, timeout=30)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port or 80, timeout=60)
     try:
         connection.request(method, parts.path or "/", body, headers or {})
         response = connection.getresponse()
