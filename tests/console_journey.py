@@ -10,7 +10,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
+from selenium.common.exceptions import (
+    ElementClickInterceptedException,
+    ElementNotInteractableException,
+    NoSuchElementException,
+    StaleElementReferenceException,
+)
 from selenium.webdriver.chrome.webdriver import WebDriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
@@ -21,6 +26,13 @@ from running import eventually
 SECONDS = 120.0
 PHOTOGRAPHS = "PHOTOGRAPHS"
 """Variable with the folder that photographs of the pages go to; without it none are taken."""
+NOT_YET = (
+    ElementClickInterceptedException,
+    ElementNotInteractableException,
+    NoSuchElementException,
+    StaleElementReferenceException,
+)
+"""What a page that is being drawn, or drawn anew, is to blame for."""
 
 
 class Journey:
@@ -51,6 +63,17 @@ class Journey:
         element: WebElement = eventually(look, SECONDS)
         return element
 
+    def text_of(self, selector: str) -> str:
+        """What an element shows, or nothing while it is being replaced."""
+        shown = ""
+
+        def look() -> bool:
+            nonlocal shown
+            shown = self.find(selector).text
+            return True
+
+        return shown if _steady(look) else ""
+
     def press(self, selector: str) -> None:
         """Clicks."""
 
@@ -75,7 +98,12 @@ class Journey:
 
     def choose(self, selector: str, label: str) -> None:
         """Takes an entry of a list."""
-        Select(self.find(selector)).select_by_visible_text(label)
+
+        def done() -> bool:
+            Select(self.find(selector)).select_by_visible_text(label)
+            return True
+
+        eventually(lambda: _steady(done), SECONDS)
 
     def shows(self, width: int, height: int, dark: bool = False) -> None:
         """How wide the page is, and whether it is dark."""
@@ -110,7 +138,7 @@ def _steady(look: Callable[[], bool]) -> bool:
     """A page, or a piece of one, that is being replaced is looked at again."""
     try:
         return look()
-    except (StaleElementReferenceException, NoSuchElementException):
+    except NOT_YET:
         return False
 
 

@@ -29,7 +29,7 @@ def test_an_event_is_found_and_tells_why_it_failed(journey: Journey) -> None:
     journey.photograph("event-dark")
     journey.shows(1200, 800)
     journey.press("svg.timeline a")
-    assert "#attempt-" in journey.driver.current_url
+    eventually(lambda: "#attempt-" in journey.driver.current_url)
     assert journey.complaints() == []
 
 

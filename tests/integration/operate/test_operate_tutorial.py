@@ -15,8 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engine.ports import free_ports
-from running import Stack, eventually
+from running import Stack, eventually, held_ports
 
 PAGE = (Path(__file__).parents[3] / "docs" / "tutorial-failures.md").read_text()
 NAMESPACE = "tutorial"
@@ -104,7 +103,7 @@ def subscribers() -> Iterator[dict[str, Subscriber]]:
 
 
 def test_the_page_leads_through_a_failure(stack: Stack, tmp_path: Path, subscribers: dict[str, Subscriber]) -> None:
-    first, second = free_ports(2)
+    first, second = held_ports(2)
     reader = Reader(stack, tmp_path, {"9000": first, "9001": second})
     [manifest] = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     (tmp_path / "brittle.yaml").write_text(reader.here(manifest))
