@@ -71,7 +71,8 @@ def test_programs_believe_their_sink_by_a_bundle(cluster: Stack, sink: TlsSink) 
     eventually(lambda: "beat" in sink.types, 120)
     wait = ("-n", NAMESPACE, "wait", "--timeout=120s")
     cluster.kubectl(*wait, "--for=condition=Ready", "containersource/beats", "sinkbinding/jobs", timeout=150)
-    assert bundles(cluster) == ["configmap/kn-combined-kne-bundlekne-bundle", "configmap/ourskne-bundle"]
+    names = ["configmap/kn-combined-kne-bundlekne-bundle", "configmap/ourskne-bundle"]
+    eventually(lambda: bundles(cluster) == names, 120)
 
     job = {
         "apiVersion": "batch/v1",
@@ -93,4 +94,4 @@ def test_programs_believe_their_sink_by_a_bundle(cluster: Stack, sink: TlsSink) 
     assert OWN.certificate.decode().strip() in cluster.kubectl("-n", NAMESPACE, "logs", "job/shown")
 
     cluster.kubectl("-n", NAMESPACE, "delete", "containersource/beats", "sinkbinding/jobs", timeout=120)
-    eventually(lambda: bundles(cluster) == [], 60)
+    eventually(lambda: bundles(cluster) == [], 120)
