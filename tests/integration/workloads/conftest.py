@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pod_cluster import Cluster
 
-from penstock.engine import ports
 from penstock.settings import Settings
+from running import with_held_ports
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,7 @@ def cluster(kafka: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         "test/web*": ["python3", "-u", "-m", "http.server", "--bind", "$(POD_IP)", "$(PORT)"],
         "test/nothing": ["no-such-program"],
     }
-    settings = ports.resolve(Settings(port=0, data_dir=data_dir, kafka=kafka.bootstrap, drain_seconds=1, images=images))
+    settings = with_held_ports(Settings(data_dir=data_dir, kafka=kafka.bootstrap, drain_seconds=1, images=images))
     cluster = Cluster(settings)
     yield cluster
     cluster.close()

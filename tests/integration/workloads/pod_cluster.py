@@ -43,7 +43,7 @@ class Component:
         """Stops it and fails the test if it failed."""
         if self._thread.is_alive() and self._lifecycle is not None:
             self._loop.call_soon_threadsafe(self._lifecycle.stopping.set)
-        self._thread.join(30)
+        self._thread.join(60)
         assert not self._thread.is_alive()
         assert self._failure is None, self._failure
 
@@ -82,7 +82,7 @@ class Cluster:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
             check=False,
         )
         assert not check or ran.returncode == 0, ran.stdout + ran.stderr
@@ -123,7 +123,7 @@ class Cluster:
         found: dict[str, Any] = json.loads(self.kubectl("get", "pod", name, "-o", "json"))
         return found
 
-    def until(self, name: str, look: Callable[[dict[str, Any]], Any], seconds: float = 20) -> dict[str, Any]:
+    def until(self, name: str, look: Callable[[dict[str, Any]], Any], seconds: float = 120) -> dict[str, Any]:
         """The Pod once it is as wanted."""
 
         def now() -> dict[str, Any]:

@@ -67,7 +67,7 @@ def test_a_deployment_scales_and_replaces_its_pods(batch: Stack) -> None:
 @pytest.mark.parametrize("host", ["shows", "shows.batch", "shows.batch.svc", "shows.batch.svc.cluster.local"])
 def test_a_job_reaches_a_service_by_its_name(batch: Stack, host: str) -> None:
     name = f"curl-{host.count('.')}"
-    command = f"curl -sS --max-time 2 --retry 9 --retry-connrefused -w '%{{http_code}}' http://{host}/healthz"
+    command = f"curl -sS --max-time 20 --retry 9 --retry-connrefused -w '%{{http_code}}' http://{host}/healthz"
     batch.apply(JOB.format(name=name, limit=6, script=command))
     batch.kubectl("-n", NAMESPACE, "wait", "--for=condition=complete", f"job/{name}", "--timeout=120s", timeout=150)
     assert batch.kubectl("-n", NAMESPACE, "logs", f"job/{name}") == "204"

@@ -84,7 +84,7 @@ async def receiving(tmp_path: Path) -> AsyncIterator[tuple[Hub, int]]:
 def sender(tmp_path: Path, reached: int, **env: str) -> Hub:
     token = tmp_path / "token"
     token.write_text("my-token\n")
-    sends = {"SINK": f"https://{NAME}", "INPUT_EVENT": EVENT, "DELAY": "0", "PROBE_SINK_TIMEOUT": "1"}
+    sends = {"SINK": f"https://{NAME}", "INPUT_EVENT": EVENT, "DELAY": "0", "PROBE_SINK_TIMEOUT": "60"}
     return Hub(
         tmp_path,
         {},
@@ -97,7 +97,7 @@ def sender(tmp_path: Path, reached: int, **env: str) -> Hub:
 
 
 async def test_an_event_with_a_token_is_taken_over_tls(tmp_path: Path) -> None:
-    async with asyncio.timeout(30), receiving(tmp_path) as (sink, port):
+    async with asyncio.timeout(120), receiving(tmp_path) as (sink, port):
         source = sender(tmp_path, port, CA_CERTS=OWN.certificate.decode())
         assert await source.run() == Exit(0)
         sent, answered = source.infos
@@ -107,8 +107,8 @@ async def test_an_event_with_a_token_is_taken_over_tls(tmp_path: Path) -> None:
 
 
 async def test_a_sink_of_another_authority_is_not_believed(tmp_path: Path) -> None:
-    async with asyncio.timeout(30), receiving(tmp_path) as (sink, port):
-        ended = await sender(tmp_path, port, CA_CERTS=OTHER.certificate.decode()).run()
+    async with asyncio.timeout(120), receiving(tmp_path) as (sink, port):
+        ended = await sender(tmp_path, port, CA_CERTS=OTHER.certificate.decode(), PROBE_SINK_TIMEOUT="1").run()
         assert (ended.code, "gave no answer" in ended.message) == (1, True)
         assert sink.infos == []
 

@@ -33,7 +33,7 @@ def post(pod: dict[str, Any], ident: str) -> int:
         "ce-type": "t",
         "content-type": "text/plain",
     }
-    connection = http.client.HTTPConnection(pod["status"]["podIP"], 8080, timeout=10)
+    connection = http.client.HTTPConnection(pod["status"]["podIP"], 8080, timeout=60)
     try:
         connection.request("POST", "/", b"hello", headers)
         return connection.getresponse().status
@@ -87,16 +87,19 @@ def test_a_sender_sends_and_completes(cluster: Cluster) -> None:
 
 def test_a_broken_environment_crashes_in_a_loop(cluster: Cluster) -> None:
     cluster.run("broken", EVENT_GENERATORS="reciever")
-    pod = cluster.until(
-        "broken", lambda pod: (pod.get("status", {}).get("containerStatuses") or [{}])[0].get("lastState")
-    )
+
+    def waits_after_a_crash(pod: dict[str, Any]) -> bool:
+        (container,) = pod.get("status", {}).get("containerStatuses") or [{}]
+        waiting = container.get("state", {}).get("waiting", {})
+        return "lastState" in container and waiting.get("reason") == "CrashLoopBackOff"
+
+    pod = cluster.until("broken", waits_after_a_crash)
     (container,) = pod["status"]["containerStatuses"]
-    assert container["state"]["waiting"]["reason"] == "CrashLoopBackOff"
     assert container["lastState"]["terminated"]["exitCode"] == 1
     assert "EVENT_GENERATORS names reciever" in container["lastState"]["terminated"]["message"]
     assert not ready(pod)
     assert "EVENT_GENERATORS names reciever" in cluster.kubectl("logs", "broken")
-    assert "CrashLoopBackOff" in cluster.kubectl("get", "pod", "broken")
+    eventually(lambda: "CrashLoopBackOff" in cluster.kubectl("get", "pod", "broken"))
 
 
 def test_a_broken_environment_fails_where_it_may_not_restart(cluster: Cluster) -> None:
@@ -142,7 +145,7 @@ def test_another_image_stays_pending_and_says_which_setting_to_add(cluster: Clus
 def test_a_deleted_pod_finishes_its_requests_and_is_gone(cluster: Cluster) -> None:
     cluster.run("slow", RESPONSE_WAIT_TIME="1s", **RECEIVER)
     pod = cluster.until("slow", ready)
-    connection = http.client.HTTPConnection(pod["status"]["podIP"], 8080, timeout=10)
+    connection = http.client.HTTPConnection(pod["status"]["podIP"], 8080, timeout=60)
     connection.request("POST", "/", b"", {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/s", "ce-type": "t"})
     eventually(lambda: cluster.reports("slow"))
     cluster.kubectl("delete", "pod", "slow", "--wait=false")

@@ -83,7 +83,7 @@ def test_a_service_is_ready_when_it_answers(cluster: Cluster) -> None:
     web = {"name": "web", "image": "test/web:2", "ports": [{"name": "web", "containerPort": 8080}]}
     cluster.create(pod("web-program", web | {"readinessProbe": probe, "livenessProbe": probe}, restart="Always"))
     running = cluster.until("web-program", is_ready, 120)
-    connection = http.client.HTTPConnection(running["status"]["podIP"], 8080, timeout=10)
+    connection = http.client.HTTPConnection(running["status"]["podIP"], 8080, timeout=60)
     connection.request("GET", "/")
     assert connection.getresponse().status == 200
     connection.close()
@@ -140,7 +140,8 @@ def test_a_container_that_is_not_alive_is_started_again(cluster: Cluster) -> Non
     failing = {"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 1}
     cluster.create(pod("sick", shell("exec sleep 1000", livenessProbe=failing), restart="Always"))
     cluster.until("sick", lambda pod: restarts(pod) >= 1, 120)
-    assert "Unhealthy" in cluster.kubectl("get", "events", "--field-selector", "involvedObject.name=sick")
+    told = ("get", "events", "--field-selector", "involvedObject.name=sick")
+    eventually(lambda: "Unhealthy" in cluster.kubectl(*told))
     cluster.kubectl("delete", "pod", "sick", "--now")
 
 
@@ -156,8 +157,8 @@ def test_event_display_prints_what_it_receives(cluster: Cluster) -> None:
     cluster.create(pod("display", {"name": "user-container", "image": image}, restart="Always"))
     address = cluster.until("display", is_ready, 120)["status"]["podIP"]
     headers = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/s", "ce-type": "t", "content-type": "text/plain"}
-    connection = http.client.HTTPConnection(address, 8080, timeout=10)
+    connection = http.client.HTTPConnection(address, 8080, timeout=60)
     connection.request("POST", "/", b"hello", headers)
     assert connection.getresponse().status == 200
     connection.close()
-    assert "☁️  cloudevents.Event" in cluster.kubectl("logs", "display", "-c", "user-container")
+    eventually(lambda: "☁️  cloudevents.Event" in cluster.kubectl("logs", "display", "-c", "user-container"))

@@ -66,7 +66,7 @@ def scene(stack: Stack) -> Iterator[Stack]:
         SCENE,
         POD.format(name="one", app="one", wait="0"),
         POD.format(name="letters", app="letters", wait="0"),
-        POD.format(name="leaving", app="leaving", wait="3s"),
+        POD.format(name="leaving", app="leaving", wait="60s"),
         ROUTE.format(name="letters", app="letters", port=8080, type="unused", retry=0),
         ROUTE.format(name="empty", app="nobody", port=8080, type="empty", retry=1),
         ROUTE.format(name="wrong-port", app="one", port=9999, type="wrong-port", retry=1),
@@ -84,7 +84,7 @@ def scene(stack: Stack) -> Iterator[Stack]:
 
 def send(stack: Stack, event_type: str, ident: str) -> None:
     headers = {"ce-specversion": "1.0", "ce-id": ident, "ce-source": "/test", "ce-type": event_type}
-    connection = http.client.HTTPConnection("127.0.0.1", stack.settings.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", stack.settings.port, timeout=60)
     connection.request("POST", f"/{NAMESPACE}/hub", b"", headers)
     assert connection.getresponse().status == 202
     connection.close()
@@ -100,7 +100,7 @@ def reports(stack: Stack, pod: str, ident: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("service", ["empty", "wrong-port"])
 def test_a_service_that_leads_nowhere_fails_deliveries_until_they_are_dead_letters(scene: Stack, service: str) -> None:
     send(scene, service, f"to-{service}")
-    (letter,) = eventually(lambda: reports(scene, "letters", f"to-{service}"))
+    (letter,) = eventually(lambda: reports(scene, "letters", f"to-{service}"), 120)
     assert letter["event"]["knativeerrordest"].startswith(f"http://{service}.{NAMESPACE}.svc")
     endpoints = json.loads(scene.kubectl("get", "endpoints", "-n", NAMESPACE, service, "-o", "json"))
     addresses = [one["ip"] for subset in endpoints.get("subsets") or () for one in subset.get("addresses") or ()]
@@ -109,14 +109,14 @@ def test_a_service_that_leads_nowhere_fails_deliveries_until_they_are_dead_lette
 
 def test_two_services_with_one_selector_lead_to_the_same_pod(scene: Stack) -> None:
     send(scene, "both", "twice")
-    found = eventually(lambda: len(seen := reports(scene, "one", "twice")) == 2 and seen)
+    found = eventually(lambda: len(seen := reports(scene, "one", "twice")) == 2 and seen, 120)
     hosts = {info["httpHeaders"]["Host"][0] for info in found}
     assert hosts == {f"first.{NAMESPACE}.svc.cluster.local", f"second.{NAMESPACE}.svc.cluster.local"}
 
 
 def test_an_event_on_its_way_to_a_pod_that_goes_reaches_the_next_one(scene: Stack) -> None:
     send(scene, "leaving", "moving")
-    eventually(lambda: reports(scene, "leaving", "moving"))
+    eventually(lambda: reports(scene, "leaving", "moving"), 120)
     scene.kubectl("delete", "pod", "-n", NAMESPACE, "leaving", "--force", "--grace-period=0")
     scene.apply(POD.format(name="next", app="leaving", wait="0"))
-    eventually(lambda: reports(scene, "next", "moving"))
+    eventually(lambda: reports(scene, "next", "moving"), 120)
