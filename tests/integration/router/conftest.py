@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from router_stage import Stage
 
-from penstock.engine import ports
 from penstock.router.service import RouterService
 from penstock.settings import Settings
-from running import running_kafka
+from running import running_kafka, with_held_ports
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module")
 def own_kafka(tmp_path_factory: pytest.TempPathFactory, jar_folders: Jars) -> Iterator[Settings]:
     """A Kafka that no other room writes to."""
-    settings = ports.resolve(Settings(port=0, data_dir=tmp_path_factory.mktemp("router"), router_marker_seconds=0.5))
+    settings = with_held_ports(Settings(data_dir=tmp_path_factory.mktemp("router"), router_marker_seconds=0.5))
     with running_kafka(settings, jar_folders):
         yield settings
 
@@ -44,7 +43,7 @@ def start_router(spark: SparkSession) -> Iterator[Callable[[Settings], RouterSer
         service = RouterService(spark, settings, end_process=lambda: hung.append(service))
         started.append(service)
         service.start()
-        service.wait_ready(60)
+        service.wait_ready(180)
         return service
 
     yield start

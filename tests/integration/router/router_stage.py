@@ -66,7 +66,7 @@ class Stage:
         records: list[Record] = [*now, version]
         for record in records:
             self._announcer.produce(topics.ROUTES, key=routes.key_of(record), value=routes.encode(record))
-        self._announcer.flush(10)
+        self._announcer.flush(60)
         self.published = {route.uid: route for route in now}
         return version.version
 
@@ -76,7 +76,7 @@ class Stage:
 
     def _end(self, partition: int) -> tuple[int] | None:
         try:
-            return (self._consumer.get_watermark_offsets(TopicPartition(topics.EVENTS, partition), 10)[1],)
+            return (self._consumer.get_watermark_offsets(TopicPartition(topics.EVENTS, partition), 60)[1],)
         except KafkaException:
             return None  # a topic that is so new that it has no leader yet
 
@@ -126,7 +126,7 @@ class Stage:
         self._announcer.close()
 
 
-def wait_for_version(service: RouterService, version: int, seconds: float = 30) -> None:
+def wait_for_version(service: RouterService, version: int, seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while service.status()["version"] < version:
         assert time.monotonic() < deadline, f"version {version} is not in force: {service.status()}"
@@ -153,7 +153,7 @@ def steady_load(stage: Stage, kind: str, pause: float) -> Iterator[list[str]]:
     finally:
         done.set()
         thread.join()
-    stage.producer.flush(10)
+    stage.producer.flush(60)
 
 
 def newest_ack(settings: Settings, version: int) -> Ack:
@@ -164,6 +164,6 @@ def newest_ack(settings: Settings, version: int) -> Ack:
         newest = reports.decode("ack/router/router", values[-1]) if values and values[-1] else None
         return newest if isinstance(newest, Ack) and newest.version == version else None
 
-    found = eventually(said, 60)
+    found = eventually(said, 120)
     assert isinstance(found, Ack)
     return found

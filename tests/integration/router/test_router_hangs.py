@@ -57,11 +57,12 @@ def test_a_partition_whose_task_hangs_gets_another_while_the_others_move_on(
     monkeypatch.setattr(stall_guard, "REPLACE_SECONDS", 4.0)
     stage.publish(trigger("awake", stage.ends(), type="awake"), trigger("asleep", stage.ends(), type="sleep"))
     router = start_router(stage.settings)
+    eventually(lambda: router.status()["marker_transit_ms"] is not None and router.status()["stalled_seconds"] == 0)
     generation = router.status()["generation"]
-    stage.send("sleeper", "sleep", partition=HUNG)
     began = time.monotonic()
+    stage.send("sleeper", "sleep", partition=HUNG)
     with steady_load(stage, "awake", pause=0.01) as sent:
-        eventually(lambda: router.status()["generation"] > generation, 60)
+        eventually(lambda: router.status()["generation"] > generation, 120)
         assert time.monotonic() - began > 4
     eventually(lambda: set(sent) <= set(stage.ids("awake")) and stage.ids("asleep"))
     assert router.failure() is None
@@ -97,7 +98,7 @@ def test_a_query_whose_task_cannot_be_ended_fails_the_router(
     router = start_router(stage.settings)
     suspended()
     with steady_load(stage, "stuck", pause=0.01):
-        failure = eventually(router.failure, 60)
+        failure = eventually(router.failure, 120)
     assert isinstance(failure, CannotStop)
     assert "did not end within" in str(failure)
 
@@ -110,18 +111,18 @@ def test_a_router_that_hangs_is_noticed_from_outside(
     stage.publish(trigger("never", stage.ends(), type="never"))
     router.start()
     try:
-        router.wait_ready(60)
+        router.wait_ready(180)
         monkeypatch.setattr(hang_watchdog.HangWatchdog.beat, "__defaults__", ("routes", 2.0))
         alive = Query.alive
-        monkeypatch.setattr(Query, "alive", lambda self: released.wait(60) and alive(self))
-        assert ended.wait(30)
+        monkeypatch.setattr(Query, "alive", lambda self: released.wait(180) and alive(self))
+        assert ended.wait(120)
         failure = router.failure()
         assert isinstance(failure, RouterHangs)
         assert str(failure).startswith("the router hangs: it routes, for")
     finally:
         released.set()
         router.stop()
-        router._thread.join(30)
+        router._thread.join(120)
 
 
 ENDING = """

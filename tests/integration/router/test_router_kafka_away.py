@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from router_stage import Stage, trigger, wait_for_version
 
-from penstock.engine import ports
 from penstock.router.service import RouterService
 from penstock.settings import Settings
-from running import eventually, running_kafka
+from running import eventually, running_kafka, with_held_ports
 
 if TYPE_CHECKING:
     from penstock.engine.jars import Jars
@@ -20,26 +19,26 @@ if TYPE_CHECKING:
 def test_the_router_outlives_kafka(
     tmp_path_factory: pytest.TempPathFactory, jar_folders: Jars, start_router: Callable[[Settings], RouterService]
 ) -> None:
-    settings = ports.resolve(Settings(port=0, data_dir=tmp_path_factory.mktemp("away"), router_marker_seconds=0.5))
+    settings = with_held_ports(Settings(data_dir=tmp_path_factory.mktemp("away"), router_marker_seconds=0.5))
     with running_kafka(settings, jar_folders) as kafka:
         stage = Stage(settings)
         stage.publish(trigger("a", type="order"))
         router = start_router(settings)
         for number in range(100):
             stage.send(f"before-{number}")
-        stage.producer.flush(10)
+        stage.producer.flush(60)
         kafka.kill()
         kafka.wait()
-        eventually(lambda: router.status().get("waiting_for_kafka"))
+        eventually(lambda: router.status().get("waiting_for_kafka"), 120)
         assert router.failure() is None
     with running_kafka(settings, jar_folders):
         for number in range(100):
             stage.send(f"after-{number}")
-        stage.producer.flush(30)
+        stage.producer.flush(60)
         expected = {f"{when}-{number}" for when in ("before", "after") for number in range(100)}
-        eventually(lambda: expected <= set(stage.ids("a")), seconds=60)
+        eventually(lambda: expected <= set(stage.ids("a")), seconds=180)
         version = stage.publish(trigger("a", type="order"), trigger("b", stage.ends(), type="order"))
-        wait_for_version(router, version, seconds=60)
+        wait_for_version(router, version, seconds=180)
         assert router.failure() is None
         router.stop()
         stage.close()

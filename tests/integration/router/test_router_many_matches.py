@@ -29,10 +29,13 @@ def test_an_event_for_very_many_routes_reaches_all_of_them(stage: Stage, start_r
     sent = {f"news-{partition}" for partition in range(stage.settings.partitions)}
 
     def all_named() -> bool:
-        found = [record for record in stage.look() if record.id in sent]
-        return all(sum(len(record.routes) for record in found if record.id == ident) == MANY for ident in sent)
+        named: dict[str, set[str]] = {ident: set() for ident in sent}
+        for record in stage.look():
+            if record.id in sent:
+                named[record.id].update(record.routes)
+        return all(len(found) == MANY for found in named.values())
 
-    eventually(all_named, 60)
+    eventually(all_named, 180)
     for ident in sent:
         found = [record for record in stage.look() if record.id == ident]
         assert len(found) > 1
@@ -52,7 +55,7 @@ def test_a_query_that_ended_between_the_records_of_an_event_writes_them_again(
     start_router(stage.settings).stop()
     origin = stage.ends()[1]
     stage.send("half-written", "cut", partition=1)
-    stage.producer.flush(10)
+    stage.producer.flush(60)
     # What is left of a query that was killed after the first of three records.
     written: list[tuple[str, str | bytes | None]] = [
         ("ce_id", b"half-written"),
@@ -62,7 +65,7 @@ def test_a_query_that_ended_between_the_records_of_an_event_writes_them_again(
         (headers.PARTS_LEFT, b"2"),
     ]
     stage.producer.produce(topics.MATCHED, partition=1, headers=written)
-    stage.producer.flush(10)
+    stage.producer.flush(60)
     start_router(stage.settings)
     eventually(lambda: stage.ids("part-4") == ["half-written"])
     assert [stage.ids(f"part-{number}").count("half-written") for number in range(5)] == [2, 2, 1, 1, 1]

@@ -36,12 +36,11 @@ def test_the_router_goes_on_with_a_new_generation_after_a_task_was_killed(
     generation = router.status()["generation"]
     with steady_load(stage, "victim", pause=0.005) as sent:
         eventually(lambda: len(sent) > 300)
-        tasks = running_tasks(spark)
-        assert len(tasks) == stage.settings.partitions
+        tasks = eventually(lambda: len(now := running_tasks(spark)) == stage.settings.partitions and now)
         spark.sparkContext._jsc.sc().killTaskAttempt(tasks[0], True, "a test")
-        eventually(lambda: router.status()["generation"] > generation)
+        eventually(lambda: router.status()["generation"] > generation, 120)
         reached = len(sent)
         eventually(lambda: len(sent) > reached + 100)
-    eventually(lambda: set(sent) <= set(stage.ids("victim")))
+    eventually(lambda: set(sent) <= set(stage.ids("victim")), 120)
     assert router.failure() is None
     print(f"{len(sent)} accepted, all routed, {len(stage.ids('victim')) - len(sent)} written again")
