@@ -68,8 +68,7 @@ class Ground:
 
 def process(stack: Stack, name: str) -> psutil.Process:
     """A process of the stack by its name in `chaos.plan`, as it runs now."""
-    found = victims.find(name, stack.record)
-    assert found is not None, f"there is no {name} now"
+    found: psutil.Process = eventually(lambda: victims.find(name, stack.record), RECOVERY_SECONDS, every=0.02)
     return found
 
 
@@ -80,5 +79,5 @@ def successor(stack: Stack, name: str, before: int) -> psutil.Process:
         pid = stack.record["components"][name].get("pid")
         return psutil.Process(pid) if pid not in (None, before) else None
 
-    found: psutil.Process = eventually(look, 60, every=0.02)
+    found: psutil.Process = eventually(look, RECOVERY_SECONDS, every=0.02)
     return found

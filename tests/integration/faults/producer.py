@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import http.server
 import itertools
 import threading
@@ -9,6 +10,8 @@ import time
 import urllib.error
 import urllib.request
 from collections import Counter
+
+from running import eventually
 
 _RUNS = itertools.count()
 """No two producers send the same id, so that what is left of one fault is not taken for an event of the next."""
@@ -63,6 +66,8 @@ class Producer:
         """By status code, or by the name of the error where there was no answer."""
         self.without_retry_after = 0
         """Answers 503 that did not say when to try again."""
+        self._ended = [0] * threads
+        """Of each thread, how many of its requests have ended."""
         self._pause = pause
         self._done = threading.Event()
         self._threads = [threading.Thread(target=self._send, args=(number,)) for number in range(threads)]
@@ -86,19 +91,33 @@ class Producer:
                 },
             )
             try:
-                with urllib.request.urlopen(request, timeout=15) as answer:
+                with urllib.request.urlopen(request, timeout=60) as answer:
                     if answer.status == 202:
                         self.accepted.add(ident)
             except urllib.error.HTTPError as error:
                 self.refused[str(error.code)] += 1
                 self.without_retry_after += error.code == 503 and "retry-after" not in error.headers
                 error.close()
-            except OSError as error:
+            except (OSError, http.client.HTTPException) as error:
                 self.refused[type(error).__name__] += 1
+            self._ended[number] += 1
             time.sleep(self._pause)
+
+    def wait_for(self, accepted: int) -> None:
+        """Until so many events have been accepted."""
+        try:
+            eventually(lambda: len(self.accepted) >= accepted, 180)
+        except BaseException:
+            self.stop()
+            raise
+
+    def wait_for_answers(self) -> None:
+        """Until every request that is under way now has its answer."""
+        before = list(self._ended)
+        eventually(lambda: all(now > then for now, then in zip(self._ended, before, strict=True)), 180)
 
     def stop(self) -> None:
         """Ends sending; every answer is in the books."""
         self._done.set()
         for thread in self._threads:
-            thread.join(30)
+            thread.join(120)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import time
 import urllib.request
 from collections.abc import Iterator
 from typing import Any
@@ -38,9 +37,9 @@ def test_a_trigger_tells_of_events_that_were_gone_before_it_got_them(
     assert (warning["status"], warning["severity"], warning["reason"]) == ("False", "Warning", "EventsLost")
     assert any(ranges in told["message"] for told in eventually(lambda: events_about(stack)))
     counted = sum(last - first + 1 for first, last in lost.values())
-    eventually(lambda: lost_by_metric(stack) == counted, 5)  # numbers are written a few times a second
+    eventually(lambda: lost_by_metric(stack) == counted)
     stack.kubectl("wait", "--for=condition=Ready", "trigger/late", "--timeout=150s", timeout=170)
-    eventually(lambda: not warning_of(stack), WARNING_SECONDS + 10)
+    eventually(lambda: not warning_of(stack), WARNING_SECONDS + 120)
     stack.kubectl("delete", "trigger", "late")
 
 
@@ -71,7 +70,7 @@ def published_start(stack: Stack) -> tuple[int, ...]:
 def deliver_some(ground: Ground) -> None:
     """Accepts events and sees them through, so that nobody else misses them when they are gone."""
     producer = Producer(ground.url)
-    time.sleep(1)
+    producer.wait_for(50)
     producer.stop()
     ground.settle(producer)
 
@@ -81,7 +80,7 @@ def remove_all_events(stack: Stack) -> list[int]:
     admin = AdminClient({"bootstrap.servers": stack.settings.bootstrap})
     places = [TopicPartition(topics.EVENTS, number, OFFSET_END) for number in range(stack.settings.partitions)]
     removed = admin.delete_records(places)
-    return [removed[place].result(10).low_watermark for place in places]
+    return [removed[place].result(60).low_watermark for place in places]
 
 
 def warning_of(stack: Stack, text: str = "") -> dict[str, Any] | None:
@@ -99,7 +98,7 @@ def events_about(stack: Stack) -> list[dict[str, Any]]:
 
 
 def lost_by_metric(stack: Stack) -> float:
-    with urllib.request.urlopen(f"http://127.0.0.1:{stack.settings.metrics_port}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{stack.settings.metrics_port}/metrics", timeout=60) as answer:
         text = answer.read().decode()
     lines = re.findall(r"penstock_events_lost_total\{([^}]*)\} (\S+)", text)
     return sum(float(value) for labels, value in lines if 'name="late"' in labels)

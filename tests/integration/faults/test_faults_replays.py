@@ -38,10 +38,10 @@ def succeeded(stack: Stack, name: str) -> tuple[str, str] | None:
     return (found[0]["status"], found[0].get("reason", "")) if found else None
 
 
-def sent(ground: Ground, seconds: float) -> set[str]:
-    """Events that were sent for a while, and have arrived."""
+def sent(ground: Ground, count: int) -> set[str]:
+    """So many events, or some more, that were sent and have arrived."""
     producer = Producer(ground.url)
-    time.sleep(seconds)
+    producer.wait_for(count)
     producer.stop()
     ground.settle(producer)
     return producer.accepted
@@ -51,7 +51,7 @@ def test_a_replay_runs_beside_live_events_and_over_kills(ground: Ground) -> None
     stack = ground.stack
     replayed = Subscriber()
     began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    ids = sent(ground, 6)
+    ids = sent(ground, 600)
     sink = {"source": {"kind": "Broker", "name": "faults"}, "sink": {"uri": replayed.url}}
     apply_replay(stack, "beside", {**sink, "from": began, "rate": 40})
     eventually(lambda: len(replayed.received) > 20, RECOVERY_SECONDS)
@@ -77,7 +77,7 @@ def test_a_replay_runs_beside_live_events_and_over_kills(ground: Ground) -> None
 
 def test_a_trigger_that_asks_for_the_past_gets_it_also_when_the_pipeline_is_killed_meanwhile(ground: Ground) -> None:
     stack = ground.stack
-    ids = sent(ground, 3)
+    ids = sent(ground, 300)
     late = Subscriber()
     past = "metadata: {{name: {name}, annotations: {{penstock.dev/start-from: PT10M}}}}"
     manifest = TRIGGER.replace("metadata: {{name: {name}}}", past)
@@ -111,9 +111,9 @@ def forgotten(stack: Stack) -> None:
 
 def test_a_trigger_that_asks_for_the_past_gets_what_only_the_table_has(ground: Ground) -> None:
     stack = ground.stack
-    old = sent(ground, 2)
+    old = sent(ground, 200)
     forgotten(stack)
-    recent = sent(ground, 1)
+    recent = sent(ground, 100)
     live, late = Producer(ground.url), Subscriber()
     past = "metadata: {{name: {name}, annotations: {{penstock.dev/start-from: earliest}}}}"
     manifest = TRIGGER.replace("metadata: {{name: {name}}}", past)
@@ -164,7 +164,7 @@ def test_what_was_given_up_is_listed_and_delivered_once_more(ground: Ground) -> 
     failing.status = 418
     stack.apply(TRIGGER.format(name="failing", url=failing.url))
     stack.kubectl("wait", "--for=condition=Ready", "trigger/failing", "--timeout=120s", timeout=130)
-    ids = sent(ground, 1)
+    ids = sent(ground, 100)
     eventually(lambda: ids <= failing.received.keys(), RECOVERY_SECONDS)
     ours = ("deadletters", "trigger/failing", "--json")
     eventually(lambda: [one["count"] for one in json.loads(command(ground, *ours))] == [len(ids)], RECOVERY_SECONDS)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import psutil
 import pytest
 from ground import RECOVERY_SECONDS, Ground, process
@@ -12,7 +10,7 @@ from producer import Producer
 from chaos.plan import DISPATCHER_WORKER, SPARK_JVM
 from running import eventually, start_stack
 
-UNDER_LOAD_SECONDS = 3
+UNDER_LOAD_EVENTS = 200
 
 KILLS = ("ingress", DISPATCHER_WORKER, SPARK_JVM, "kafka")
 
@@ -21,9 +19,8 @@ KILLS = ("ingress", DISPATCHER_WORKER, SPARK_JVM, "kafka")
 def test_nothing_accepted_is_lost_when_a_part_is_killed(ground: Ground, victim: str) -> None:
     producer = Producer(ground.url)
     try:
-        time.sleep(UNDER_LOAD_SECONDS)
+        producer.wait_for(UNDER_LOAD_EVENTS)
         before = len(producer.accepted)
-        assert before > 50, f"hardly anything was accepted before the kill: {producer.refused}"
         process(ground.stack, victim).kill()
         eventually(lambda: len(producer.accepted) > before + 100, RECOVERY_SECONDS)
     finally:
@@ -35,9 +32,9 @@ def test_nothing_accepted_is_lost_when_the_whole_stack_is_killed(ground: Ground)
     """Kills the supervisor, and with it everything; a new stack on the same data delivers the rest."""
     producer = Producer(ground.url)
     try:
-        time.sleep(UNDER_LOAD_SECONDS)
+        producer.wait_for(UNDER_LOAD_EVENTS)
         psutil.Process(ground.stack.record["pid"]).kill()
-        ground.stack.process.wait(10)
+        ground.stack.process.wait(60)
     finally:
         producer.stop()
     ground.stack = start_stack(ground.stack.settings.data_dir, *ground.flags)
