@@ -53,8 +53,7 @@ def test_an_event_passes_through_a_flow(
     run(stack, namespace, file, flow, f"pod/{pod}")
     url = stack.kubectl("get", "-n", namespace, flow, "-o", "jsonpath={.status.address.url}")
     send(url, "greeting", "hello", "text/plain")
-    told = eventually(lambda: stack.kubectl("logs", "-n", namespace, pod))
-    assert received in told
+    eventually(lambda: received in stack.kubectl("logs", "-n", namespace, pod), 120)
 
 
 @pytest.mark.parametrize(
@@ -83,8 +82,7 @@ def test_a_subscriber_gets_what_a_broker_accepts(
     run(stack, namespace, file, *ready)
     broker = f"http://127.0.0.1:{stack.settings.port}/{namespace}/default"
     send(broker, kind, '{"item": "bolt", "price": 2, "amount": 3}', "application/json")
-    told = eventually(lambda: stack.kubectl("logs", "-n", namespace, "-l", selector, "--tail=-1"))
-    assert received in told
+    eventually(lambda: received in stack.kubectl("logs", "-n", namespace, "-l", selector, "--tail=-1"), 120)
 
 
 def test_types_are_described_and_found_out(stack: Stack, namespace: str) -> None:
@@ -92,7 +90,7 @@ def test_types_are_described_and_found_out(stack: Stack, namespace: str) -> None
     features = ("patch", "configmap", "config-features", "-n", "knative-eventing", "--type", "merge", "-p")
     stack.kubectl(*features, '{"data": {"eventtype-auto-create": "enabled"}}')
     try:
-        eventually(lambda: _found_out(stack, namespace))
+        eventually(lambda: _found_out(stack, namespace), 120)
     finally:
         stack.kubectl(*features, '{"data": {"eventtype-auto-create": "disabled"}}')
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import secrets
@@ -16,8 +17,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from penstock.sockets import bound_socket
-from running import Stack, eventually
+from running import Stack, eventually, held_ports
 
 RECEIVER = Path(__file__).parents[3] / "examples" / "security" / "signed_receiver.py"
 NAMESPACE = "signed"
@@ -64,8 +64,8 @@ class Receiver:
 
     def stop(self) -> None:
         self.process.terminate()
-        self.process.wait(20)
-        self._thread.join(20)
+        self.process.wait(60)
+        self._thread.join(60)
 
 
 @pytest.fixture
@@ -77,9 +77,7 @@ def namespace(stack: Stack) -> Iterator[None]:
 
 @pytest.fixture
 def port() -> int:
-    with bound_socket("127.0.0.1", 0) as free:
-        number: int = free.getsockname()[1]
-    return number
+    return held_ports(1)[0]
 
 
 def trigger(stack: Stack) -> dict[str, Any]:
@@ -112,11 +110,11 @@ def test_events_wait_for_the_secret_and_are_genuine_whichever_is_in_force(
         send(url, "waits")
         secret = ("secret", "generic", "orders-signing", "-n", NAMESPACE)
         stack.kubectl("create", *secret, f"--from-literal=old={old}")
-        eventually(lambda: receiver.got("waits"))
+        eventually(lambda: receiver.got("waits"), 120)
         both = json.dumps({"stringData": {"new": new}})
         stack.kubectl("patch", "secret", "orders-signing", "-n", NAMESPACE, "-p", both)
         send(url, "of both")
-        eventually(lambda: receiver.got("of both"))
+        eventually(lambda: receiver.got("of both"), 120)
     finally:
         receiver.stop()
     receiver = Receiver(new, port)
@@ -124,12 +122,12 @@ def test_events_wait_for_the_secret_and_are_genuine_whichever_is_in_force(
         gone = json.dumps([{"op": "remove", "path": "/data/old"}])
         stack.kubectl("patch", "secret", "orders-signing", "-n", NAMESPACE, "--type", "json", "-p", gone)
         send(url, "of the new one")
-        eventually(lambda: receiver.got("of the new one"))
+        eventually(lambda: receiver.got("of the new one"), 120)
     finally:
         receiver.stop()
     shown = [secret.removeprefix("whsec_").encode() for secret in (old, new)]
     shown += [base64.b64encode(secret.encode()) for secret in (old, new)]
     for path in (*stack.settings.data_dir.rglob("kafka/**/*"), *stack.settings.data_dir.glob("logs/*")):
-        if path.is_file():
+        with contextlib.suppress(FileNotFoundError, IsADirectoryError):  # files come and go in a running stack
             held = path.read_bytes()
             assert not [one for one in shown if one in held], path
