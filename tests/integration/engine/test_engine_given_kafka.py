@@ -70,15 +70,8 @@ def send(stack: Stack, ident: int) -> None:
 def test_events_pass_a_kafka_that_asks_for_passwords_and_rights(tmp_path: Path, cluster: KafkaCluster) -> None:
     stack = start_stack(tmp_path / "data", *settings_of(cluster), "--set", "ingress_processes=2", "--partitions", "2")
     try:
-        assert list(stack.record["components"]) == [
-            "apiserver",
-            "ingress-1",
-            "ingress-2",
-            "control",
-            "pipeline",
-            "console",
-            "history",
-        ]
+        names = ["apiserver", "ingress-1", "ingress-2", "control", "pipeline", "console", "history"]
+        eventually(lambda: list(stack.record["components"]) == names)
         assert not (tmp_path / "data" / "kafka").exists()
         stack.apply(OBJECTS)
         stack.kubectl("wait", "--for=condition=Ready", "trigger/all", "--timeout=150s", timeout=170)
