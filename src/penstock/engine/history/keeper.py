@@ -8,7 +8,6 @@ themselves say.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import sys
 import threading
 import time
@@ -176,7 +175,7 @@ class HistoryKeeper:
         watch.child = child
         self._show(watch, "writing")
         try:
-            hurry = self._has_to_hurry(stopping) if gives_way else asyncio.Event().wait()
+            hurry = self._has_to_hurry() if gives_way else asyncio.Event().wait()
             ended = await _first_of(child.wait(), stopping.wait(), hurry)
             if ended == 0:
                 code = child.code
@@ -199,9 +198,9 @@ class HistoryKeeper:
             table = message.get("table")
             self._record.remark(watch, f"Kafka removed {lost} records before they were written to the table {table}")
 
-    async def _has_to_hurry(self, stopping: asyncio.Event) -> None:
-        while await asyncio.to_thread(self._look, False) != "hurry":
-            await _either(asyncio.sleep(LOOK_SECONDS), stopping)
+    async def _has_to_hurry(self) -> None:
+        while await asyncio.to_thread(self._look, False) != "hurry":  # noqa: ASYNC110  # topics tell nobody
+            await asyncio.sleep(LOOK_SECONDS)
 
     async def _failed(self, watch: Watch, reason: str, stopping: asyncio.Event) -> None:
         """Says so once, not at every try, and waits before the next."""
@@ -240,5 +239,5 @@ async def _first_of(*works: Any) -> int:
     finally:
         for task in tasks:
             task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.gather(*tasks, return_exceptions=True)
+        # Raises only if this task is cancelled as well, which nobody may miss.
+        await asyncio.gather(*tasks, return_exceptions=True)
