@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from penstock.contract import headers, reports, routes, topics
 from penstock.contract.reports import Ack
 from penstock.contract.routes import Record, Route, Version
+from penstock.log.watchdog import Watchdog
 from penstock.router.service import RouterService
 from penstock.settings import Settings
 from running import eventually, headers_of, read_to_end
@@ -54,8 +55,15 @@ class Stage:
         self.producer = Producer({"bootstrap.servers": self.settings.bootstrap, "acks": "all", "linger.ms": 1})
         # Routes have a producer of their own: flushing one that another thread fills does not end.
         self._announcer = Producer({"bootstrap.servers": self.settings.bootstrap, "acks": "all", "linger.ms": 0})
-        self._consumer = Consumer({"bootstrap.servers": self.settings.bootstrap, "group.id": "stage"})
-        self._consumer.assign([TopicPartition(topics.MATCHED, n, 0) for n in range(self.settings.partitions)])
+        self._next = dict.fromkeys(range(self.settings.partitions), 0)
+        self._read_on()
+
+    def _read_on(self) -> None:
+        """With a new client: one that was told of no broker, as by a Kafka after a pause, may stay blind."""
+        self._watchdog = Watchdog()
+        config = {"bootstrap.servers": self.settings.bootstrap, "group.id": "stage"}
+        self._consumer = Consumer(self._watchdog.of(config, 1.0))
+        self._consumer.assign([TopicPartition(topics.MATCHED, n, offset) for n, offset in self._next.items()])
 
     def publish(self, *now: Route) -> int:
         """Makes these the routes, and returns the version that says so."""
@@ -77,8 +85,10 @@ class Stage:
     def _end(self, partition: int) -> tuple[int] | None:
         try:
             return (self._consumer.get_watermark_offsets(TopicPartition(topics.EVENTS, partition), 60)[1],)
-        except KafkaException:
-            return None  # a topic that is so new that it has no leader yet
+        except KafkaException:  # a topic that is so new that it has no leader yet, say
+            self._consumer.close()
+            self._read_on()
+            return None
 
     def send(self, ident: str, type: str = "order", partition: int | None = None) -> None:
         """Accepts an event."""
@@ -99,9 +109,13 @@ class Stage:
 
     def look(self) -> list[Matched]:
         """Everything matched so far, in the order of each partition."""
+        if self._watchdog.gone:
+            self._consumer.close()
+            self._read_on()
         while (message := self._consumer.poll(0.05)) is not None:
             if message.error() is not None:
                 continue
+            self._next[message.partition() or 0] = (message.offset() or 0) + 1
             found = headers_of(message)
             if headers.MARKER not in found:
                 self.seen.append(

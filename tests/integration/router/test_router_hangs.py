@@ -54,19 +54,18 @@ def first_generation_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_partition_whose_task_hangs_gets_another_while_the_others_move_on(
     stage: Stage, start_router: StartRouter, first_generation_hangs: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stall_guard, "REPLACE_SECONDS", 4.0)
+    monkeypatch.setattr(stall_guard, "REPLACE_SECONDS", 8.0)  # longer than a machine pauses
     stage.publish(trigger("awake", stage.ends(), type="awake"), trigger("asleep", stage.ends(), type="sleep"))
     router = start_router(stage.settings)
-    eventually(lambda: router.status()["marker_transit_ms"] is not None and router.status()["stalled_seconds"] == 0)
     generation = router.status()["generation"]
     began = time.monotonic()
     stage.send("sleeper", "sleep", partition=HUNG)
     with steady_load(stage, "awake", pause=0.01) as sent:
         eventually(lambda: router.status()["generation"] > generation, 120)
-        assert time.monotonic() - began > 4
-    eventually(lambda: set(sent) <= set(stage.ids("awake")) and stage.ids("asleep"))
+        assert time.monotonic() - began > 8
+    eventually(lambda: set(sent) <= set(stage.ids("awake")) and stage.ids("asleep"), 120)
     assert router.failure() is None
-    assert eventually(lambda: router.status()["stalled_seconds"] == 0)
+    assert eventually(lambda: router.status()["stalled_seconds"] == 0, 120)
     print(f"a partition that stood still was routed again after {time.monotonic() - began:.1f} s")
 
 
