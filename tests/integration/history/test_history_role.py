@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -23,6 +24,24 @@ from running import eventually
 
 KIND = "role"
 SLOW_SECONDS = 300
+HALTING = """
+import os, time
+from penstock.cli import app
+from penstock.history.writer.batches import Batches
+
+plain = Batches.__init__
+
+def halt():
+    open(os.environ["HALTED"], "w").close()
+    time.sleep(3600)
+
+def halting(self, *arguments, **options):
+    plain(self, *arguments, **{**options, "before_commit": halt})
+
+Batches.__init__ = halting
+app()
+"""
+"""`penstock` whose writer of the history halts when it has written, before it commits, and tells so by a file."""
 
 
 @pytest.fixture
@@ -33,15 +52,16 @@ def settings(kafka: Settings, tmp_path: Path) -> Settings:
 
 
 @contextlib.contextmanager
-def role(settings: Settings) -> Iterator[subprocess.Popen[bytes]]:
-    """The role at work; ended at last, if the test has not done so."""
+def role(settings: Settings, *program: str, halted: Path | None = None) -> Iterator[subprocess.Popen[bytes]]:
+    """The role at work, as the command or as another program; ended at last, if the test has not done so."""
     flags = ["--data-dir", str(settings.data_dir), "--kafka", settings.bootstrap, "--health-port", "0"]
     flags += ["--set", f"history_uri={settings.history_uri}", "--partitions", str(settings.partitions)]
     with (
-        tied([sys.executable, "-m", "penstock.cli", "history", *flags]) as (command, fds),
+        tied([sys.executable, *(program or ("-m", "penstock.cli")), "history", *flags]) as (command, fds),
         (settings.data_dir / "role.log").open("ab") as log,
     ):
-        process = subprocess.Popen(command, stdout=log, stderr=log, pass_fds=fds)
+        env = {**os.environ, "HALTED": str(halted)}
+        process = subprocess.Popen(command, stdout=log, stderr=log, pass_fds=fds, env=env)
     try:
         yield process
     finally:
@@ -66,22 +86,10 @@ def test_each_record_once_when_the_role_is_killed_between_writing_and_committing
 ) -> None:
     ids = send_events(settings, 400, KIND)
     send_attempts(settings, ids, broken=True)
-    table = tmp_path / "history" / "events"
-    with role(settings) as killed:
-        seen = set[Path]()
-
-        def between_writing_and_committing() -> bool:
-            """Looks for that moment; where it was over between two looks, there is more to write, and so another."""
-            if uncommitted(table):
-                return True
-            if (written := set(table.glob("_delta_log/*.json"))) != seen:
-                seen.update(written)
-                more = send_events(settings, 40, KIND)
-                send_attempts(settings, more)
-                ids.extend(more)
-            return False
-
-        eventually(between_writing_and_committing, SLOW_SECONDS, every=0.01)
+    halted = tmp_path / "halted"
+    with role(settings, "-c", HALTING, halted=halted) as killed:
+        eventually(halted.exists, SLOW_SECONDS)
+        assert uncommitted(tmp_path / "history" / "events")
         killed.kill()
         killed.wait()
     with role(settings) as process:
