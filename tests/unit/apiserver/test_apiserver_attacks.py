@@ -69,7 +69,14 @@ async def test_an_apply_without_metadata_and_with_bytes_in_its_query_that_are_no
     assert await served.still_serves()
 
 
-@pytest.mark.parametrize("sent", [b"", b"GET /version HT", b"GET /version HTTP/1.1\r\nauth"])
+async def test_a_connection_that_is_never_used_ends_without_a_word(
+    served: OnSocket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "SPARE_SECONDS", 0.2)
+    assert await answer_to(served.port, b"") == b""
+
+
+@pytest.mark.parametrize("sent", [b"GET /version HT", b"GET /version HTTP/1.1\r\nauth"])
 async def test_a_slow_head_is_given_up(served: OnSocket, monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
     monkeypatch.setattr(connections, "HEAD_SECONDS", 0.2)
     assert codes(await answer_to(served.port, sent)) == [408]

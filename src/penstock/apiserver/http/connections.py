@@ -16,7 +16,9 @@ STALLED_SECONDS = 30.0
 HEAD_BYTES = 64 * 1024
 """Address and headers of a request together."""
 HEAD_SECONDS = 10.0
-"""Time for a head to arrive, from the beginning of the connection or its first byte on."""
+"""Time for a head to arrive, from its first byte on."""
+SPARE_SECONDS = 30.0
+"""Time that a connection may stay without its first byte: clients keep spare ones."""
 BODY_SECONDS = 60.0
 """Time for a body to arrive once its head has."""
 
@@ -36,7 +38,8 @@ class BoundedConnection(HttpToolsProtocol):
         """Lowers the mark at which senders wait."""
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=WAITING_BYTES)
-        self._expect_within(HEAD_SECONDS)
+        # A client may use a spare connection at the very moment of its end, and would take anything for its answer.
+        self._expect_within(SPARE_SECONDS, else_say=b"")
 
     def data_received(self, data: bytes) -> None:
         """The parser alone would collect headers that never end."""
@@ -65,9 +68,9 @@ class BoundedConnection(HttpToolsProtocol):
         self._expect_no_more()
         super().on_message_complete()
 
-    def _expect_within(self, seconds: float) -> None:
+    def _expect_within(self, seconds: float, else_say: bytes = _TOO_SLOW) -> None:
         self._expect_no_more()
-        self._arrival = self.loop.call_later(seconds, self._end_with, _TOO_SLOW)
+        self._arrival = self.loop.call_later(seconds, self._end_with, else_say)
 
     def _expect_no_more(self) -> None:
         if self._arrival is not None:
