@@ -30,6 +30,12 @@ COMPILE_LATER = (
 """The optimising compiler begins with what has run four times as often as by default. At a start it otherwise takes up
 to a fifth of the processors' time for code that is hardly used again; what handles events gets there within seconds."""
 
+KAFKA_CLIENTS_AS_USUAL = (
+    *("-XX:CompileCommand=quiet", "-XX:CompileCommand=CompileThresholdScaling,org/apache/kafka/*.*,0.25"),
+)
+"""Beside `COMPILE_LATER`: clients of Kafka are compiled when they would be by default. They do nothing at a start, and
+later some things hundreds of times a second: often enough to matter, too seldom to be compiled late within minutes."""
+
 _VERSION = re.compile(r'version "(?P<version>[^"]+)"')
 _PLACES = ("/usr/lib/jvm/*", "/opt/homebrew/opt/openjdk*", "/usr/local/opt/openjdk*")
 _PLACES_MAC = ("/Library/Java/JavaVirtualMachines/*/Contents/Home",)

@@ -98,7 +98,7 @@ def java_options(settings: Settings, name: str = "spark") -> list[str]:
         *(f"-Xmx{settings.spark_heap_mib}m", "-Xss1m", "-XX:+UseSerialGC", "-XX:ReservedCodeCacheSize=128m"),
         *("-XX:-UsePerfData", "-XX:+ExitOnOutOfMemoryError"),
         # Room for the classes of a start: each time it grows, everything is collected.
-        *("-XX:MetaspaceSize=128m", *java.COMPILE_LATER),
+        *("-XX:MetaspaceSize=128m", *java.COMPILE_LATER, *java.KAFKA_CLIENTS_AS_USUAL),
         f"-Dlog4j2.configurationFile={config}",
         f"-Dpenstock.log={settings.data_dir / 'logs' / f'{name}.log'}",
         f"-Dpenstock.level={'info' if settings.verbose else 'warn'}",
