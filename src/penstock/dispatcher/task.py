@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 PARENT_CHECK_SECONDS = 1.0
+SPARK_DAEMON = "pyspark.daemon"
+"""What Spark runs to have workers forked from it, unless it is told to start each by itself."""
 EACH_SECONDS = 1.0
 MEASURE_SECONDS = 2.0
 LAST_FLUSH_SECONDS = 1.0
@@ -78,14 +81,17 @@ async def run_task(
 
 async def _outlive(parent: int) -> None:
     """Raises when the process that started this one is gone: nobody would ever stop the task."""
-    while os.getppid() == parent and leader_lives():  # noqa: ASYNC110  # nothing tells of it, one has to look
+    while os.getppid() == parent and daemon_lives():  # noqa: ASYNC110  # nothing tells of it, one has to look
         await asyncio.sleep(PARENT_CHECK_SECONDS)
     raise ParentGone("the process that started this task is gone")
 
 
-def leader_lives() -> bool:
-    """Whether the leader of this process group is there. Spark's daemon leads the group of its workers, and one that is
-    killed while they still start is no longer their parent when they ask who that is."""
+def daemon_lives() -> bool:
+    """Whether Spark's daemon is there, where this process is a worker of one. A daemon that is killed while its workers
+    still start is no longer their parent when they ask who that is, but it leads their process group."""
+    main = getattr(sys.modules.get("__main__"), "__spec__", None)
+    if main is None or main.name != SPARK_DAEMON:
+        return True
     try:
         os.kill(os.getpgrp(), 0)
     except ProcessLookupError:
