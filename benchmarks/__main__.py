@@ -43,9 +43,9 @@ def main() -> None:
     listen = f"127.0.0.1:{free_port()}"
     if only is None or only - AFTERWARDS.keys():
         measure_penstock(results["penstock"], only, listen)
-    measure_afterwards(results["penstock"], only, listen)
     if arguments.peer:
         measure_knative(results["knative"], only, listen)
+    measure_afterwards(results["penstock"], only, listen)
     RESULTS.write_text(json.dumps(results, indent=2))
     printed_only = arguments.no_write or (only is not None and not arguments.write)
     write(results, None if printed_only else Path("docs/benchmarks.md"))
