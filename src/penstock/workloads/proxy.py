@@ -23,7 +23,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from penstock.contract.names import CLUSTER_DOMAIN, Location, NothingThere
+from penstock.contract.names import CLUSTER_DOMAIN, Location, NothingThere, service_host
 from penstock.workloads.actors.sender import Locate
 
 log = structlog.get_logger()
@@ -159,7 +159,7 @@ def spellings(url: str, namespace: str) -> list[str]:
     if not namespace or not host or "." in host:
         return [url]
     port = f":{parts.port}" if parts.port else ""
-    return [parts._replace(netloc=f"{host}.{namespace}.svc.{CLUSTER_DOMAIN}{port}").geturl(), url]
+    return [parts._replace(netloc=f"{service_host(host, namespace)}{port}").geturl(), url]
 
 
 def is_cluster_name(url: str) -> bool:

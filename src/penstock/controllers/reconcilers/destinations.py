@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
-from penstock.contract.names import CLUSTER_DOMAIN
+from penstock.contract.names import service_host
 from penstock.controllers.api import Kind
 from penstock.resources.kreference import KReference
 from penstock.resources.resolution import Address, Resolution, Unresolved
@@ -59,7 +59,7 @@ def _address_of(reference: KReference, certificates: str | None, lookup: Lookup)
         return Unresolved(f"failed to get object {reference.namespace}/{reference.name}: {found.message}")
     if Kind(reference.api_version, reference.kind) == ("v1", "Service"):
         scheme = "https" if certificates else "http"
-        return Address(f"{scheme}://{reference.name}.{reference.namespace}.svc.{CLUSTER_DOMAIN}")
+        return Address(f"{scheme}://{service_host(reference.name, reference.namespace)}")
     address = _chosen(reference, found.get("status") or {})
     if isinstance(address, Unresolved):
         return address

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from penstock.contract.names import CLUSTER_DOMAIN, service_names
+from penstock.contract.names import service_host, service_names
 from penstock.contract.routes import Access, Delivery, Endpoint, Replay, Route, ServiceName, Target, past_uid
 from penstock.controllers.routes.route_secrets import secret_version
 from penstock.hosts import from_here, in_url
@@ -24,9 +24,9 @@ from penstock.resources.secrets.uses import UsedSecrets
 from penstock.resources.trigger.model import Trigger
 from penstock.settings import Settings
 
-JOB_SINK_HOST = f"job-sink.knative-eventing.svc.{CLUSTER_DOMAIN}"
-REQUEST_REPLY_HOST = f"request-reply.knative-eventing.svc.{CLUSTER_DOMAIN}"
-BROKER_INGRESS_HOST = f"broker-ingress.knative-eventing.svc.{CLUSTER_DOMAIN}"
+JOB_SINK_HOST = service_host("job-sink", "knative-eventing")
+REQUEST_REPLY_HOST = service_host("request-reply", "knative-eventing")
+BROKER_INGRESS_HOST = service_host("broker-ingress", "knative-eventing")
 
 
 def broker_path(identity: Identity) -> str:
@@ -41,7 +41,7 @@ def channel_path(identity: Identity) -> str:
 
 def channel_host(identity: Identity) -> str:
     """The name that manifests hard-code for a channel."""
-    return f"{identity.name}-kn-channel.{identity.namespace}.svc.{CLUSTER_DOMAIN}"
+    return service_host(f"{identity.name}-kn-channel", identity.namespace)
 
 
 def broker_target(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from penstock.contract.names import CLUSTER_DOMAIN
+from penstock.contract.names import service_host
 from penstock.contract.routes import ServiceName
 from penstock.controllers.api import Obj
 from penstock.resources.conditions import READY, find
@@ -14,11 +14,6 @@ LOOPBACK = "127.0.0.1"
 WEB_PORTS = (80, 443)
 POD_PORTS = "penstock.dev/pod-ports"
 """Annotation of Pods whose ports are others than their containers say, `8080=41234,…`; written by who runs them."""
-
-
-def service_host(namespace: str, name: str) -> str:
-    """The Service's DNS name in full."""
-    return f"{name}.{namespace}.svc.{CLUSTER_DOMAIN}"
 
 
 def selects(service: Obj, pod: Obj) -> bool:
@@ -51,7 +46,7 @@ def endpoints_of(service: Obj, pods: Iterable[Obj]) -> list[dict[str, Any]]:
 def name_of(service: Obj, subsets: Iterable[Mapping[str, Any]]) -> ServiceName:
     """The Service's name with the addresses behind each of its ports."""
     metadata, spec = service["metadata"], service.get("spec") or {}
-    host = service_host(metadata["namespace"], metadata["name"])
+    host = service_host(metadata["name"], metadata["namespace"])
     if spec.get("type") == "ExternalName":
         return ServiceName(host, _external_ports(service, str(spec.get("externalName") or "")))
     found: dict[str, list[str]] = {str(port["port"]): [] for port in _ports(service)}
