@@ -16,6 +16,7 @@ from penstock.contract.generations import LivePoint
 from penstock.contract.reports import Served
 from penstock.contract.routes import Route
 from penstock.contract.snapshot import Snapshot
+from penstock.log.fences import Superseded
 from penstock.log.topic_ends import Retained
 from penstock.router.generations.fencing import Fencing
 from penstock.router.generations.generations import Generation, Generations
@@ -84,6 +85,8 @@ class Scene:
     now: float = 100.0
     notes: dict[str, Served] = field(default_factory=dict)
     """What is noted of the routes for the next process."""
+    superseded: bool = False
+    """Whether another router has taken over."""
     note_fails: BaseException | None = None
     """Raised when something has to be noted."""
 
@@ -141,6 +144,8 @@ class Scene:
         return record
 
     def note_epoch(self, epoch: int) -> None:
+        if self.superseded:
+            raise Superseded
         self.epoch = epoch + 1
 
     def note(self, point: LivePoint, forget: Iterable[str]) -> None:

@@ -33,8 +33,6 @@ from penstock.router.matched_record import Marker, MatchedRecord
 from penstock.router.plan.route_index import RouteTable
 from penstock.router.plan.unplannable import Unplannable
 
-TYPES = "abc"
-
 
 class Crash(Exception):
     """The driver ends here."""
@@ -107,6 +105,8 @@ class World:
     """How likely it is that what was stopped or replaced goes on."""
     fenced: bool = True
     """Whether fences are put up at all: without them the promises must break, or this proves nothing."""
+    types: str = "abc"
+    """Of events. With few of them, a filter is often what it was before."""
     events: list[str | Marker] = field(default_factory=list)
     matched: list[Entry] = field(default_factory=list)
     queries: list[Query] = field(default_factory=list)
@@ -124,13 +124,13 @@ class World:
     # --- what users do ---
 
     def send(self, count: int) -> None:
-        self.events += self.chance.choices(TYPES, k=count)
+        self.events += self.chance.choices(self.types, k=count)
 
     def change(self) -> None:
         """A new route, or another filter for one that there is."""
         self.version += 1
         uid = self.chance.choice("rst")
-        types = "".join(self.chance.sample(TYPES, self.chance.randint(1, 2)))
+        types = "".join(self.chance.sample(self.types, self.chance.randint(1, len(self.types) - 1)))
         before = self.routes.get(uid)
         start = before.start if before is not None else (len(self.events),)
         self.routes = {

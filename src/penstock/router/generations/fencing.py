@@ -17,7 +17,8 @@ Events before G's start were written before G's point was made, and so before th
 nothing out, and there is no fence without a point.
 
 Why nothing is misrouted: a version is acknowledged only when the fence of its generation stands in every partition, and
-what an older generation decides behind it, by other filters, reaches nobody.
+what an older generation decides behind it, by other filters, reaches nobody. Where a version needs no other generation,
+Kafka is asked first whether this router is still the one that may note: another may have begun without that version.
 """
 
 from __future__ import annotations
@@ -93,6 +94,12 @@ class Fencing:
         self._own = point
         self._beat()
         self._writer.put_up(point)
+
+    def confirm(self) -> None:
+        """Raises Superseded where another router has taken over, whether or not it has written anything yet."""
+        if self._epoch is not None:
+            self._beat()
+            self._writer.note_epoch(self._epoch)
 
     def note_served(self, changes: Mapping[str, Served | None]) -> None:
         """Which routes are served, and which were left out from where on, for the router after this one."""

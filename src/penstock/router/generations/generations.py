@@ -160,7 +160,8 @@ class Generations:
     def advance(self, snapshot: Snapshot) -> None:
         """Makes the snapshot's routes the ones in force; returns when they are."""
         before = self.live
-        if before is not None and before.query.alive() and same_routing(before.routes, snapshot.routes):
+        if before is not None and self._serves(before) and same_routing(before.routes, snapshot.routes):
+            self._fencing.confirm()
             before.version, before.routes = snapshot.version, snapshot.routes
             self._announce(before)
             return
@@ -211,6 +212,14 @@ class Generations:
             seconds=round(time.monotonic() - began, 2),
         )
         self._announce(following)
+
+    def _serves(self, live: Generation) -> bool:
+        """Whether it runs, and nobody can have begun after it whom no fence shuts out.
+
+        One that was to follow it and failed has been stopped; a task of it that Spark could not reach may write all the
+        same, by routes that were given up, and its number is higher. What follows both shuts out both.
+        """
+        return live.query.alive() and live.number == self._newest_number
 
     def watch_markers(self) -> None:
         """Sends markers when they are due and there is traffic, and watches those under way."""
