@@ -17,8 +17,13 @@ metadata: {name: faults}
 """
 
 
+STOP_SECONDS = 120
+"""A busy machine's, with the time that the first stop takes to keep the JVMs' classes for the next start."""
+
+
 @pytest.fixture(scope="package")
 def shared_ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
+    """The stack, which ends as it should after all that."""
     subscriber = Subscriber()
     flags = ("--set", f"loss_warning_hours={WARNING_SECONDS / 3600}", "--set", "history=true")
     stack = start_stack(tmp_path_factory.mktemp("faults") / "data", *flags)
@@ -28,8 +33,10 @@ def shared_ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
         stack.kubectl("wait", "--for=condition=Ready", "trigger/faults", "--timeout=150s", timeout=170)
         yield ground
     finally:
-        stop_process(ground.stack.process)
+        seconds = stop_process(ground.stack.process)
         subscriber.close()
+    assert ground.stack.process.returncode == 0, ground.stack.logs()
+    assert seconds < STOP_SECONDS
 
 
 @pytest.fixture

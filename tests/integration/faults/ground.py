@@ -66,18 +66,17 @@ class Ground:
         return "\n".join([*lines, json.dumps(self.stack.record), self.stack.logs()])
 
 
-def process(stack: Stack, name: str) -> psutil.Process:
-    """A process of the stack by its name in `chaos.plan`, as it runs now."""
-    found: psutil.Process = eventually(lambda: victims.find(name, stack.record), RECOVERY_SECONDS, every=0.02)
-    return found
-
-
-def successor(stack: Stack, name: str, before: int) -> psutil.Process:
-    """The process that was started in place of the one with this pid."""
+def process(stack: Stack, name: str, but: int | None = None) -> psutil.Process:
+    """A process of the stack by its name in `chaos.plan`, as it runs now; with `but`, another one than that."""
 
     def look() -> psutil.Process | None:
-        pid = stack.record["components"][name].get("pid")
-        return psutil.Process(pid) if pid not in (None, before) else None
+        found = victims.find(name, stack.record)
+        return None if found is None or found.pid == but else found
 
     found: psutil.Process = eventually(look, RECOVERY_SECONDS, every=0.02)
     return found
+
+
+def ready(stack: Stack) -> bool:
+    """Whether every part of it does its work, or rests because there is none."""
+    return {one["state"] for one in stack.record["components"].values()} <= {"ready", "resting", "writing"}

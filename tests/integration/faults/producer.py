@@ -58,7 +58,7 @@ class Subscriber:
 class Producer:
     """Sends events at a steady pace from several threads until told to stop; whatever goes wrong, it goes on."""
 
-    def __init__(self, url: str, threads: int = 4, pause: float = 0.02) -> None:
+    def __init__(self, url: str, threads: int = 4, pause: float = 0.05) -> None:
         self.url = url
         self._run = next(_RUNS)
         self.accepted: set[str] = set()

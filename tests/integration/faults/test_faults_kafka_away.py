@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from ground import RECOVERY_SECONDS, Ground, process, successor
+from ground import RECOVERY_SECONDS, Ground, process
 from producer import Producer
 
 from running import eventually
@@ -21,7 +21,7 @@ def test_producers_see_503_while_kafka_is_away_and_nothing_accepted_is_lost(grou
         kafka = process(ground.stack, "kafka")
         kafka.kill()
         gone = time.monotonic()
-        following = successor(ground.stack, "kafka", kafka.pid)
+        following = process(ground.stack, "kafka", but=kafka.pid)
         following.suspend()
         try:
             producer.wait_for_answers()  # also to what Kafka confirmed before it was gone

@@ -10,7 +10,7 @@ from typing import Any
 
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
-from ground import RECOVERY_SECONDS, TRIGGER, Ground, process, successor
+from ground import RECOVERY_SECONDS, TRIGGER, Ground, process
 from producer import Producer, Subscriber
 
 from chaos.plan import DISPATCHER_WORKER
@@ -40,7 +40,7 @@ def succeeded(stack: Stack, name: str) -> tuple[str, str] | None:
 
 def sent(ground: Ground, count: int) -> set[str]:
     """So many events, or some more, that were sent and have arrived."""
-    producer = Producer(ground.url)
+    producer = Producer(ground.url, pause=0.01)
     producer.wait_for(count)
     producer.stop()
     ground.settle(producer)
@@ -61,7 +61,7 @@ def test_a_replay_runs_beside_live_events_and_over_kills(ground: Ground) -> None
             killed = process(stack, victim)
             killed.kill()
             if component is not None:
-                successor(stack, component, killed.pid)
+                process(stack, component, but=killed.pid)
     finally:
         live.stop()
     ground.settle(live)
