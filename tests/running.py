@@ -25,6 +25,7 @@ from cluster.processes import tied
 from penstock.engine import datadir, jars, java, ports
 from penstock.engine import embedded_kafka as kafka
 from penstock.engine.topics import setup as topics
+from penstock.log.clients import topic_name
 from penstock.settings import Settings
 from penstock.sockets import bound_socket
 
@@ -177,7 +178,8 @@ def running_kafka(settings: Settings, jar_folders: jars.Jars) -> Iterator[subpro
 
 
 def read_to_end(settings: Settings, topic: str, seconds: float = 60.0) -> list[Message[bytes, bytes]]:
-    """Everything that is committed in a topic, partition by partition in order."""
+    """Everything that is committed in a topic of the contract, partition by partition in order."""
+    topic = topic_name(settings, topic)
     consumer = Consumer(
         {
             "bootstrap.servers": settings.bootstrap,

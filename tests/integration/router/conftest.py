@@ -1,4 +1,4 @@
-"""A Kafka of the router's own, and routers that end with their test."""
+"""Topics of the router's own, and routers that end with their test."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import TYPE_CHECKING
 import pytest
 from router_stage import Stage
 
+from penstock.engine.topics import setup as topics
 from penstock.router.service import RouterService
 from penstock.settings import Settings
-from running import running_kafka, with_held_ports
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from penstock.engine.jars import Jars
+
+@pytest.fixture(scope="module")
+def own_topics(kafka: Settings, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """Topics that no other tests write to."""
+    folder = tmp_path_factory.mktemp("router")
+    own = {"data_dir": folder, "topic_prefix": folder.name, "router_marker_seconds": 0.5}
+    settings = kafka.model_copy(update=own)
+    topics.ensure(settings)
+    return settings
 
 
 @pytest.fixture(scope="module")
-def own_kafka(tmp_path_factory: pytest.TempPathFactory, jar_folders: Jars) -> Iterator[Settings]:
-    """A Kafka that no other room writes to."""
-    settings = with_held_ports(Settings(data_dir=tmp_path_factory.mktemp("router"), router_marker_seconds=0.5))
-    with running_kafka(settings, jar_folders):
-        yield settings
-
-
-@pytest.fixture(scope="module")
-def stage(own_kafka: Settings) -> Iterator[Stage]:
-    made = Stage(own_kafka)
+def stage(own_topics: Settings) -> Iterator[Stage]:
+    made = Stage(own_topics)
     yield made
     made.close()
 

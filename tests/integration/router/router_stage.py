@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from penstock.contract import headers, reports, routes, topics
 from penstock.contract.reports import Ack
 from penstock.contract.routes import Record, Route, Version
+from penstock.log.clients import topic_name
 from penstock.log.watchdog import Watchdog
 from penstock.router.service import RouterService
 from penstock.settings import Settings
@@ -63,17 +64,23 @@ class Stage:
         self._watchdog = Watchdog()
         config = {"bootstrap.servers": self.settings.bootstrap, "group.id": "stage"}
         self._consumer = Consumer(self._watchdog.of(config, 1.0))
-        self._consumer.assign([TopicPartition(topics.MATCHED, n, offset) for n, offset in self._next.items()])
+        self._consumer.assign(
+            [TopicPartition(self.topic(topics.MATCHED), n, offset) for n, offset in self._next.items()]
+        )
+
+    def topic(self, name: str) -> str:
+        """What a topic of the contract is called here."""
+        return topic_name(self.settings, name)
 
     def publish(self, *now: Route) -> int:
         """Makes these the routes, and returns the version that says so."""
         gone = self.published.keys() - {route.uid for route in now}
         version = Version(version=next(VERSIONS), routes=len(now))
         for uid in gone:
-            self._announcer.produce(topics.ROUTES, key=f"route/{uid}", value=None)
+            self._announcer.produce(self.topic(topics.ROUTES), key=f"route/{uid}", value=None)
         records: list[Record] = [*now, version]
         for record in records:
-            self._announcer.produce(topics.ROUTES, key=routes.key_of(record), value=routes.encode(record))
+            self._announcer.produce(self.topic(topics.ROUTES), key=routes.key_of(record), value=routes.encode(record))
         self._announcer.flush(60)
         self.published = {route.uid: route for route in now}
         return version.version
@@ -84,7 +91,7 @@ class Stage:
 
     def _end(self, partition: int) -> tuple[int] | None:
         try:
-            return (self._consumer.get_watermark_offsets(TopicPartition(topics.EVENTS, partition), 60)[1],)
+            return (self._consumer.get_watermark_offsets(TopicPartition(self.topic(topics.EVENTS), partition), 60)[1],)
         except KafkaException:  # a topic that is so new that it has no leader yet, say
             self._consumer.close()
             self._read_on()
@@ -93,7 +100,7 @@ class Stage:
     def send(self, ident: str, type: str = "order", partition: int | None = None) -> None:
         """Accepts an event."""
         self.producer.produce(
-            topics.EVENTS,
+            self.topic(topics.EVENTS),
             value=b'{"n": 1}',
             headers=[
                 ("ce_specversion", b"1.0"),

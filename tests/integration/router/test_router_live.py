@@ -40,7 +40,7 @@ def origins_rise(stage: Stage) -> bool:
 def test_events_are_routed_and_strange_records_are_counted(stage: Stage, start_router: StartRouter) -> None:
     version = stage.publish(trigger("orders", type="order"), trigger("everything"))
     router = start_router(stage.settings)
-    stage.producer.produce(topics.EVENTS, value=b"junk")
+    stage.producer.produce(stage.topic(topics.EVENTS), value=b"junk")
     stage.send("first", "order")
     stage.send("second", "other")
     assert eventually(lambda: sorted(stage.ids("everything")) == ["first", "second"])

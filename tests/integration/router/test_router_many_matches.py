@@ -64,7 +64,7 @@ def test_a_query_that_ended_between_the_records_of_an_event_writes_them_again(
         (headers.GENERATION, b"1"),
         (headers.PARTS_LEFT, b"2"),
     ]
-    stage.producer.produce(topics.MATCHED, partition=1, headers=written)
+    stage.producer.produce(stage.topic(topics.MATCHED), partition=1, headers=written)
     stage.producer.flush(60)
     start_router(stage.settings)
     eventually(lambda: stage.ids("part-4") == ["half-written"])

@@ -27,7 +27,7 @@ def test_every_record_is_seen(stage: Stage) -> None:
         count = 3 * AT_ONCE + 7
         for number in range(count):
             marks: dict[str, str | bytes | None] = {headers.ORIGIN: str(number).encode(), headers.GENERATION: b"1"}
-            stage.producer.produce(topics.MATCHED, partition=0, headers=marks)
+            stage.producer.produce(stage.topic(topics.MATCHED), partition=0, headers=marks)
         stage.producer.flush(60)
         tail.follow(ends)
         time.sleep(1.0)  # let the client read ahead, so that a look finds more than it hands on
@@ -45,7 +45,7 @@ def test_another_client_goes_on_after_a_question_without_an_answer(stage: Stage)
 
     def write(origin: int) -> None:
         marks: dict[str, str | bytes | None] = {headers.ORIGIN: str(origin).encode(), headers.GENERATION: b"1"}
-        stage.producer.produce(topics.MATCHED, partition=0, headers=marks)
+        stage.producer.produce(stage.topic(topics.MATCHED), partition=0, headers=marks)
         stage.producer.flush(60)
 
     def read() -> list[int]:
