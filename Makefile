@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# How many processes run the tests on real things side by side: these tests mostly wait.
+# How many processes run the tests on real things side by side: what one waits for leaves the processors to the others.
 PROCESSES ?= 4
 PYTEST := PYTHONPATH=tests $(BIN)/pytest -p sharing --durations=10
 MEASURED := --cov --cov-append --cov-report=

@@ -10,6 +10,7 @@ import pytest
 from ground import RECOVERY_SECONDS, Ground, process, ready
 from producer import Producer
 
+from chaos import victims
 from chaos.plan import COMPONENTS, DISPATCHER_WORKER, SPARK_JVM
 from running import eventually, start_stack
 
@@ -45,17 +46,10 @@ def test_nothing_accepted_is_lost_when_the_whole_stack_is_killed(ground: Ground)
     finally:
         producer.stop()
     _, alive = psutil.wait_procs(family, timeout=GONE_SECONDS)
-    assert not [one for one in alive if _lives(one)]
+    assert not [one for one in alive if victims.alive(one)]
     ground.stack = start_stack(ground.stack.settings.data_dir, *ground.flags)
     assert "faults" in ground.stack.kubectl("get", "brokers", "-o", "name")
     print(f"the whole stack: {ground.settle(producer)}")
-
-
-def _lives(one: psutil.Process) -> bool:
-    try:
-        return one.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 def _name(one: psutil.Process) -> str:
