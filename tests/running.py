@@ -73,6 +73,16 @@ class Stack:
             pytest.fail(f"kubectl {' '.join(arguments)} failed ({ran.returncode}):\n{ran.stdout}{ran.stderr}")
         return ran.stdout if check else ran.stdout + ran.stderr
 
+    def command(self, *arguments: str) -> list[str]:
+        """The command line of `penstock` for this stack."""
+        return [sys.executable, "-m", "penstock.cli", *arguments, "--data-dir", str(self.settings.data_dir)]
+
+    def penstock(self, *arguments: str, code: int = 0) -> str:
+        """Runs `penstock` for this stack and returns what it printed; another exit code fails the test."""
+        ran = subprocess.run(self.command(*arguments), capture_output=True, text=True, timeout=180, check=False)
+        assert ran.returncode == code, (ran.stdout, ran.stderr)
+        return ran.stdout
+
     def apply(self, manifest: str) -> str:
         """`kubectl apply` of a manifest given as text."""
         return self.kubectl("apply", "-f", "-", stdin=manifest)

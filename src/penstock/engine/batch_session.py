@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from penstock.engine import java, spark_gateway
 from penstock.engine.jars import Jars
-from penstock.engine.spark import classpath, java_options
+from penstock.engine.spark import archive, classpath, java_options
 from penstock.settings import Settings
 
 if TYPE_CHECKING:
@@ -59,7 +59,9 @@ def _open(settings: Settings, jars: Jars) -> SparkSession:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
-    gateway = spark_gateway.start(java.find().home / "bin" / "java", java_options(settings), classpath(jars))
+    home = java.find().home
+    options = [*archive(settings, jars, home).options(), *java_options(settings)]
+    gateway = spark_gateway.start(home / "bin" / "java", options, classpath(jars))
     with gateway.announced():
         builder = SparkSession.builder
         for key, value in config.items():

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import urllib.error
 import urllib.request
 from urllib.parse import urlencode, urlsplit
@@ -20,11 +18,8 @@ TRIGGER = f"/routes/trigger/{NAMESPACE}/seen"
 @pytest.fixture(scope="module", autouse=True)
 def route(stack: Stack) -> None:
     stack.kubectl("create", "namespace", NAMESPACE)
-    chosen = ["--data-dir", str(stack.settings.data_dir), "--namespace", NAMESPACE]
     for line in (["broker"], ["trigger", "seen", "--subscriber", "http://127.0.0.1:9/"]):
-        command = [sys.executable, "-m", "penstock.cli", "create", *line, *chosen]
-        made = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
-        assert made.returncode == 0, (made.stdout, made.stderr)
+        stack.penstock("create", *line, "--namespace", NAMESPACE)
     eventually(lambda: answered(stack, "/healthz")[0] == 200, 180)
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
-import sys
 import threading
 import urllib.request
 from collections.abc import Iterator
@@ -40,11 +38,8 @@ def journey(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 def sending(stack: Stack, subscriber: Subscriber) -> Iterator[threading.Event]:
     """Twenty events a second to a Broker with one Trigger, until it is set."""
     stack.kubectl("create", "namespace", NAMESPACE)
-    chosen = ["--data-dir", str(stack.settings.data_dir), "--namespace", NAMESPACE]
     for line in (["broker"], ["trigger", "orders", "--subscriber", subscriber.url]):
-        command = [sys.executable, "-m", "penstock.cli", "create", *line, *chosen]
-        made = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
-        assert made.returncode == 0, (made.stdout, made.stderr)
+        stack.penstock("create", *line, "--namespace", NAMESPACE)
     enough = threading.Event()
     thread = threading.Thread(target=send, args=(f"http://127.0.0.1:{stack.settings.port}/{NAMESPACE}/default", enough))
     thread.start()

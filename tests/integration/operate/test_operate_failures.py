@@ -23,15 +23,12 @@ def namespace(stack: Stack) -> None:
 
 
 def command(stack: Stack, *arguments: str) -> list[str]:
-    chosen = ["--data-dir", str(stack.settings.data_dir), "--namespace", NAMESPACE]
-    return [sys.executable, "-m", "penstock.cli", *arguments, *chosen]
+    return stack.command(*arguments, "--namespace", NAMESPACE)
 
 
 def run(stack: Stack, *arguments: str, code: int = 0) -> str:
     """A command of `penstock` in the namespace of these tests."""
-    ran = subprocess.run(command(stack, *arguments), capture_output=True, text=True, timeout=180, check=False)
-    assert ran.returncode == code, (ran.stdout, ran.stderr)
-    return ran.stdout
+    return stack.penstock(*arguments, "--namespace", NAMESPACE, code=code)
 
 
 @contextmanager
@@ -116,20 +113,8 @@ def test_events_and_deliveries_can_be_watched_as_they_come(stack: Stack) -> None
         assert deliveries.stdout is not None
         assert json.loads(events.stdout.readline())["type"] == "seen"
         assert json.loads(deliveries.stdout.readline())["result"] == "delivered"
-        routes = json.loads(run_top(stack))
+        routes = json.loads(stack.penstock("top", "--json"))
         assert any(route["namespace"] == NAMESPACE for route in routes)
-
-
-def run_top(stack: Stack) -> str:
-    chosen = ["--data-dir", str(stack.settings.data_dir)]
-    ran = subprocess.run(
-        [sys.executable, "-m", "penstock.cli", "top", "--json", *chosen],
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=True,
-    )
-    return ran.stdout
 
 
 def test_a_paused_route_holds_its_events(stack: Stack) -> None:
