@@ -22,6 +22,7 @@ $(VENV)/.ready: pyproject.toml requirements.lock
 	@echo "installing Python packages into $(VENV), once: some minutes where none of them is cached"
 	@$(BIN)/python -m pip install --disable-pip-version-check -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@$(BIN)/python -m compileall -q src # or each of the first processes would, at the same time
 	@touch $@
 
 # Before minutes of downloading: is there a Java, and are the ports free?

@@ -36,6 +36,13 @@ GROUPS = {
     "tests/integration/filters/*": "filters",
     "tests/integration/backtest/*": "filters",
     "tests/integration/ingress/*": "ingress",
+    "tests/integration/apiserver/*": "apiserver",
+    "tests/integration/engine/test_engine_given_kafka.py": "given Kafka",
+    "tests/integration/log/*": "log",
+    "tests/integration/workloads/*": "workloads",
+    "tests/integration/engine/test_engine_jar_cache.py": "jar cache",
+    "tests/integration/controllers/*": "controllers",
+    "tests/integration/engine/test_engine_topics_command.py": "topics command",
 }
 """By file; the first pattern counts. The longest come first: no process should be left alone with one at the end.
 
