@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.engine import java, spark_gateway
+from penstock.engine import java
 from penstock.engine.jars import Jars
-from penstock.engine.spark import archive, classpath, java_options
+from penstock.engine.spark import start_jvm
 from penstock.settings import Settings
 
 if TYPE_CHECKING:
@@ -59,10 +59,7 @@ def _open(settings: Settings, jars: Jars) -> SparkSession:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
-    home = java.find().home
-    options = [*archive(settings, jars, home).options(), *java_options(settings)]
-    gateway = spark_gateway.start(home / "bin" / "java", options, classpath(jars))
-    with gateway.announced():
+    with start_jvm(settings, jars, java.find().home).announced():
         builder = SparkSession.builder
         for key, value in config.items():
             builder = builder.config(key, value)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -115,6 +115,17 @@ def archive(settings: Settings, jars: Jars, java_home: Path) -> ClassArchive:
     return archive_of("spark", archive_folder(settings), java_home, classpath(jars))
 
 
+def start_jvm(
+    settings: Settings, jars: Jars, java_home: Path, name: str = "spark", added: Iterable[Path] = ()
+) -> spark_gateway.Gateway:
+    """Starts the driver's JVM, from its class archive if there is one.
+
+    What is added comes last: the archive holds for what is before it, and nothing takes the place of Spark's own.
+    """
+    options = [*archive(settings, jars, java_home).options(), *java_options(settings, name)]
+    return spark_gateway.start(java_home / "bin" / "java", options, [*classpath(jars), *added])
+
+
 def check(settings: Settings) -> None:
     """Raises Problem for what can be known to be wrong before anything starts."""
     properties.check(settings.spark_conf)
@@ -147,10 +158,7 @@ def open_session(
         os.environ["SPARK_LOCAL_DIRS"] = str(settings.data_dir / "spark" / "scratch")
     home = java_home or java.find().home
     added = addition or Addition("spark", {})
-    options = [*archive(settings, jars, home).options(), *java_options(settings, added.name)]
-    # What is added comes last: the archive holds for what is before it, and nothing takes the place of Spark's own.
-    loaded = [*classpath(jars), *_given_classpath(settings), *added.jars]
-    gateway = spark_gateway.start(home / "bin" / "java", options, loaded)
+    gateway = start_jvm(settings, jars, home, added.name, [*_given_classpath(settings), *added.jars])
     gateway.tell_end(jvm_ended)
     with gateway.announced():
         session = _build(_with(config_of(settings, jars, placement), added))
