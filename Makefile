@@ -36,7 +36,7 @@ dev: first-start $(VENV)/.ready ## start the whole stack in the foreground (Ctrl
 test: preflight ## every check: format, lint, types, layers, unit and integration tests, coverage, a selection of Knative's tests
 	@$(MAKE) --no-print-directory -j3 check warm-up upstream-binaries
 	@$(BIN)/coverage erase
-	@$(MAKE) --no-print-directory unit OPTIONS="--hypothesis-profile=thorough $(MEASURED)"
+	@$(MAKE) --no-print-directory unit OPTIONS="--hypothesis-profile=thorough $(MEASURED) --cov-fail-under=72"
 	@$(MAKE) --no-print-directory integration OPTIONS="$(MEASURED)"
 	@$(MAKE) --no-print-directory coverage
 	@$(MAKE) --no-print-directory upstream-short
