@@ -63,17 +63,19 @@ class KafkaEvents:
         self._topic = topic_name(settings, topics.EVENTS)
 
     def records(self, question: Question) -> DataFrame:
-        """The records of that time."""
-        ends = {"endingTimestamp": str(_milliseconds(question.window.until))}
+        """The records of that time.
+
+        Clocks differ and are set: behind the first record of a time there may be older ones, and behind the first that
+        is too new some that are not. So Kafka says where to begin, and each record whether it belongs to that time.
+        """
         if self._starts is None:
             # There may be nothing that new.
             begins = {"startingOffsetsByTimestampStrategy": "latest"}
             begins["startingTimestamp"] = str(_milliseconds(question.window.since))
-            found = self._read(**begins, **ends)
         else:
             starts = json.dumps({self._topic: {str(number): at for number, at in self._starts.items()}})
-            found = self._read(startingOffsets=starts, endingOffsets="latest")
-            found = found.where(_within(F.col("timestamp"), question.window))
+            begins = {"startingOffsets": starts}
+        found = self._read(**begins, endingOffsets="latest").where(_within(F.col("timestamp"), question.window))
         return found.select("partition", "offset", "timestamp", "value", stored_headers().alias("stored"))
 
     def samples(self, places: Sequence[Place]) -> dict[Place, Sample]:

@@ -104,9 +104,10 @@ def test_nothing_at_all_is_an_answer_too(spark: SparkSession) -> None:
 
 @pytest.fixture
 def target(kafka: Settings) -> str:
-    """A Broker that no other test sends to, with an event before the window and two in it."""
+    """A Broker that no other test sends to, with an event before the window and two in it, all behind a newer one."""
     name, now = f"backtest-{time.time_ns()}", int(time.time() * 1000)
     producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    producer.produce(topics.EVENTS, b"{}", headers=headers("order", 99, "elsewhere"), timestamp=now, partition=0)
     for number, age in enumerate((7_200_000, 60_000, 30_000)):
         producer.produce(
             topics.EVENTS, b"{}", headers=headers("order", number, name), timestamp=now - age, partition=number
