@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from dispatcher_stage import OK, Stage, Subscribe, until
 
+from chaos.victims import alive
 from penstock.contract import topics
 from penstock.contract.reports import Loss, decode
 from penstock.contract.routes import Delivery, Endpoint, Route, ServiceName
@@ -417,8 +418,8 @@ async def test_a_task_whose_parent_is_gone_ends_itself(stage: Stage) -> None:
             assert child.is_running()
         parent.kill()
         parent.wait()
-        await until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, "the task's end")
+        await until(lambda: not alive(child), "the task's end")
     finally:
         parent.stdout.close()
-        if child.is_running() and child.status() != psutil.STATUS_ZOMBIE:
+        if alive(child):
             child.kill()

@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
+from chaos.victims import alive
 from penstock.engine.problem import Problem
 from penstock.engine.processes.restarts import Patience
 from penstock.engine.processes.supervisor import Component, Supervisor, Watch
@@ -208,8 +209,8 @@ def test_children_end_when_the_supervisor_is_killed(tmp_path: Path) -> None:
     finally:
         supervisor.kill()
         supervisor.wait()
-    _, alive = psutil.wait_procs(children, timeout=60)
-    assert not [process.cmdline() for process in alive if process.status() != psutil.STATUS_ZOMBIE]
+    psutil.wait_procs(children, timeout=60)
+    assert not [process.cmdline() for process in children if alive(process)]
 
 
 async def _until(look: Any, seconds: float = 60.0) -> None:

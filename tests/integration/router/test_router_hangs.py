@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql import functions as F
 from router_stage import Stage, steady_load, trigger
 
+from chaos.victims import alive
 from penstock.end_at_once import EXIT_CODE
 from penstock.router import query
 from penstock.router.generations.generations import CannotStop
@@ -137,4 +138,4 @@ def test_a_process_that_ends_for_a_hang_takes_its_jvm_along() -> None:
     ran = subprocess.run([sys.executable, "-c", ENDING], capture_output=True, text=True, timeout=60, check=False)
     assert ran.returncode == EXIT_CODE, ran.stderr
     jvm = int(ran.stdout)
-    eventually(lambda: not psutil.pid_exists(jvm) or psutil.Process(jvm).status() == psutil.STATUS_ZOMBIE)
+    eventually(lambda: not psutil.pid_exists(jvm) or not alive(psutil.Process(jvm)))
