@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -21,6 +22,7 @@ from benchmarks import loadgen, objects, special
 from benchmarks.objects import Api
 from benchmarks.scenarios import one_of
 from benchmarks.stack import Penstock, build_loadgen, free_port
+from penstock.engine.history.request import REQUEST
 
 PACED = {"rate": 1000, "warmup": "2s", "duration": "12s", "settle": "30s"}
 FLAT_OUT = {"warmup": "2s", "settle": "60s"}
@@ -114,8 +116,8 @@ def counting_runs(stack: Penstock) -> Iterator[list[int]]:
         looking.join()
 
 
-def _request(stack: Penstock) -> Any:
-    return stack.folder / "data" / "run" / "write-history"
+def _request(stack: Penstock) -> Path:
+    return stack.folder / "data" / REQUEST
 
 
 def _ask(stack: Penstock) -> None:

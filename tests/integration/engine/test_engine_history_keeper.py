@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 
 from penstock.engine.history import keeper as keepers
-from penstock.engine.history.keeper import REQUEST, HistoryKeeper
+from penstock.engine.history.keeper import HistoryKeeper
+from penstock.engine.history.request import REQUEST
 from penstock.engine.processes.supervisor import Watch
 from penstock.history.writer.plan import Urgency
 from penstock.settings import Settings
 
 SAY = (
     "import json,os,sys; said=lambda name: sys.argv[sys.argv.index(name)+1]; "
-    'fd=int(said("--notify-fd")); how=said("--priority"); '
+    'fd=int(said("--notify-fd")); how=said("--urgency"); '
 )
 
 
@@ -45,7 +46,7 @@ class Trial(HistoryKeeper):
     """A keeper that is told what it would see, and runs a program of the test."""
 
     def __init__(self, folder: Path, program: str, looks: list[Urgency]) -> None:
-        self.told, self.runs = Told(), 0
+        self.told, self.runs, self.looked = Told(), 0, 0
         (folder / "logs").mkdir()
         (folder / "run").mkdir()
         super().__init__(Settings(data_dir=folder), folder / "settings.json", dict(os.environ), self.told)
@@ -54,6 +55,7 @@ class Trial(HistoryKeeper):
     def _look(self, asked: bool) -> Urgency:
         if asked:
             return "write"
+        self.looked += bool(self._looks)
         return self._looks.pop(0) if self._looks else "rest"
 
     async def _command(self) -> list[str]:
@@ -63,7 +65,7 @@ class Trial(HistoryKeeper):
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("LOOK_SECONDS", "IDLE_LOOK_SECONDS", "REQUEST_SECONDS"):
+    for name in ("LOOK_SECONDS", "IDLE_LOOK_SECONDS", "HURRY_LOOK_SECONDS", "REQUEST_SECONDS"):
         monkeypatch.setattr(keepers, name, 0.05)
     monkeypatch.setattr(keepers, "RETRY_SECONDS", (0.05,))
 
@@ -84,7 +86,7 @@ async def test_it_writes_when_it_is_time_and_rests_otherwise(tmp_path: Path) -> 
     done = 'os.write(fd, json.dumps({"event": "status", "records": 7, "how": how}).encode() + b"\\n")'
     keeper = Trial(tmp_path, done, ["rest", "write", "rest"])
     await until(keeper, "keeper.told.states[-3:] == ['resting', 'writing', 'resting']")
-    assert keeper.told.watches["history"].details == {"records": 7, "how": "idle"}
+    assert keeper.told.watches["history"].details == {"records": 7, "how": "write"}
     assert keeper.told.watches["history"].child is None
     assert (keeper.runs, keeper.told.remarks) == (1, [])
 
@@ -124,10 +126,26 @@ async def test_what_is_not_in_the_tables_is_told(tmp_path: Path) -> None:
 
 
 async def test_it_hurries_before_retention_takes_something(tmp_path: Path) -> None:
-    slow = "__import__('time').sleep(600 if how == 'idle' else 0)"
+    slow = "__import__('time').sleep(600 if how == 'write' else 0)"
     keeper = Trial(tmp_path, slow, ["write", "rest", "hurry"])
     await until(keeper, "keeper.runs == 2 and keeper.told.states[-1] == 'resting'")
     assert "full priority" in keeper.told.remarks[0]
+
+
+async def test_a_writer_with_time_is_asked_to_rest_no_more_before_it_has_to_hurry(tmp_path: Path) -> None:
+    asked = f"os.path.exists({str(tmp_path / REQUEST)!r})"
+    waits = f"[__import__('time').sleep(0.01) for _ in iter(lambda: how != 'leisure' or {asked}, True)]"
+    keeper = Trial(tmp_path, waits, ["leisure", "leisure", "write"])
+    await until(keeper, "keeper.told.states == ['resting', *['writing', 'resting'] * 2]")
+    assert (keeper.runs, keeper.told.remarks) == (2, []), "it ends by itself, and what came meanwhile is written too"
+
+
+async def test_a_writer_that_need_not_hurry_any_more_is_told(tmp_path: Path) -> None:
+    told = "import signal; signal.signal(signal.SIGUSR1, lambda *_: sys.exit(0)); "
+    begun = 'os.write(fd, json.dumps({"event": "ready"}).encode() + b"\\n"); signal.pause()'
+    keeper = Trial(tmp_path, told + begun, ["hurry", "leisure", "hurry", "write", "leisure", "leisure"])
+    await until(keeper, "keeper.told.states == ['resting', 'writing', 'resting']")
+    assert (keeper.runs, keeper.told.problems, keeper.looked) == (1, [], 6)
 
 
 async def test_a_stop_does_not_wait_for_the_writer(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from producer import Producer, Subscriber
 
 from chaos.plan import DISPATCHER_WORKER
 from penstock.contract import topics
-from penstock.engine.history.keeper import REQUEST
+from penstock.engine.history.request import ask
 from penstock.history.reader.history import History
 from penstock.log.ranges import RangeReader
 from running import Stack, eventually, read_to_end
@@ -95,7 +95,7 @@ def forgotten(stack: Stack) -> None:
     reader = RangeReader(settings)
     retained = reader.retained(topics.EVENTS)
     reader.close()
-    (settings.data_dir / REQUEST).touch()
+    ask(settings)
 
     def written() -> bool:
         with History(settings) as history:

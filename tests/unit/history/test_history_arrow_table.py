@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
@@ -17,8 +18,9 @@ from penstock.history.reader.history import History
 from penstock.history.schema.columns import ATTEMPTS, EVENTS, VERSION, VERSION_ID, Column, Table
 from penstock.history.schema.problem import HistoryProblem
 from penstock.history.writer import arrow_table, day_file
-from penstock.history.writer.arrow_table import ArrowTable
+from penstock.history.writer.arrow_table import STEP_RECORDS, ArrowTable
 from penstock.history.writer.batches import Batches
+from penstock.history.writer.pace import Pace
 from penstock.history.writer.ranges import Range
 from penstock.history.writer.stored_table import Conflict
 from penstock.log.ranges import LogRecord
@@ -313,3 +315,15 @@ def test_a_folder_that_is_gone_is_begun_anew(world: World) -> None:
     table = ArrowTable(world.settings, EVENTS)
     assert table.ensure()
     assert not table.ensure()
+
+
+def test_a_writer_with_time_rests_between_steps(tmp_path: Path) -> None:
+    world, rests, used = World(tmp_path), list[float](), itertools.count()
+    pace = Pace(0.25, now=lambda: 0.0, used=lambda: float(next(used)), sleep=rests.append)
+    world.add(2 * STEP_RECORDS + 1)
+    table = ArrowTable(world.settings, EVENTS, world.kafka, pace)
+    table.ensure()
+    written = Batches(table, EVENTS).write(world.kafka().retained(EVENTS.topic))
+    assert written is not None
+    assert (written.records, world.rows()) == (2 * STEP_RECORDS + 1, 2 * STEP_RECORDS + 1)
+    assert rests == [4.0, 4.0, 4.0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.history.schema.columns import TableName
-from penstock.history.writer.plan import GATHER_RECORDS, Standing, urgency
+from penstock.history.writer.plan import FAST, GATHER_RECORDS, LAST, RISKY, URGENT, Inflow, Standing, urgency
 from penstock.history.writer.ranges import Lost, Range, next_ranges
 from penstock.history.writer.upkeep import MANY_SMALL, MIB, DataFile, Upkeep, plan
 from penstock.log.topic_ends import Retained
@@ -24,14 +25,42 @@ def standing(end: int, position: int = 0, first: int = 0, size: float = 1000.0) 
     return Standing("penstock.events", {0: Retained(first, end)}, {0: position}, size)
 
 
+def in_room(part: float) -> Standing:
+    """So much of what Kafka retains is unwritten."""
+    return standing(1000, position=1000 - int(part * 999), first=1)
+
+
+@pytest.mark.parametrize(
+    ("part", "slowly", "fast"),
+    [
+        (0.3, "rest", "rest"),
+        (RISKY + 0.01, "leisure", "write"),
+        (URGENT + 0.01, "leisure", "hurry"),
+        (LAST + 0.01, "hurry", "hurry"),
+    ],
+)
+def test_how_urgent_it_is_depends_on_how_fast_records_come(part: float, slowly: str, fast: str) -> None:
+    found = [urgency([in_room(part)], SETTINGS, 0.0, False, rate) for rate in (0.0, FAST, FAST + 1, math.inf)]
+    assert found == [slowly, slowly, fast, fast]
+
+
+def test_how_fast_records_come_is_told_by_two_looks() -> None:
+    inflow = Inflow()
+    assert inflow.rate(1000, 50.0) == math.inf
+    assert inflow.rate(1500, 50.1) == math.inf, "too soon to tell"
+    assert inflow.rate(2000, 60.0) == 100
+    assert inflow.rate(9000, 60.1) == 100
+    assert inflow.rate(2000, 70.0) == 0
+
+
 @pytest.mark.parametrize(
     ("behind", "expected"),
     [
         (standing(0), "rest"),
         (standing(100), "rest"),
-        (standing(GATHER_RECORDS), "write"),
+        (standing(GATHER_RECORDS), "leisure"),
         (standing(GATHER_RECORDS, position=1), "rest"),
-        (standing(1000, size=300_000.0), "write"),
+        (standing(1000, size=300_000.0), "leisure"),
         (standing(1000, position=500, first=1), "write"),
         (standing(1000, position=900, first=1), "rest"),
         (standing(1000, position=100, first=1), "hurry"),
@@ -43,13 +72,13 @@ def test_it_is_written_when_much_has_gathered_or_retention_is_near(behind: Stand
 
 
 def test_it_is_written_once_a_day_and_when_somebody_asks() -> None:
-    assert urgency([standing(1)], SETTINGS, hours_since=25.0, asked=False) == "write"
+    assert urgency([standing(1)], SETTINGS, hours_since=25.0, asked=False) == "leisure"
     assert urgency([standing(1)], SETTINGS, hours_since=0.0, asked=True) == "write"
     assert urgency([standing(0)], SETTINGS, hours_since=25.0, asked=True) == "rest"
 
 
 def test_short_retention_makes_it_write_more_often() -> None:
-    assert urgency([standing(1)], Settings(retention_hours=2), hours_since=0.6, asked=False) == "write"
+    assert urgency([standing(1)], Settings(retention_hours=2), hours_since=0.6, asked=False) == "leisure"
 
 
 def test_what_retention_took_before_it_was_written_is_told() -> None:

@@ -8,6 +8,7 @@ themselves say.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 import threading
 import time
@@ -18,22 +19,25 @@ import structlog
 
 from penstock.contract import topics
 from penstock.engine.history.hint import Hint
-from penstock.engine.history.priority import IDLE, NORMAL
+from penstock.engine.history.priority import SLOW_DOWN
+from penstock.engine.history.request import ask, is_asked, take_up
 from penstock.engine.processes import process
 from penstock.engine.processes.child_logs import ComponentLog
 from penstock.engine.processes.supervisor import Component, Watch
 from penstock.history.schema.columns import TABLES
-from penstock.history.writer.plan import Standing, Urgency, urgency
+from penstock.history.writer.plan import Inflow, Standing, Urgency, urgency
 from penstock.log.ranges import RangeReader
 from penstock.log.topic_ends import KafkaAway
 from penstock.settings import Settings
 
 NAME = "history"
-REQUEST = Path("run", "write-history")
-"""A file in the data folder that asks for everything to be written now."""
 LOOK_SECONDS = 10.0
 IDLE_LOOK_SECONDS = 60.0
 """Between two looks while nothing comes."""
+HURRY_LOOK_SECONDS = 3.0
+"""While it hurries: nobody should have to wait for it longer than needed."""
+CALM_LOOKS = 2
+"""In a row, before a writer that hurries is slowed down: each change of mind may cost what it has not committed."""
 REQUEST_SECONDS = 1.0
 RETRY_SECONDS = (30.0, 120.0, 600.0)
 """After the first, the second and each further failure in a row."""
@@ -65,6 +69,7 @@ class HistoryKeeper:
         self._failures = 0
         self._told: str | None = None
         self._seen: tuple[int, ...] = ()
+        self._inflow = Inflow()
         self._moved = True
         self._looking = threading.Lock()
 
@@ -91,7 +96,7 @@ class HistoryKeeper:
         wanted = await self._wait(stopping)
         if stopping.is_set():
             return
-        (self._settings.data_dir / REQUEST).unlink(missing_ok=True)
+        take_up(self._settings)
         if wanted == "hurry":
             self._record.remark(watch, "much is unwritten: writing with full priority, before retention takes it")
         reason = await self._write(watch, wanted, stopping)
@@ -110,7 +115,7 @@ class HistoryKeeper:
             if found != "rest":
                 return found
             if asked:
-                (self._settings.data_dir / REQUEST).unlink(missing_ok=True)
+                take_up(self._settings)
             pause = LOOK_SECONDS if self._moved else min(pause * 2, IDLE_LOOK_SECONDS)
         return "rest"
 
@@ -118,7 +123,7 @@ class HistoryKeeper:
         """Whether somebody asks for the history to be written, before so much time has passed."""
         until = time.monotonic() + seconds
         while time.monotonic() < until and not stopping.is_set():
-            if (self._settings.data_dir / REQUEST).exists():
+            if is_asked(self._settings):
                 return True
             await _either(asyncio.sleep(REQUEST_SECONDS), stopping)
         return False
@@ -146,10 +151,11 @@ class HistoryKeeper:
             return "rest"
         seen = tuple(kept.end for standing in standings for kept in standing.retained.values())
         self._moved, self._seen = seen != self._seen, seen
+        rate = self._inflow.rate(sum(seen), time.monotonic())
         if not self._moved:
             self._leave()
         hours = (time.time() - max(hint.written, self._began)) / 3600
-        return urgency(standings, self._settings, hours, asked)
+        return urgency(standings, self._settings, hours, asked, rate)
 
     def _leave(self) -> None:
         """Where nothing comes, no client of Kafka is kept between two looks."""
@@ -160,8 +166,10 @@ class HistoryKeeper:
     async def _write(self, watch: Watch, wanted: Urgency, stopping: asyncio.Event) -> str | None:
         """One run of the writer; why it failed, or None."""
         reason: list[str] = []
+        begun = asyncio.Event()
 
         def heard(message: dict[str, Any]) -> None:
+            begun.set()
             if message.pop("event", None) == "fail":
                 reason.append(str(message.get("reason")))
             elif message:
@@ -169,13 +177,12 @@ class HistoryKeeper:
                 watch.details.update(message)
                 self._record.write()
 
-        gives_way = wanted != "hurry"
-        command = [*await self._command(), "--priority", IDLE if gives_way else NORMAL]
+        command = [*await self._command(), "--urgency", wanted]
         child = await process.spawn(NAME, command, self._env, heard=heard, logged=watch.log.write, speaks=True)
         watch.child = child
         self._show(watch, "writing")
         try:
-            hurry = self._has_to_hurry() if gives_way else asyncio.Event().wait()
+            hurry = self._has_to_hurry(child, wanted, begun)
             ended = await _first_of(child.wait(), stopping.wait(), hurry)
             if ended == 0:
                 code = child.code
@@ -198,9 +205,23 @@ class HistoryKeeper:
             table = message.get("table")
             self._record.remark(watch, f"Kafka removed {lost} records before they were written to the table {table}")
 
-    async def _has_to_hurry(self) -> None:
-        while await asyncio.to_thread(self._look, False) != "hurry":  # noqa: ASYNC110  # topics tell nobody
-            await asyncio.sleep(LOOK_SECONDS)
+    async def _has_to_hurry(self, child: process.Child, wanted: Urgency, begun: asyncio.Event) -> None:
+        """Ends when it has to and does not. Whatever else it should do, it is told, and loses nothing by it."""
+        with contextlib.suppress(TimeoutError):  # one that does not even get to begin has to hurry, too
+            await asyncio.wait_for(begun.wait(), LOOK_SECONDS)
+        calm = 0
+        while True:
+            found = await asyncio.to_thread(self._look, False)
+            calm = calm + 1 if found in ("rest", "leisure") else 0
+            if found == "hurry" and wanted != "hurry":
+                return
+            if calm >= CALM_LOOKS and wanted == "hurry" and begun.is_set():
+                child.signal(SLOW_DOWN)
+                wanted = "leisure"
+            elif found == "write" and wanted == "leisure":
+                with contextlib.suppress(OSError):  # a full disk: it goes on as it is
+                    ask(self._settings)
+            await asyncio.sleep(HURRY_LOOK_SECONDS if wanted == "hurry" else LOOK_SECONDS)
 
     async def _failed(self, watch: Watch, reason: str, stopping: asyncio.Event) -> None:
         """Says so once, not at every try, and waits before the next."""

@@ -12,16 +12,19 @@ import os
 import signal
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 
 import structlog
 
 from penstock.engine.datadir import load_settings
 from penstock.engine.history.failure import told
-from penstock.engine.history.priority import IDLE, NORMAL, give_way
+from penstock.engine.history.priority import SLOW_DOWN, give_way
+from penstock.engine.history.request import is_asked
 from penstock.engine.history.work import Writer, fitting
 from penstock.engine.processes import parent_death
 from penstock.history.writer.batches import Written
+from penstock.history.writer.pace import LEISURELY_SHARE, Pace
 from penstock.lifecycle import Lifecycle
 from penstock.observability.logs import configure_logging
 
@@ -32,18 +35,20 @@ def main() -> None:
     """Writes once."""
     parser = argparse.ArgumentParser(prog="penstock.engine.history.once")
     parser.add_argument("--settings", type=Path, required=True)
-    parser.add_argument("--priority", choices=(NORMAL, IDLE), default=NORMAL)
+    parser.add_argument("--urgency", choices=("leisure", "write", "hurry"), default="hurry")
     parser.add_argument("--notify-fd", type=int, default=None)
     parser.add_argument("--life-fd", type=int, default=None)
     arguments = parser.parse_args()
     parent_death.tie(signal.SIGTERM)
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-    if arguments.priority == IDLE:
+    if arguments.urgency != "hurry":
         give_way()
     settings = load_settings(arguments.settings)
     configure_logging("history", "debug" if settings.verbose else "info", stream=sys.stdout)
     if arguments.life_fd is not None:
         threading.Thread(target=_end_with, args=(arguments.life_fd,), daemon=True).start()
+    pace = Pace(LEISURELY_SHARE if arguments.urgency == "leisure" else 1.0, partial(is_asked, settings))
+    signal.signal(SLOW_DOWN, lambda *_: _slow_down(pace))
     lifecycle = Lifecycle(arguments.notify_fd)
     lifecycle.ready()
 
@@ -51,7 +56,7 @@ def main() -> None:
         lifecycle.status(table=written.table, records=written.records, rest=written.rest, lost=written.lost)
 
     try:
-        writer = Writer(settings, fitting(settings), heard)
+        writer = Writer(settings, fitting(settings, pace), heard)
         if writer.begun_anew:
             lifecycle.status(begun_anew=", ".join(writer.begun_anew))
         _write(writer)
@@ -74,6 +79,11 @@ def _write(writer: Writer) -> None:
             writer.look_after()
         raise
     writer.look_after()
+
+
+def _slow_down(pace: Pace) -> None:
+    give_way()
+    pace.slow_down(LEISURELY_SHARE)
 
 
 def _end_with(life_fd: int) -> None:

@@ -15,6 +15,7 @@ from penstock.history.schema.columns import TABLES, Table, TableName
 from penstock.history.writer import upkeep
 from penstock.history.writer.arrow_table import ArrowTable
 from penstock.history.writer.batches import Batches, Written
+from penstock.history.writer.pace import Pace
 from penstock.history.writer.spark_table import SparkTable
 from penstock.history.writer.stored_table import StoredTable
 from penstock.log.ranges import RangeReader, RecordsGone
@@ -32,9 +33,9 @@ log = structlog.get_logger()
 StoreOf = Callable[[Table], StoredTable]
 
 
-def by_arrow(settings: Settings) -> StoreOf:
+def by_arrow(settings: Settings, pace: Pace | None = None) -> StoreOf:
     """Tables that this process writes itself."""
-    return partial(ArrowTable, settings)
+    return partial(ArrowTable, settings, pace=pace)
 
 
 def by_spark(settings: Settings, spark: SparkSession) -> StoreOf:
@@ -42,13 +43,13 @@ def by_spark(settings: Settings, spark: SparkSession) -> StoreOf:
     return partial(SparkTable, spark, settings)
 
 
-def fitting(settings: Settings) -> StoreOf:
+def fitting(settings: Settings, pace: Pace | None = None) -> StoreOf:
     """A folder of this machine is written without Spark, which would take ten times as long to start as to write."""
     if "://" in settings.history_root:
         from penstock.engine.history.session import open_session
 
         return by_spark(settings, open_session(settings))
-    return by_arrow(settings)
+    return by_arrow(settings, pace)
 
 
 class Writer:

@@ -55,6 +55,11 @@ class Child:
         with contextlib.suppress(OSError):
             os.write(self._life, b"g")
 
+    def signal(self, number: signal.Signals) -> None:
+        """Sends it a signal, if it still runs."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(number)
+
     async def wait(self) -> int:
         """The exit code, once it has ended with everything it started and its last words were read."""
         code = await self._process.wait()
@@ -65,8 +70,7 @@ class Child:
 
     async def stop(self, patience: float) -> bool:
         """Asks it to end, and kills it if it does not within `patience` seconds. True if it ended by itself."""
-        with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(signal.SIGTERM)
+        self.signal(signal.SIGTERM)
         try:
             await asyncio.wait_for(self._process.wait(), patience)
             return True

@@ -22,6 +22,7 @@ from penstock.history.schema.columns import DAY, VERSION, VERSION_ID, Table
 from penstock.history.schema.problem import HistoryProblem
 from penstock.history.schema.rows import Row
 from penstock.history.writer.day_file import DayFile
+from penstock.history.writer.pace import Pace
 from penstock.history.writer.ranges import Range
 from penstock.history.writer.stored_table import PROPERTIES, Conflict
 from penstock.log.ranges import LogRecord, RangeReader
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 COMPACTED_BYTES = 64 * 2**20
 """How large files become when small ones are put together; larger ones would be written again each time."""
 GROUP_ROWS = 100_000
+STEP_RECORDS = 250
+"""Between two rests: some ten milliseconds."""
 MIB = 2**20
 SPARE_MIB = 512
 """What has to be free beyond what the ingress needs: more than one commit takes."""
@@ -47,8 +50,8 @@ def _connect(settings: Settings) -> Reader:
 class ArrowTable:
     """One table in a folder. `connect` opens what reads the topic, and has to refuse offsets that are gone."""
 
-    def __init__(self, settings: Settings, table: Table, connect: Connect = _connect) -> None:
-        self._settings, self._table, self._connect = settings, table, connect
+    def __init__(self, settings: Settings, table: Table, connect: Connect = _connect, pace: Pace | None = None) -> None:
+        self._settings, self._table, self._connect, self._pace = settings, table, connect, pace or Pace()
         self._place = location(settings.history_root, table)
 
     def ensure(self) -> bool:
@@ -79,7 +82,8 @@ class ArrowTable:
     def begin(self, ids: Iterable[str]) -> ArrowCommit:
         """See StoredTable."""
         self._check_room()
-        return ArrowCommit(self._opened(), Path(self._place), self._table, ids, partial(self._connect, self._settings))
+        connect = partial(self._connect, self._settings)
+        return ArrowCommit(self._opened(), Path(self._place), self._table, ids, connect, pace=self._pace)
 
     def _check_room(self) -> None:
         """The history never takes the last room of a disk: below a limit the ingress takes no events."""
@@ -124,9 +128,16 @@ class ArrowCommit:
     """See Commit. It holds against the version of the table that it was begun with."""
 
     def __init__(
-        self, delta: DeltaTable, root: Path, table: Table, ids: Iterable[str], connect: Callable[[], Reader]
+        self,
+        delta: DeltaTable,
+        root: Path,
+        table: Table,
+        ids: Iterable[str],
+        connect: Callable[[], Reader],
+        *,
+        pace: Pace,
     ) -> None:
-        self._delta, self._root, self._table, self._connect = delta, root, table, connect
+        self._delta, self._root, self._table, self._connect, self._pace = delta, root, table, connect, pace
         self.positions: Mapping[str, int | None] = {one: delta.transaction_version(one) for one in ids}
         self._files: dict[date, DayFile] = {}
 
@@ -136,7 +147,9 @@ class ArrowCommit:
         ends = {partition: one.end for partition, one in ranges.items()}
         with self._or_nothing(), contextlib.closing(self._connect()) as reader:
             for records in reader.read(self._table.topic, starts, ends):
-                self._add(records)
+                for first in range(0, len(records), STEP_RECORDS):
+                    self._add(records[first : first + STEP_RECORDS])
+                    self._pace.rest()
             for file in self._files.values():
                 file.finish()
 

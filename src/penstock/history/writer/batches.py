@@ -18,8 +18,8 @@ from penstock.history.writer.ranges import Next, next_ranges
 from penstock.history.writer.stored_table import Conflict, StoredTable
 from penstock.log.topic_ends import Retained
 
-MOST_RECORDS = 500_000
-"""Records of one commit: what a kill can make somebody write again."""
+MOST_RECORDS = 100_000
+"""Records of one commit: what a kill can make somebody write again. One that hurries writes them in some 5 seconds."""
 
 log = structlog.get_logger()
 

@@ -1,4 +1,4 @@
-"""When the writer is started, as a value.
+"""When the writer is started and how fast it goes, as a value.
 
 To start it costs as much as to write some ten thousand events, and each run leaves files behind, so it is done seldom:
 when much has gathered, before retention would take something, and once a day where there is little. Kafka has the rest,
@@ -7,6 +7,7 @@ and questions read it there, which is why it must not become too much.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -21,10 +22,17 @@ GATHER_BYTES = 256 * MIB
 RISKY = 0.35
 """Part of what Kafka retains that may be unwritten before the writer starts whatever has gathered."""
 URGENT = 0.6
-"""Part from which on the writer runs with the priority of everything else."""
+"""Part from which on the writer runs with the priority of everything else, while records come fast."""
+LAST = 0.85
+"""The same, however slowly they come. Kafka removes whole files, so that the rest is not to be relied on."""
+FAST = 4000.0
+"""Records a second, of both topics: half of what a writer with rests gets done on two cores of 2026."""
 LONGEST_HOURS = 24.0
+SHORTEST_SECONDS = 2.0
+"""Between two looks at how much came."""
 
-Urgency = Literal["rest", "write", "hurry"]
+Urgency = Literal["rest", "leisure", "write", "hurry"]
+"""Nothing to do; to write with rests in between; without them, but giving way to everything else; beside it."""
 
 
 @dataclass(frozen=True)
@@ -59,17 +67,41 @@ class Standing:
         return max(by_size, by_count)
 
 
-def urgency(standings: list[Standing], settings: Settings, hours_since: float, asked: bool) -> Urgency:
-    """Whether to write now; `hours_since` is how long ago it was last done, `asked` whether somebody waits for it."""
+class Inflow:
+    """How fast records come, by what there has been at two moments that are far enough apart."""
+
+    def __init__(self) -> None:
+        self._rate = math.inf
+        self._before: tuple[int, float] | None = None
+
+    def rate(self, total: int, now: float) -> float:
+        """Records a second, as far as is known now that there have been `total`; infinite where nothing is known."""
+        if self._before is None:
+            self._before = total, now
+        elif (seconds := now - self._before[1]) >= SHORTEST_SECONDS:
+            self._rate, self._before = (total - self._before[0]) / seconds, (total, now)
+        return self._rate
+
+
+def urgency(
+    standings: list[Standing], settings: Settings, hours_since: float, asked: bool, rate: float = math.inf
+) -> Urgency:
+    """Whether to write now; `hours_since` is how long ago it was last done, `asked` whether somebody waits for it.
+
+    `rate` is how many records come in a second, as far as that is known.
+    """
     behind = sum(standing.behind for standing in standings)
     if behind <= 0:
         return "rest"
     risk = max(standing.risk(settings) for standing in standings)
-    if risk >= URGENT:
+    fast = rate > FAST
+    if risk >= LAST or (fast and risk >= URGENT):
         return "hurry"
+    if asked or (fast and risk >= RISKY):
+        return "write"
     gathered = any(
         standing.behind >= GATHER_RECORDS or standing.behind * standing.bytes_per_record >= GATHER_BYTES
         for standing in standings
     )
     late = hours_since >= min(LONGEST_HOURS, settings.retention_hours / 4)
-    return "write" if gathered or late or asked or risk >= RISKY else "rest"
+    return "leisure" if gathered or late or risk >= RISKY else "rest"
