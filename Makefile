@@ -11,7 +11,7 @@ MEASURED := --cov --cov-append --cov-report=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help first-start dev test preflight check unit integration warm-up coverage conformance format docs wheel tck bench bench-knative profile chaos test-cluster upstream upstream-binaries upstream-short manifests protobuf lock clean
+.PHONY: help first-start dev test test-long preflight check unit integration warm-up coverage conformance format docs wheel tck bench bench-knative profile chaos test-cluster upstream upstream-binaries upstream-short manifests protobuf lock clean
 
 help: ## print the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,7 +33,7 @@ dev: first-start $(VENV)/.ready ## start the whole stack in the foreground (Ctrl
 	@exec $(BIN)/penstock dev $(ARGS)
 
 # `check` keeps one processor busy, so what the tests on real things gain from goes beside it.
-test: preflight ## every check: format, lint, types, layers, unit and integration tests, coverage, a selection of Knative's tests
+test: preflight ## every check but the long tests: format, lint, types, layers, unit and integration tests, coverage, a selection of Knative's tests
 	@$(MAKE) --no-print-directory -j3 check warm-up upstream-binaries
 	@$(BIN)/coverage erase
 	@$(MAKE) --no-print-directory unit OPTIONS="--hypothesis-profile=thorough $(MEASURED) --cov-fail-under=72"
@@ -41,6 +41,7 @@ test: preflight ## every check: format, lint, types, layers, unit and integratio
 	@$(MAKE) --no-print-directory coverage
 	@$(MAKE) --no-print-directory upstream-short
 	@$(BIN)/python tests/browser.py
+	@echo "make test has passed. make test-long runs the tests that need minutes each, as CI does."
 
 preflight: $(VENV)/.ready ## say what this machine lacks for the tests, and how to get it
 	@$(BIN)/python tests/preflight.py $(PROCESSES)
@@ -57,10 +58,14 @@ check: $(VENV)/.ready ## format, lint, types, layers and the documentation's sit
 unit: $(VENV)/.ready ## unit tests: no Spark, no Kafka, seconds
 	$(PYTEST) -n 2 -q tests/unit $(OPTIONS)
 
+ON_REAL_THINGS := $(PYTEST) -n $(PROCESSES) tests --ignore=tests/unit --ignore=tests/on_kubernetes
 # The JVMs of tests live for a minute: code that is compiled quickly serves them better than code that runs fast.
-integration: export JDK_JAVA_OPTIONS := -XX:TieredStopAtLevel=1 $(JDK_JAVA_OPTIONS)
+integration test-long: export JDK_JAVA_OPTIONS := -XX:TieredStopAtLevel=1 $(JDK_JAVA_OPTIONS)
 integration: preflight warm-up ## tests on real things: Kafka, Spark, kubectl; PROCESSES=1 runs them one after the other
-	$(PYTEST) -n $(PROCESSES) tests --ignore=tests/unit --ignore=tests/on_kubernetes $(OPTIONS)
+	$(ON_REAL_THINGS) -m "not long" $(OPTIONS)
+
+test-long: preflight warm-up ## the tests that need a stack, a Spark or brokers nearly for themselves; CI runs them after make test
+	$(ON_REAL_THINGS) -m long $(MEASURED) $(OPTIONS)
 
 .PHONY: kube-apiserver test-kubernetes
 kube-apiserver: $(VENV)/.ready ## build kube-apiserver and etcd for make test-kubernetes (needs Go; minutes, once)

@@ -15,6 +15,7 @@ from running import running_kafka, with_held_ports
 DUMP_SECONDS = 120
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_an_archive_is_made_used_and_harmless_when_damaged(tmp_path: Path, jar_folders: Jars) -> None:
     settings = with_held_ports(Settings(data_dir=tmp_path / "data", cache_dir=tmp_path / "cache"))

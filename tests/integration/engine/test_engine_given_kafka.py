@@ -21,6 +21,8 @@ from cluster.kafka import KafkaCluster, make_authority, running_cluster
 from penstock.engine.jars import Jars
 from running import Stack, eventually, start_stack, stop_process
 
+pytestmark = pytest.mark.long
+
 OBJECTS = """
 apiVersion: eventing.knative.dev/v1
 kind: Broker

@@ -50,6 +50,7 @@ def visits(courier: Java) -> int:
     return len(record.read_text().splitlines()) if record.exists() else 0
 
 
+@pytest.mark.long
 def test_a_cold_cache_is_filled_from_maven_central(tmp_path: Path) -> None:
     settings = Settings(cache_dir=tmp_path)
     steps: list[tuple[int, int]] = []

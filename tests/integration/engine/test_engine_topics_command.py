@@ -24,6 +24,8 @@ from penstock.log.clients import topic_name
 from penstock.settings import Settings
 from running import eventually
 
+pytestmark = pytest.mark.long
+
 PREFIX = "wide"
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import time
 
+import pytest
 from ground import RECOVERY_SECONDS, Ground, process
 from producer import Producer
 
 from running import eventually
+
+pytestmark = pytest.mark.long
 
 AWAY_SECONDS = 30
 UNDER_LOAD_EVENTS = 100

@@ -19,6 +19,8 @@ from penstock.contract import topics
 from penstock.log.table import SnapshotFollower
 from running import Stack, eventually
 
+pytestmark = pytest.mark.long
+
 
 def test_a_trigger_tells_of_events_that_were_gone_before_it_got_them(
     ground: Ground, request: pytest.FixtureRequest

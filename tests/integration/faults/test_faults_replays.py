@@ -8,6 +8,7 @@ import sys
 import time
 from typing import Any
 
+import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from ground import RECOVERY_SECONDS, TRIGGER, Ground, process
@@ -19,6 +20,8 @@ from penstock.engine.history.request import ask
 from penstock.history.reader.history import History
 from penstock.log.ranges import RangeReader
 from running import Stack, eventually, read_to_end
+
+pytestmark = pytest.mark.long
 
 
 def apply_replay(stack: Stack, name: str, spec: dict[str, Any]) -> None:

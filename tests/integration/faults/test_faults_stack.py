@@ -14,6 +14,8 @@ from chaos import victims
 from chaos.plan import COMPONENTS, DISPATCHER_WORKER, SPARK_JVM
 from running import eventually, start_stack
 
+pytestmark = pytest.mark.long
+
 UNDER_LOAD_EVENTS = 200
 GONE_SECONDS = 60
 

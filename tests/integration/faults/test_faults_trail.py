@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 from ground import Ground
 from producer import Producer
 
 from chaos.checker import Lost
 from chaos.trail import trails
 from running import eventually
+
+pytestmark = pytest.mark.long
 
 
 def test_the_trail_of_an_event_leads_through_all_topics(ground: Ground) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import Column
@@ -151,6 +152,7 @@ def test_spark_agrees_with_the_reference(ask: Any, pairs: list[tuple[Predicate, 
     assert differing == []
 
 
+@pytest.mark.long
 def test_an_expression_as_deep_as_allowed_compiles(ask: Any) -> None:
     cut = "n"
     for _ in range(MAX_DEPTH - 2):

@@ -22,6 +22,8 @@ from penstock.log.topic_ends import KafkaAway
 from penstock.settings import Settings
 from running import eventually
 
+pytestmark = pytest.mark.long
+
 KIND = "role"
 SLOW_SECONDS = 300
 HALTING = """
@@ -88,7 +90,8 @@ def test_each_record_once_when_the_role_is_killed_between_writing_and_committing
     send_attempts(settings, ids, broken=True)
     halted = tmp_path / "halted"
     with role(settings, "-c", HALTING, halted=halted) as killed:
-        eventually(halted.exists, SLOW_SECONDS)
+        eventually(lambda: halted.exists() or killed.poll() is not None, SLOW_SECONDS)
+        assert halted.exists(), (tmp_path / "role.log").read_text()[-2000:]
         assert uncommitted(tmp_path / "history" / "events")
         killed.kill()
         killed.wait()

@@ -27,6 +27,8 @@ from penstock.settings import Settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.long
+
 SAME_IN_BOTH = [
     "select type, count(*) as n from events group by type order by type",
     "select id, arrival, extensions['region'] as region, text from events where type = 'asked' order by id",

@@ -137,6 +137,7 @@ def test_what_retention_takes_before_it_is_written_is_told(settings: Settings) -
     assert counted(settings, "kept") == Counter(ids) + Counter(later) - Counter(in_partition_0)
 
 
+@pytest.mark.long
 def test_spark_and_this_process_take_turns_with_one_table(delta: SparkSession, settings: Settings) -> None:
     """Spark's way keeps what the other keeps: each record once, the same rows, one of two writers, old days removed."""
     ids = send_events(settings, 20, "turns")
@@ -174,6 +175,7 @@ def test_spark_and_this_process_take_turns_with_one_table(delta: SparkSession, s
             Writer(settings, way)
 
 
+@pytest.mark.long
 def test_rows_become_the_records_that_they_were_made_of(delta: SparkSession, settings: Settings) -> None:
     send_events(settings, 8, "again")
     write(settings)

@@ -15,6 +15,8 @@ from running import eventually, running_kafka, with_held_ports
 if TYPE_CHECKING:
     from penstock.engine.jars import Jars
 
+pytestmark = pytest.mark.long
+
 
 def test_the_router_outlives_kafka(
     tmp_path_factory: pytest.TempPathFactory, jar_folders: Jars, start_router: Callable[[Settings], RouterService]

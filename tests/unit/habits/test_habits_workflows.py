@@ -14,6 +14,7 @@ import yaml
 from penstock.engine import java
 
 ROOT = Path(__file__).parents[3]
+MAKEFILE = (ROOT / "Makefile").read_text()
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yaml"))
 named = pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
 
@@ -34,7 +35,7 @@ def test_every_supported_python_and_java_is_tried() -> None:
 
 @named
 def test_what_a_step_runs_is_there(path: Path) -> None:
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    targets = set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE))
     commands = [step["run"] for step in steps(path) if "run" in step]
     assert commands
     for command in commands:
@@ -53,3 +54,10 @@ def test_files_that_keys_of_caches_are_made_of_are_there(path: Path) -> None:
 @named
 def test_a_workflow_may_read_and_no_more(path: Path) -> None:
     assert yaml.safe_load(path.read_text())["permissions"] == {"contents": "read"}
+
+
+def test_ci_runs_the_tests_that_make_test_leaves_out() -> None:
+    run = [line.split()[1] for line in (ROOT / ".ci" / "run").read_text().splitlines() if line.startswith("make ")]
+    assert run[:2] == ["test", "test-long"]
+    recipes = dict(re.findall(r"^([a-z-]+): preflight.*\n\t\$\(ON_REAL_THINGS\) -m (.*?) \$", MAKEFILE, re.MULTILINE))
+    assert recipes == {"integration": '"not long"', "test-long": "long"}
