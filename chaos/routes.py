@@ -8,7 +8,7 @@ from typing import Any
 from benchmarks import objects
 from chaos.checker import Era, Expected
 from chaos.events import ANSWER, ASK, CHANNEL, CHANNEL_ANSWER, COMMON, HEAVY, LEFT, RARE, RIGHT
-from penstock.resources.options import ORDERING, PAUSED
+from penstock.resources.delivery.annotations import ORDERING, PAUSED
 
 NAMESPACE = "chaos"
 BROKER = objects.broker("chaos")

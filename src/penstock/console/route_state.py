@@ -6,7 +6,7 @@ from typing import Any
 
 from penstock.operations.pausing import is_paused
 from penstock.resources.conditions import find
-from penstock.resources.delivering import DELIVERING
+from penstock.resources.delivery.delivering import DELIVERING
 
 
 def state_of(obj: dict[str, Any]) -> tuple[str, str]:

@@ -22,8 +22,8 @@ from penstock.controllers.tracker import NotYetKnown, Observer, Tracker
 from penstock.log.threads import Owner
 from penstock.observability.logs import describe
 from penstock.resources.conditions import READY, find
+from penstock.resources.destinations.resolution import EVENTS_RETAINED
 from penstock.resources.jobsink.door import Door
-from penstock.resources.resolution import EVENTS_RETAINED
 from penstock.settings import Settings
 from penstock.timestamps import rfc3339
 

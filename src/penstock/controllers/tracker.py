@@ -13,8 +13,8 @@ from typing import Any, NoReturn
 from penstock.controllers.api import Api, Key, Kind, Obj
 from penstock.controllers.informer import Informer
 from penstock.log.threads import Owner
-from penstock.resources.kreference import KReference
-from penstock.resources.resolution import Unresolved
+from penstock.resources.destinations.kreference import KReference
+from penstock.resources.destinations.resolution import Unresolved
 
 Observer = tuple[str, Key]
 """The kind of the object that looks, and which."""

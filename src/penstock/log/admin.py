@@ -21,7 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 )
 
 from penstock.contract.topics import TOPICS
-from penstock.log import clients, complaints
+from penstock.log import clients, error_advice
 from penstock.log.connection import UnusableConf
 from penstock.settings import Settings
 
@@ -132,8 +132,8 @@ class TopicAdmin:
             try:
                 asked.result(timeout + 1)
             except KafkaException as error:
-                if error.args[0].code() in complaints.RIGHTS:
-                    raise NotDone(f"{name}: {complaints.sentence(error.args[0])}") from None
+                if error.args[0].code() in error_advice.RIGHTS:
+                    raise NotDone(f"{name}: {error_advice.sentence(error.args[0])}") from None
             except TimeoutError as error:
                 raise self._not_done(error) from error
 
@@ -170,7 +170,7 @@ class TopicAdmin:
                 created.result(TIMEOUT_SECONDS)
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise NotDone(f"{name}: {complaints.sentence(error.args[0])}") from error
+                    raise NotDone(f"{name}: {error_advice.sentence(error.args[0])}") from error
             except TimeoutError as error:
                 raise self._not_done(error) from error
 
@@ -215,5 +215,5 @@ class TopicAdmin:
         problem = error.args[0] if isinstance(error, KafkaException) and error.args else None
         if problem is None or problem.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
             self._client.poll(0)
-            problem = complaints.most_telling(self._heard) or problem
-        return NotDone(complaints.sentence(problem) if problem is not None else f"{type(error).__name__}: {error}")
+            problem = error_advice.most_telling(self._heard) or problem
+        return NotDone(error_advice.sentence(problem) if problem is not None else f"{type(error).__name__}: {error}")

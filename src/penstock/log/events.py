@@ -24,7 +24,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from penstock.contract import topics
 from penstock.contract.event_record import Record
 from penstock.log import clients
-from penstock.log.complaints import sentence
+from penstock.log.error_advice import sentence
 from penstock.log.threads import Failed
 from penstock.log.watchdog import ending_process
 from penstock.observability.instruments import NOTHING, Bound

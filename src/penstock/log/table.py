@@ -17,7 +17,7 @@ from penstock.contract import topics
 from penstock.contract.snapshot import Snapshot, SnapshotBuilder
 from penstock.contract.unreadable import Unreadable
 from penstock.log import clients
-from penstock.log.complaints import sentence
+from penstock.log.error_advice import sentence
 from penstock.log.tail import get_to_know
 from penstock.log.threads import Failed, OwnedThread
 from penstock.log.unreadable import report_unreadable

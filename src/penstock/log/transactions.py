@@ -19,7 +19,7 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, Messag
 
 from penstock.contract.unreadable import Unreadable
 from penstock.log import clients
-from penstock.log.complaints import sentence
+from penstock.log.error_advice import sentence
 from penstock.log.table import text_key
 from penstock.log.tail import get_to_know
 from penstock.log.unreadable import report_unreadable

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.operations.cluster_api import ClusterApi, Obj, Resource
-from penstock.resources.options import PAUSED
+from penstock.resources.delivery.annotations import PAUSED
 
 
 def is_paused(route: Obj) -> bool:

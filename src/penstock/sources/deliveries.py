@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 
 from penstock.events.event import CloudEvent
-from penstock.resources.resolution import Address
+from penstock.resources.destinations.resolution import Address
 from penstock.retry import pause_after
 from penstock.sources.sinks import NotAccepted
 from penstock.timestamps import rfc3339

@@ -24,7 +24,7 @@ from penstock.contract.names import Location, NothingThere
 from penstock.destinations import Destinations
 from penstock.events import http
 from penstock.events.event import CloudEvent
-from penstock.resources.resolution import Address
+from penstock.resources.destinations.resolution import Address
 
 USER_AGENT = "penstock-sources"
 TIMEOUT = timedelta(seconds=30)

@@ -29,7 +29,7 @@ from penstock.workloads.leftovers import end_leftovers
 from penstock.workloads.pods.log_limits import keep_short
 from penstock.workloads.pods.node import Pods
 from penstock.workloads.pods.preparation import Node
-from penstock.workloads.processes.surroundings import Surroundings, can_mount
+from penstock.workloads.processes.node_context import Surroundings, can_mount
 from penstock.workloads.proxy import NameProxy
 from penstock.workloads.server import Server
 from penstock.workloads.trusting_client import TrustingClient

@@ -9,7 +9,7 @@ import pytest
 from certificate_files import authority
 from penstock.contract.names import Location
 from penstock.events.event import CloudEvent
-from penstock.resources.resolution import Address
+from penstock.resources.destinations.resolution import Address
 from penstock.sources.sinks import NotAccepted, Sinks
 from tls_sink import TlsSink, served
 

@@ -25,7 +25,7 @@ from penstock.tls.server import FOLDER, PassingCertificate, ServerTls
 from penstock.workloads.images import Actor, Images
 from penstock.workloads.pods.addresses import Address, claim
 from penstock.workloads.pods.preparation import Node, Preparation
-from penstock.workloads.processes.surroundings import Surroundings
+from penstock.workloads.processes.node_context import Surroundings
 from penstock.workloads.run import Exit
 
 EXPRESSION = '{"specversion": "1.0", "id": id, "source": source, "type": "changed"}'

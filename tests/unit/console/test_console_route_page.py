@@ -12,7 +12,7 @@ from penstock.console.route.happenings import happenings_of
 from penstock.console.route.page import text_of, told, wishes_of
 from penstock.engine.problem import Problem
 from penstock.operations.replay_request import Wishes
-from penstock.resources.options import PAUSED
+from penstock.resources.delivery.annotations import PAUSED
 
 PAGE = "/routes/trigger/default/orders"
 

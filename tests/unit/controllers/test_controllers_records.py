@@ -10,9 +10,9 @@ from penstock.controllers.routes.route_records import (
     subscription_route,
     trigger_route,
 )
+from penstock.resources.delivery.annotations import RouteOptions
+from penstock.resources.destinations.resolution import Address
 from penstock.resources.metadata import Identity
-from penstock.resources.options import RouteOptions
-from penstock.resources.resolution import Address
 from penstock.resources.trigger.model import Trigger
 from penstock.settings import Settings
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from penstock.controllers.reconcilers.destinations import resolve, resolve_optional
-from penstock.resources.kreference import KReference
-from penstock.resources.resolution import Address, Unresolved
+from penstock.resources.destinations.kreference import KReference
+from penstock.resources.destinations.resolution import Address, Unresolved
 
 SERVICE = {"apiVersion": "v1", "kind": "Service", "name": "test"}
 GADGET = {"apiVersion": "example.com/v1", "kind": "Gadget", "name": "g"}

@@ -34,7 +34,7 @@ from penstock.dispatcher.secrets.signature import message_id, signature_lines
 from penstock.events.event import CloudEvent
 from penstock.observability.trace import configure
 from penstock.oidc.tokens import AccountTokens
-from penstock.resources.delivering import DeliveryState, cause
+from penstock.resources.delivery.delivering import DeliveryState, cause
 from penstock.tls.clients import ClientCertificate
 
 OLD, NEW = "whsec_" + base64.b64encode(b"o" * 24).decode(), "whsec_" + base64.b64encode(b"n" * 64).decode()

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from penstock.log import clients, complaints
+from penstock.log import clients, error_advice
 from penstock.log.connection import UnusableConf, jaas, java_options, librdkafka_options, portable
 from penstock.settings import Settings
 
@@ -131,13 +131,13 @@ def test_a_prefix_that_kafka_would_not_take_is_refused(prefix: str) -> None:
 )
 def test_a_refusal_says_which_setting_to_look_at(code: int, said: str, setting: str) -> None:
     error = KafkaError(code, said)
-    assert setting in complaints.advice(error)
-    assert complaints.sentence(error).startswith(said)
+    assert setting in error_advice.advice(error)
+    assert error_advice.sentence(error).startswith(said)
 
 
 def test_the_reason_counts_more_than_what_follows_from_it() -> None:
     down, cut = KafkaError(KafkaError._ALL_BROKERS_DOWN), KafkaError(KafkaError._TRANSPORT)
     login = KafkaError(KafkaError._AUTHENTICATION)
-    assert complaints.most_telling([down, cut, login]) is login
-    assert complaints.most_telling([down, cut]) is cut
-    assert complaints.most_telling([]) is None
+    assert error_advice.most_telling([down, cut, login]) is login
+    assert error_advice.most_telling([down, cut]) is cut
+    assert error_advice.most_telling([]) is None

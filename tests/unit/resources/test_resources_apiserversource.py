@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.resources.resolution import Address, Unresolved
+from penstock.resources.destinations.resolution import Address, Unresolved
 from penstock.resources.sources.apiserversource.status import ApiServerObservation, status_of
 
 Obj = dict[str, Any]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from penstock.resources.destinations.resolution import Address
 from penstock.resources.label_selector import matches
-from penstock.resources.resolution import Address
 from penstock.resources.sources.containersource.model import child_name, is_within
 from penstock.resources.sources.containersource.status import ContainerObservation, status_of
 from penstock.resources.sources.sinkbinding.environment import bound, bundles_in, environment_of, token_in, unbound

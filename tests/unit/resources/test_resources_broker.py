@@ -8,7 +8,7 @@ import yaml
 
 from penstock.resources.broker.status import BrokerObservation, status_of
 from penstock.resources.conditions import find
-from penstock.resources.resolution import Address, Unresolved
+from penstock.resources.destinations.resolution import Address, Unresolved
 
 Obj = dict[str, Any]
 CLASS = "eventing.knative.dev/broker.class"

@@ -10,9 +10,9 @@ from penstock.resources.admission import CONTROLLER_USER
 from penstock.resources.channel.status import BackingChannel
 from penstock.resources.channel.status import status_of as channel_status
 from penstock.resources.conditions import find
+from penstock.resources.destinations.resolution import Address, Unresolved
 from penstock.resources.inmemorychannel.status import ChannelObservation
 from penstock.resources.inmemorychannel.status import status_of as imc_status
-from penstock.resources.resolution import Address, Unresolved
 from penstock.resources.subscription.status import SubscriptionObservation, subscriber_spec
 from penstock.resources.subscription.status import status_of as subscription_status
 

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.destinations import Destinations
 from penstock.resources.conditions import conclude, find, true
-from penstock.resources.delivering import DeliveryState, cause, delivering_finding, delivery_fields
+from penstock.resources.delivery.delivering import DeliveryState, cause, delivering_finding, delivery_fields
 from penstock.settings import Settings
 
 FAILING = DeliveryState(

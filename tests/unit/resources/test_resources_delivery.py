@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from penstock.resources.admission import AdmissionContext
-from penstock.resources.delivery import DeliveryOptions, check_delivery, effective
-from penstock.resources.destination import check_destination
+from penstock.resources.delivery.options import DeliveryOptions, check_delivery, effective
+from penstock.resources.destinations.destination import check_destination
+from penstock.resources.destinations.kreference import check_reference
 from penstock.resources.field_errors import render
-from penstock.resources.kreference import check_reference
 
 Context = Callable[..., AdmissionContext]
 REF = {"apiVersion": "v1", "kind": "Service", "name": "s"}

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from penstock.resources.destinations.resolution import Address, Unresolved
 from penstock.resources.eventtransform.model import EventTransform
 from penstock.resources.eventtransform.status import EventTransformObservation, status_of
 from penstock.resources.features import Transport
-from penstock.resources.resolution import Address, Unresolved
 
 Obj = dict[str, Any]
 DENIED = 'admission webhook "validation.webhook.eventing.knative.dev" denied the request: validation failed: '

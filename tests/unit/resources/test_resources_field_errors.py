@@ -1,7 +1,7 @@
 """The text of field errors."""
 
-from penstock.resources.changes import changed, short_diff
 from penstock.resources.field_errors import FieldError, disallowed, invalid, invalid_key, missing, render, within
+from penstock.resources.immutable import changed, short_diff
 
 
 def test_paths_are_prefixed_and_indices_attach_without_a_dot() -> None:

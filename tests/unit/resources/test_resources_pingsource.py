@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from penstock.resources.resolution import Address, Unresolved
+from penstock.resources.destinations.resolution import Address, Unresolved
 from penstock.resources.sources.pingsource.schedule import BadSchedule, check_fires, parse
 from penstock.resources.sources.pingsource.status import PingObservation, status_of
 

@@ -14,7 +14,7 @@ from standardwebhooks import Webhook
 from certificate_files import authority, client_of
 from penstock.certificates import KeyPair
 from penstock.resources.conditions import false, true
-from penstock.resources.options import CLIENT_CERTIFICATE, SIGN_WITH, RouteOptions, check_options
+from penstock.resources.delivery.annotations import CLIENT_CERTIFICATE, SIGN_WITH, RouteOptions, check_options
 from penstock.resources.secrets.client_certificate import client_certificate
 from penstock.resources.secrets.content import Malformed, content_of
 from penstock.resources.secrets.signing import MOST, signing_keys

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock.resources.conditions import find
-from penstock.resources.resolution import Address, Unresolved
+from penstock.resources.destinations.resolution import Address, Unresolved
 from penstock.resources.trigger.dependency import dependency_finding, missing_dependency, no_dependency
 from penstock.resources.trigger.status import TriggerObservation, status_of
 from penstock.settings import Settings

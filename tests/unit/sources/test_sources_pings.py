@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from penstock.events.event import CloudEvent
-from penstock.resources.resolution import Address
+from penstock.resources.destinations.resolution import Address
 from penstock.resources.sources.pingsource.model import PingSource
 from penstock.resources.sources.pingsource.schedule import parse
 from penstock.sources import deliveries

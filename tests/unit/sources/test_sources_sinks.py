@@ -10,7 +10,7 @@ from certificate_files import authority
 from penstock.contract.names import Location, NothingThere
 from penstock.destinations import Destinations
 from penstock.events.event import CloudEvent
-from penstock.resources.resolution import Address
+from penstock.resources.destinations.resolution import Address
 from penstock.settings import Settings
 from penstock.sources.sinks import NotAccepted, Sinks
 from tls_sink import served

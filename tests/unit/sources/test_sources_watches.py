@@ -11,7 +11,7 @@ import pytest
 
 from penstock.events.event import CloudEvent
 from penstock.filters.parse import parse
-from penstock.resources.resolution import Address
+from penstock.resources.destinations.resolution import Address
 from penstock.resources.sources.apiserversource.model import ApiServerSource
 from penstock.sources import deliveries
 from penstock.sources.sinks import NotAccepted

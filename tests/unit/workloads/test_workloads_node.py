@@ -18,7 +18,7 @@ from penstock.workloads.pods.node import Pods
 from penstock.workloads.pods.podlife import PodLife
 from penstock.workloads.pods.preparation import Node, Preparation
 from penstock.workloads.processes.environment import ConfigError
-from penstock.workloads.processes.surroundings import Surroundings
+from penstock.workloads.processes.node_context import Surroundings
 
 
 class RememberingApi:

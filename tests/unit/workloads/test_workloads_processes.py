@@ -15,8 +15,8 @@ from penstock.workloads.processes import files, probes, volumes
 from penstock.workloads.processes.command import base_environment, command_of, exit_code, first_port
 from penstock.workloads.processes.environment import ConfigError, environment, quantity, references
 from penstock.workloads.processes.files import Files
+from penstock.workloads.processes.node_context import Surroundings
 from penstock.workloads.processes.process import CannotStart, executable, last_words
-from penstock.workloads.processes.surroundings import Surroundings
 
 POD: dict[str, Any] = {
     "metadata": {"name": "p", "namespace": "ns", "uid": "u1", "labels": {"app": "x"}},

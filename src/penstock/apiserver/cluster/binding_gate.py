@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from penstock.apiserver.documents import Obj, decode
 from penstock.apiserver.store.storage import Change
 from penstock.apiserver.verbs.admission import AdmissionRequest
-from penstock.resources.resolution import Address
+from penstock.resources.destinations.resolution import Address
 from penstock.resources.sources.sinkbinding.environment import Environment, bound, environment_of
 from penstock.resources.sources.sinkbinding.model import SinkBinding
 from penstock.resources.sources.trust_bundles import is_bundle

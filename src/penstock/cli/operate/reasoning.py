@@ -11,8 +11,8 @@ from penstock.events.event import CloudEvent
 from penstock.filters.parse import InvalidFilter, parse
 from penstock.filters.reasons import Step, steps_of
 from penstock.resources.conditions import READY, find
-from penstock.resources.delivering import DELIVERING
-from penstock.resources.options import RouteOptions
+from penstock.resources.delivery.annotations import RouteOptions
+from penstock.resources.delivery.delivering import DELIVERING
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ def _row(
     obj: dict[str, Any], numbers: dict[tuple[str, str, str], dict[str, Any]], is_measured: bool, now: datetime
 ) -> dict[str, Any]:
     from penstock.resources.conditions import find
-    from penstock.resources.delivering import DELIVERING
+    from penstock.resources.delivery.delivering import DELIVERING
     from penstock.timestamps import parse_rfc3339
 
     metadata, status = obj["metadata"], obj.get("status") or {}

@@ -20,7 +20,7 @@ from penstock.resources.broker.status import (
     status_of_unserved,
 )
 from penstock.resources.conditions import find
-from penstock.resources.kreference import KReference
+from penstock.resources.destinations.kreference import KReference
 
 
 class BrokerReconciler:

@@ -10,7 +10,7 @@ from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.tracker import Observer
 from penstock.resources import features
 from penstock.resources.admission import SYSTEM_NAMESPACE
-from penstock.resources.resolution import Address
+from penstock.resources.destinations.resolution import Address
 from penstock.tls import own
 from penstock.tls.server import FOLDER, trusted_by_clients
 

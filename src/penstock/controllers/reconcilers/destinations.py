@@ -12,8 +12,8 @@ from urllib.parse import urljoin, urlsplit
 
 from penstock.contract.names import service_host
 from penstock.controllers.api import Kind
-from penstock.resources.kreference import KReference
-from penstock.resources.resolution import Address, Resolution, Unresolved
+from penstock.resources.destinations.kreference import KReference
+from penstock.resources.destinations.resolution import Address, Resolution, Unresolved
 
 Lookup = Callable[[KReference], Mapping[str, Any] | Unresolved]
 """The object as stored, or why it cannot be had."""

@@ -16,8 +16,9 @@ from penstock.controllers.routes.past import progress_of
 from penstock.controllers.routes.route_records import replay_route, replay_to_sink
 from penstock.controllers.routes.route_secrets import used_secrets
 from penstock.controllers.tracker import Observer
-from penstock.resources.kreference import KReference
-from penstock.resources.options import RouteOptions
+from penstock.resources.delivery.annotations import RouteOptions
+from penstock.resources.destinations.kreference import KReference
+from penstock.resources.destinations.resolution import Unresolved
 from penstock.resources.replay.model import ReplaySpec
 from penstock.resources.replay.status import (
     Failure,
@@ -26,7 +27,6 @@ from penstock.resources.replay.status import (
     is_over,
     status_of,
 )
-from penstock.resources.resolution import Unresolved
 
 KINDS = {kind.kind: kind for kind in (TRIGGER, SUBSCRIPTION, BROKER, CHANNEL, IN_MEMORY_CHANNEL)}
 

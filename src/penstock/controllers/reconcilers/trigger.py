@@ -21,9 +21,9 @@ from penstock.controllers.tracker import Observer
 from penstock.resources.broker.model import Broker
 from penstock.resources.broker.status import is_unattended
 from penstock.resources.conditions import Finding
-from penstock.resources.delivery import effective
-from penstock.resources.kreference import KReference
-from penstock.resources.resolution import Address, Resolution, Unresolved
+from penstock.resources.delivery.options import effective
+from penstock.resources.destinations.kreference import KReference
+from penstock.resources.destinations.resolution import Address, Resolution, Unresolved
 from penstock.resources.secrets.uses import UsedSecrets
 from penstock.resources.trigger.dependency import (
     dependency_finding,

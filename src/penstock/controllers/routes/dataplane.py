@@ -24,7 +24,7 @@ from penstock.controllers.routes.standings import Happening, Standings
 from penstock.controllers.tracker import Observer
 from penstock.log.table import TableFollower
 from penstock.log.threads import Owner
-from penstock.resources.delivering import DeliveryState
+from penstock.resources.delivery.delivering import DeliveryState
 from penstock.settings import Settings
 
 log = structlog.get_logger()

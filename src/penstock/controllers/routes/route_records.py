@@ -12,13 +12,13 @@ from penstock.contract.names import service_host, service_names
 from penstock.contract.routes import Access, Delivery, Endpoint, Replay, Route, ServiceName, Target, past_uid
 from penstock.controllers.routes.route_secrets import secret_version
 from penstock.hosts import from_here, in_url
-from penstock.resources.delivery import DeliveryOptions
+from penstock.resources.delivery.annotations import RouteOptions
+from penstock.resources.delivery.options import DeliveryOptions
+from penstock.resources.destinations.resolution import Address, Resolution
 from penstock.resources.eventpolicy.access import OPEN, TargetAccess
 from penstock.resources.features import Transport
 from penstock.resources.metadata import Identity
-from penstock.resources.options import RouteOptions
 from penstock.resources.replay.model import ReplaySpec
-from penstock.resources.resolution import Address, Resolution
 from penstock.resources.secrets.uses import NONE as NO_SECRETS
 from penstock.resources.secrets.uses import UsedSecrets
 from penstock.resources.trigger.model import Trigger

@@ -8,7 +8,7 @@ from typing import Any
 from penstock.contract.routes import SecretVersion
 from penstock.controllers.api import SECRET, Key
 from penstock.controllers.tracker import Observer, Tracker
-from penstock.resources.options import RouteOptions
+from penstock.resources.delivery.annotations import RouteOptions
 from penstock.resources.secrets.uses import SIGNING, UsedSecret, UsedSecrets, find_certificate, find_secret
 
 

@@ -15,7 +15,7 @@ from typing import Literal
 
 from penstock.contract.reports import Standing
 from penstock.controllers.routes.allowance import Allowance
-from penstock.resources.delivering import DeliveryState, cause
+from penstock.resources.delivery.delivering import DeliveryState, cause
 
 NUMBERS_SECONDS = 5.0
 """How long the status of a route that fails, or is far behind, stays as it is at least."""

@@ -14,8 +14,8 @@ import yaml
 
 from penstock.resources.admission import AdmissionContext, Obj, annotations_of, namespace_of
 from penstock.resources.broker.model import CLASS_ANNOTATION
-from penstock.resources.delivery import fill_delivery
-from penstock.resources.kreference import fill_namespace
+from penstock.resources.delivery.options import fill_delivery
+from penstock.resources.destinations.kreference import fill_namespace
 
 CONFIG_MAP = "config-br-defaults"
 KEY = "default-br-config"

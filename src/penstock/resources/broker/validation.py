@@ -6,10 +6,10 @@ from typing import Any
 
 from penstock.resources.admission import AdmissionContext, Obj, annotations_of
 from penstock.resources.broker.model import CLASS_ANNOTATION
-from penstock.resources.changes import changed
-from penstock.resources.delivery import check_delivery
+from penstock.resources.delivery.options import check_delivery
+from penstock.resources.destinations.kreference import check_reference
 from penstock.resources.field_errors import FieldErrors, within
-from penstock.resources.kreference import check_reference
+from penstock.resources.immutable import changed
 
 
 def check(obj: Obj, old: Obj | None, ctx: AdmissionContext) -> FieldErrors:

@@ -8,7 +8,7 @@ import yaml
 
 from penstock.resources.admission import AdmissionContext, Obj, annotations_of, namespace_of
 from penstock.resources.channel.model import SUBSCRIBABLE_ANNOTATION, SUBSCRIBABLE_VERSION
-from penstock.resources.delivery import fill_delivery
+from penstock.resources.delivery.options import fill_delivery
 
 CONFIG_MAP = "default-ch-webhook"
 KEY = "default-ch-config"

@@ -8,9 +8,9 @@ from typing import Any
 
 from penstock.resources.admission import Obj
 from penstock.resources.conditions import READY, Finding, conclude, false, find, true, unknown
+from penstock.resources.destinations.resolution import DEAD_LETTER_SINK_RESOLVED, Address, dead_letter_finding
 from penstock.resources.eventpolicy.access import OPEN, TargetAccess
 from penstock.resources.metadata import Identity
-from penstock.resources.resolution import DEAD_LETTER_SINK_RESOLVED, Address, dead_letter_finding
 
 BACKING_CHANNEL_READY = "BackingChannelReady"
 

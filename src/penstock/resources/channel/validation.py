@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.resources.admission import CONTROLLER_USER, AdmissionContext, Obj
-from penstock.resources.changes import changed
-from penstock.resources.delivery import check_delivery
+from penstock.resources.delivery.options import check_delivery
 from penstock.resources.field_errors import FieldErrors, disallowed, missing, within
+from penstock.resources.immutable import changed
 
 
 def check(obj: Obj, old: Obj | None, ctx: AdmissionContext) -> FieldErrors:

@@ -8,9 +8,9 @@ from typing import Any
 
 from penstock.resources.admission import Obj
 from penstock.resources.conditions import Finding, conclude, false, true, unknown
+from penstock.resources.destinations.resolution import Address, Resolution, Unresolved, addresses
 from penstock.resources.eventpolicy.access import OPEN
 from penstock.resources.eventtransform.model import EventTransform
-from penstock.resources.resolution import Address, Resolution, Unresolved, addresses
 
 DEPLOYMENT_READY = "JsonataDeploymentReady"
 SINK_BINDING_READY = "JsonataSinkBindingReady"

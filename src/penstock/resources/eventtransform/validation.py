@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.resources.admission import AdmissionContext, Obj
-from penstock.resources.destination import check_destination
+from penstock.resources.destinations.destination import check_destination
 from penstock.resources.field_errors import FieldError, FieldErrors, within
 
 _NO_CERTIFICATES = (

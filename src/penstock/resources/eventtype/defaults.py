@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.resources.admission import AdmissionContext, Obj, namespace_of
-from penstock.resources.kreference import fill_namespace
+from penstock.resources.destinations.kreference import fill_namespace
 
 
 def fill(obj: Obj, ctx: AdmissionContext) -> None:

@@ -7,8 +7,8 @@ import re
 from typing import Any, NamedTuple
 
 from penstock.resources.admission import Obj
+from penstock.resources.destinations.kreference import KReference
 from penstock.resources.eventtype.conversion import NEWEST
-from penstock.resources.kreference import KReference
 from penstock.resources.metadata import LONGEST_NAME, Identity, is_object_name
 
 GROUP, KIND, PLURAL = "eventing.knative.dev", "EventType", "eventtypes"

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.resources.admission import Obj
-from penstock.resources.delivery import fill_delivery
-from penstock.resources.destination import fill_destination
+from penstock.resources.delivery.options import fill_delivery
+from penstock.resources.destinations.destination import fill_destination
 from penstock.resources.metadata import Identity, controller_reference
 
 SUBSCRIPTION_VERSION, SUBSCRIPTION_KIND = "messaging.knative.dev/v1", "Subscription"

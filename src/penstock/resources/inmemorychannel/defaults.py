@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.resources.admission import AdmissionContext, Obj, namespace_of
 from penstock.resources.channel.defaults import mark_subscribable
-from penstock.resources.delivery import fill_delivery
+from penstock.resources.delivery.options import fill_delivery
 
 
 def fill(obj: Obj, ctx: AdmissionContext) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from penstock.resources.admission import CONTROLLER_USER, AdmissionContext, Obj, annotations_of
-from penstock.resources.changes import changed
-from penstock.resources.delivery import check_delivery
+from penstock.resources.delivery.options import check_delivery
 from penstock.resources.field_errors import FieldErrors, invalid, missing, within
+from penstock.resources.immutable import changed
 from penstock.resources.inmemorychannel.model import SCOPE_ANNOTATION
 
 WEBHOOK = "validation.inmemorychannel.eventing.knative.dev"

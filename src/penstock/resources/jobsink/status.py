@@ -6,10 +6,10 @@ from typing import Any
 
 from penstock.resources.admission import Obj
 from penstock.resources.conditions import conclude, true
+from penstock.resources.destinations.resolution import Address, addresses
 from penstock.resources.eventpolicy.access import TargetAccess
 from penstock.resources.jobsink.model import selector_of
 from penstock.resources.metadata import Identity
-from penstock.resources.resolution import Address, addresses
 
 
 def status_of(obj: Obj, known: tuple[Address, ...], access: TargetAccess, now: str) -> dict[str, Any]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from penstock.resources.admission import AdmissionContext, Obj, namespace_of
-from penstock.resources.delivery import fill_delivery
-from penstock.resources.destination import fill_destination
-from penstock.resources.kreference import fill_namespace
+from penstock.resources.delivery.options import fill_delivery
+from penstock.resources.destinations.destination import fill_destination
+from penstock.resources.destinations.kreference import fill_namespace
 from penstock.resources.replay.model import SOURCES, TARGETS
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.resources.admission import Obj
-from penstock.resources.kreference import KReference
+from penstock.resources.destinations.kreference import KReference
 from penstock.resources.metadata import Identity
 from penstock.resources.moments import moment_of
 from penstock.timestamps import parse_rfc3339

@@ -11,8 +11,8 @@ from typing import Any
 
 from penstock.resources.admission import Obj
 from penstock.resources.conditions import Finding, State, find
+from penstock.resources.destinations.resolution import EVENTS_RETAINED, loss_finding
 from penstock.resources.replay.status import PartitionProgress
-from penstock.resources.resolution import EVENTS_RETAINED, loss_finding
 
 PAST_DELIVERED = "PastDelivered"
 NOT_KEPT = "PastNotKept"

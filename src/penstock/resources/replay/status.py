@@ -8,8 +8,8 @@ from typing import Any
 
 from penstock.resources.admission import Obj
 from penstock.resources.conditions import Finding, conclude, false, find, true, unknown
+from penstock.resources.destinations.resolution import EVENTS_RETAINED
 from penstock.resources.metadata import Identity
-from penstock.resources.resolution import EVENTS_RETAINED
 
 SUCCEEDED = "Succeeded"
 TARGET_RESOLVED, COMPLETED, DELIVERED = "TargetResolved", "Completed", "Delivered"

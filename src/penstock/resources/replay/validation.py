@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.resources.admission import AdmissionContext, Obj, namespace_of
-from penstock.resources.changes import changed
-from penstock.resources.delivery import check_delivery
-from penstock.resources.destination import check_destination, is_empty
+from penstock.resources.delivery.options import check_delivery
+from penstock.resources.destinations.destination import check_destination, is_empty
+from penstock.resources.destinations.kreference import check_reference
 from penstock.resources.field_errors import FieldError, FieldErrors, disallowed, invalid, missing, within
 from penstock.resources.filters import check_filters
-from penstock.resources.kreference import check_reference
+from penstock.resources.immutable import changed
 from penstock.resources.moments import EXPECTED, moment_of
 from penstock.resources.replay.model import SOURCES, TARGETS
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.resources.admission import AdmissionContext, Obj
-from penstock.resources.delivery import check_delivery
+from penstock.resources.delivery.options import check_delivery
+from penstock.resources.destinations.kreference import check_reference
 from penstock.resources.durations import NotADuration, parse_duration
 from penstock.resources.field_errors import FieldErrors, disallowed, invalid, missing, within
-from penstock.resources.kreference import check_reference
 
 CORE = ("id", "source", "specversion", "type")
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.resources.conditions import Finding, false, true
-from penstock.resources.options import CLIENT_CERTIFICATE, SIGN_WITH
+from penstock.resources.delivery.annotations import CLIENT_CERTIFICATE, SIGN_WITH
 from penstock.resources.secrets.client_certificate import client_certificate
 from penstock.resources.secrets.content import Malformed, content_of
 from penstock.resources.secrets.signing import signing_keys

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from penstock.resources.admission import Obj
-from penstock.resources.kreference import fill_namespace
+from penstock.resources.destinations.kreference import fill_namespace
 from penstock.resources.metadata import controller_reference
 from penstock.yaml_files import documents
 

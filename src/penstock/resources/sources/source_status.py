@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.resources.conditions import Finding, false, true
-from penstock.resources.resolution import Address, Unresolved
+from penstock.resources.destinations.resolution import Address, Unresolved
 
 SINK_PROVIDED = "SinkProvided"
 DEPLOYED = "Deployed"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from penstock.resources.admission import AdmissionContext, Obj, namespace_of
-from penstock.resources.delivery import fill_delivery
-from penstock.resources.destination import fill_destination
+from penstock.resources.delivery.options import fill_delivery
+from penstock.resources.destinations.destination import fill_destination
 
 
 def fill(obj: Obj, ctx: AdmissionContext) -> None:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.resources.admission import Obj
-from penstock.resources.kreference import KReference
+from penstock.resources.delivery.annotations import RouteOptions
+from penstock.resources.destinations.kreference import KReference
 from penstock.resources.metadata import Identity
-from penstock.resources.options import RouteOptions
 
 GROUP, KIND, PLURAL = "messaging.knative.dev", "Subscription", "subscriptions"
 

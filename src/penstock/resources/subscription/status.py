@@ -8,10 +8,10 @@ from typing import Any
 
 from penstock.resources.admission import Obj
 from penstock.resources.conditions import READY, Finding, conclude, false, find, true, unknown
-from penstock.resources.delivering import delivery_fields
+from penstock.resources.delivery.delivering import delivery_fields
+from penstock.resources.delivery.route_observation import RouteObservation
+from penstock.resources.destinations.resolution import Address, Resolution, Unresolved
 from penstock.resources.metadata import Identity
-from penstock.resources.resolution import Address, Resolution, Unresolved
-from penstock.resources.route_observation import RouteObservation
 
 REFERENCES_RESOLVED = "ReferencesResolved"
 ADDED_TO_CHANNEL = "AddedToChannel"

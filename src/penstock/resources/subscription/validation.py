@@ -10,11 +10,11 @@ from typing import Any
 
 from penstock.resources import features
 from penstock.resources.admission import AdmissionContext, Obj
-from penstock.resources.changes import changed
-from penstock.resources.delivery import check_delivery
-from penstock.resources.destination import check_destination, is_empty
+from penstock.resources.delivery.annotations import check_options
+from penstock.resources.delivery.options import check_delivery
+from penstock.resources.destinations.destination import check_destination, is_empty
 from penstock.resources.field_errors import FieldErrors, disallowed, missing, within
-from penstock.resources.options import check_options
+from penstock.resources.immutable import changed
 
 _ONLY_LOCAL = "only name, apiVersion and kind are supported fields when feature.CrossNamespaceEventLinks is disabled"
 

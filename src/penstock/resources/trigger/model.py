@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.resources.admission import Obj, annotations_of
+from penstock.resources.delivery.annotations import RouteOptions
 from penstock.resources.metadata import Identity
-from penstock.resources.options import RouteOptions
 
 GROUP, KIND, PLURAL = "eventing.knative.dev", "Trigger", "triggers"
 BROKER_LABEL = "eventing.knative.dev/broker"

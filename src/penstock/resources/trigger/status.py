@@ -8,17 +8,17 @@ from typing import Any
 
 from penstock.resources.admission import Obj
 from penstock.resources.conditions import READY, Finding, conclude, false, find, true, unknown
-from penstock.resources.delivering import delivery_fields
-from penstock.resources.eventpolicy.access import OIDC_IDENTITY_CREATED
-from penstock.resources.metadata import Identity
-from penstock.resources.resolution import (
+from penstock.resources.delivery.delivering import delivery_fields
+from penstock.resources.delivery.route_observation import RouteObservation
+from penstock.resources.destinations.resolution import (
     DEAD_LETTER_SINK_RESOLVED,
     Address,
     Resolution,
     Unresolved,
     dead_letter_finding,
 )
-from penstock.resources.route_observation import RouteObservation
+from penstock.resources.eventpolicy.access import OIDC_IDENTITY_CREATED
+from penstock.resources.metadata import Identity
 
 BROKER_READY = "BrokerReady"
 DEPENDENCY_READY = "DependencyReady"

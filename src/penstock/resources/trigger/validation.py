@@ -6,13 +6,13 @@ import json
 
 from penstock.resources import features
 from penstock.resources.admission import AdmissionContext, Obj, annotations_of, namespace_of
-from penstock.resources.changes import changed
-from penstock.resources.delivery import check_delivery
-from penstock.resources.destination import check_destination
+from penstock.resources.delivery.annotations import check_options
+from penstock.resources.delivery.options import check_delivery
+from penstock.resources.destinations.destination import check_destination
+from penstock.resources.destinations.kreference import check_reference
 from penstock.resources.field_errors import FieldError, FieldErrors, disallowed, missing, within
 from penstock.resources.filters import check_filters
-from penstock.resources.kreference import check_reference
-from penstock.resources.options import check_options
+from penstock.resources.immutable import changed
 from penstock.resources.trigger.model import DEPENDENCY_ANNOTATION, INJECTION_ANNOTATION
 
 

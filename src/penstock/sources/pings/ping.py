@@ -6,7 +6,7 @@ import uuid
 from dataclasses import dataclass
 
 from penstock.events.event import CloudEvent
-from penstock.resources.resolution import Address
+from penstock.resources.destinations.resolution import Address
 from penstock.resources.sources.pingsource.model import EVENT_TYPE, PingSource
 from penstock.resources.sources.pingsource.schedule import Schedule
 from penstock.timestamps import rfc3339_of

@@ -12,8 +12,8 @@ from penstock.events.event import CloudEvent
 from penstock.filters.evaluate import matches_event
 from penstock.filters.predicate import Predicate
 from penstock.resources import label_selector
+from penstock.resources.destinations.resolution import Address
 from penstock.resources.metadata import controller_of
-from penstock.resources.resolution import Address
 from penstock.resources.sources.apiserversource.model import (
     REFERENCE,
     ApiServerSource,

@@ -28,8 +28,8 @@ from penstock.workloads.pods.addresses import Address
 from penstock.workloads.processes import checks, files, probes
 from penstock.workloads.processes.command import base_environment, command_of, first_port
 from penstock.workloads.processes.environment import ConfigError, environment, references
+from penstock.workloads.processes.node_context import Surroundings
 from penstock.workloads.processes.process import MARK, CannotStart, Launch, LocalProcess
-from penstock.workloads.processes.surroundings import Surroundings
 from penstock.workloads.proxy import place
 from penstock.workloads.run import Exit, Run
 

@@ -18,7 +18,7 @@ import yaml
 from penstock.workloads.kubernetes import Manifest, PodApi
 from penstock.workloads.processes import volumes
 from penstock.workloads.processes.environment import ConfigError
-from penstock.workloads.processes.surroundings import CREDENTIALS, Surroundings
+from penstock.workloads.processes.node_context import CREDENTIALS, Surroundings
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,9 @@ from penstock.controllers.routes.route_records import (
 )
 from penstock.controllers.routes.route_secrets import used_secrets
 from penstock.controllers.tracker import Observer
+from penstock.resources.delivery.annotations import RouteOptions
 from penstock.resources.inmemorychannel.model import InMemoryChannel
 from penstock.resources.inmemorychannel.status import ENDPOINTS_READY, ChannelObservation, status_of
-from penstock.resources.options import RouteOptions
 
 
 class InMemoryChannelReconciler:

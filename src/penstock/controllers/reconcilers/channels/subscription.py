@@ -12,9 +12,9 @@ from penstock.controllers.reconcilers.destinations import resolve_optional
 from penstock.controllers.routes.past import observe_past
 from penstock.controllers.routes.route_secrets import used_secrets
 from penstock.resources.conditions import find
-from penstock.resources.delivery import effective
-from penstock.resources.options import RouteOptions
-from penstock.resources.resolution import Address, Unresolved
+from penstock.resources.delivery.annotations import RouteOptions
+from penstock.resources.delivery.options import effective
+from penstock.resources.destinations.resolution import Address, Unresolved
 from penstock.resources.subscription.model import Subscription
 from penstock.resources.subscription.status import (
     ADDED_TO_CHANNEL,

@@ -11,9 +11,9 @@ from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.reconcilers.configuration import service_addresses, transport
 from penstock.controllers.reconcilers.destinations import resolve_optional
 from penstock.controllers.reconcilers.parts import PartFailed, Parts
+from penstock.resources.destinations.resolution import Address, Unresolved
 from penstock.resources.eventtransform.model import EventTransform
 from penstock.resources.eventtransform.status import EventTransformObservation, status_of
-from penstock.resources.resolution import Address, Unresolved
 
 
 class EventTransformReconciler:

@@ -16,7 +16,7 @@ from penstock.controllers.tracker import Observer
 from penstock.filters.parse import InvalidFilter, parse
 from penstock.filters.predicate import Everything, Predicate
 from penstock.resources import label_selector
-from penstock.resources.resolution import Address
+from penstock.resources.destinations.resolution import Address
 from penstock.resources.sources import apiserversource
 from penstock.resources.sources.apiserversource.model import ApiServerSource
 from penstock.resources.sources.apiserversource.status import ApiServerObservation, status_of

@@ -11,7 +11,7 @@ from penstock.controllers.reconcilers.access import identity_of
 from penstock.controllers.reconcilers.destinations import resolve
 from penstock.controllers.reconcilers.sources.described_events import DescribedEvents
 from penstock.controllers.tracker import Observer
-from penstock.resources.resolution import Address
+from penstock.resources.destinations.resolution import Address
 from penstock.resources.sources import pingsource
 from penstock.resources.sources.pingsource.model import PingSource
 from penstock.resources.sources.pingsource.schedule import BadSchedule, Schedule, parse

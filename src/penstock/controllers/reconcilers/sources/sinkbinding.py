@@ -14,7 +14,7 @@ from penstock.controllers.reconcilers.destinations import resolve
 from penstock.controllers.reconcilers.sources.bundle_copies import BundleCopies
 from penstock.controllers.reconcilers.sources.token_secrets import Ask, TokenSecrets
 from penstock.controllers.tracker import Observer
-from penstock.resources.resolution import Address
+from penstock.resources.destinations.resolution import Address
 from penstock.resources.sources.sinkbinding.environment import (
     Environment,
     bound,

@@ -17,9 +17,9 @@ from penstock.controllers.reconcilers.configuration import features_of
 from penstock.controllers.tracker import Observer
 from penstock.oidc.names import child_name
 from penstock.resources import features
+from penstock.resources.destinations.resolution import Address, Unresolved
 from penstock.resources.eventpolicy.access import SenderIdentity
 from penstock.resources.metadata import controller_of, controller_reference
-from penstock.resources.resolution import Address, Unresolved
 from penstock.resources.sources.sinkbinding.status import Credentials
 
 if TYPE_CHECKING:

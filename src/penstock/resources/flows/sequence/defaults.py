@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.resources.admission import AdmissionContext, Obj, namespace_of
 from penstock.resources.channel.defaults import default_template
-from penstock.resources.destination import fill_destination
+from penstock.resources.destinations.destination import fill_destination
 
 
 def fill(obj: Obj, ctx: AdmissionContext) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 from penstock.resources.admission import AdmissionContext, Obj
 from penstock.resources.channel.validation import check_template
-from penstock.resources.delivery import check_delivery
-from penstock.resources.destination import check_destination
+from penstock.resources.delivery.options import check_delivery
+from penstock.resources.destinations.destination import check_destination
 from penstock.resources.field_errors import FieldErrors, invalid, missing, within
 from penstock.resources.flows.field_values import go_destination, go_struct
 

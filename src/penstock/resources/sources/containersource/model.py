@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.resources.admission import Obj
-from penstock.resources.destination import fill_destination
+from penstock.resources.destinations.destination import fill_destination
 from penstock.resources.metadata import controller_reference
 from penstock.resources.sources.sinkbinding.environment import unbound
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from penstock.resources.admission import Obj
 from penstock.resources.conditions import conclude, false, true, unknown
+from penstock.resources.destinations.resolution import Address, Unresolved
 from penstock.resources.eventpolicy.access import NOBODY, SenderIdentity
-from penstock.resources.resolution import Address, Unresolved
 from penstock.resources.sources.pingsource.model import EVENT_TYPE, PingSource
 from penstock.resources.sources.source_status import (
     DEPLOYED,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from penstock.resources.admission import AdmissionContext, Obj, namespace_of
-from penstock.resources.destination import fill_destination
-from penstock.resources.kreference import fill_namespace
+from penstock.resources.destinations.destination import fill_destination
+from penstock.resources.destinations.kreference import fill_namespace
 
 
 def fill(obj: Obj, ctx: AdmissionContext) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from penstock.resources.admission import Obj
-from penstock.resources.resolution import Address
+from penstock.resources.destinations.resolution import Address
 
 NAMES = frozenset({"K_SINK", "K_CE_OVERRIDES", "K_CA_CERTS"})
 VOLUME_PREFIX = "kne-bundle-"

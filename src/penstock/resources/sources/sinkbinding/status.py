@@ -7,9 +7,9 @@ from typing import Any
 
 from penstock.resources.admission import Obj
 from penstock.resources.conditions import Finding, conclude, false, true
+from penstock.resources.destinations.resolution import Address, Unresolved
 from penstock.resources.eventpolicy.access import NOBODY, OIDC_IDENTITY_CREATED, SenderIdentity
 from penstock.resources.metadata import Identity
-from penstock.resources.resolution import Address, Unresolved
 from penstock.resources.sources.source_status import SINK_PROVIDED, sink_fields
 
 AVAILABLE = "SinkBindingAvailable"

@@ -7,7 +7,7 @@ from typing import Any, Literal, cast
 
 from penstock.resources import features
 from penstock.resources.admission import AdmissionContext
-from penstock.resources.destination import check_destination, fill_destination
+from penstock.resources.destinations.destination import check_destination, fill_destination
 from penstock.resources.durations import NotADuration, parse_duration
 from penstock.resources.field_errors import FieldErrors, disallowed, invalid, within
 

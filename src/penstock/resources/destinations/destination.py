@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlsplit
 
+from penstock.resources.destinations.kreference import check_reference, fill_namespace
 from penstock.resources.field_errors import FieldError, FieldErrors, invalid, within
-from penstock.resources.kreference import check_reference, fill_namespace
 
 _REF_AND_ABSOLUTE = "Absolute URI is not allowed when Ref or [apiVersion, kind, name] is present"
 _RELATIVE_ALONE = "Relative URI is not allowed when Ref and [apiVersion, kind, name] is absent"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from penstock.resources.admission import Obj
 from penstock.resources.conditions import Finding
-from penstock.resources.delivering import DeliveryState, delivering_finding
+from penstock.resources.delivery.delivering import DeliveryState, delivering_finding
 from penstock.resources.eventpolicy.access import NOBODY, SenderIdentity
 from penstock.resources.replay.past import NO_PAST, PastObservation, past_findings
 from penstock.resources.secrets.uses import NONE as NO_SECRETS
