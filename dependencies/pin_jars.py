@@ -29,7 +29,7 @@ def main() -> int:
     return 0
 
 
-def _fetched(wanted: ivy.Wanted) -> list[PinnedJar]:
+def _fetched(wanted: ivy.JarSet) -> list[PinnedJar]:
     folder = Path(tempfile.mkdtemp(prefix="penstock-jars-"))
     try:
         ivy.fetch(folder, java.find(), lambda done, total, what: None, wanted)

@@ -36,7 +36,7 @@ NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
 @dataclass(frozen=True)
-class Rules:
+class NetworkRules:
     """Networks, each with the reason why it is refused; None where it is allowed."""
 
     networks: Mapping[Network, str | None] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class Destinations:
             for namespace, lists in settings.deliver_namespaces.items()
         }
         self._common = _rules(settings.deliver_allow, settings.deliver_deny, "deliver_deny")
-        self._by_itself = Rules(by_itself)
+        self._by_itself = NetworkRules(by_itself)
 
     def zone(self, namespace: str) -> str:
         """What stands for the rules of a namespace: its name where it has its own."""
@@ -81,9 +81,9 @@ class Destinations:
         return None
 
 
-def _rules(allow: Iterable[Network], deny: Iterable[Network], setting: str) -> Rules:
+def _rules(allow: Iterable[Network], deny: Iterable[Network], setting: str) -> NetworkRules:
     refused: dict[Network, str | None] = {network: f"{network} is in {setting}" for network in deny}
-    return Rules(dict.fromkeys(allow, None) | refused)
+    return NetworkRules(dict.fromkeys(allow, None) | refused)
 
 
 def _reached(address: str) -> Address:

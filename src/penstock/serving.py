@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import uvicorn
 
 
-class Server(uvicorn.Server):
+class ComponentServer(uvicorn.Server):
     """A server that ends when `should_exit` is set, and by nothing else."""
 
     def __init__(self, config: uvicorn.Config) -> None:

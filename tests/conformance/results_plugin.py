@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.conformance.results import Outcome, Result, ResultFile, write
+from penstock.conformance.results import ConformanceResult, Outcome, ResultFile, write
 
 _RESULTS_FILE = os.environ.get("CONFORMANCE_RESULTS")
-_results: dict[str, Result] = {}
+_results: dict[str, ConformanceResult] = {}
 _started = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
@@ -27,7 +27,9 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         if report.failed:
             evidence += [text for _, text in report.sections]
         problems = (str(report.longrepr).strip().splitlines()[-1],) if report.failed else ()
-        _results[report.nodeid] = Result(report.nodeid, outcome, round(report.duration, 2), problems, tuple(evidence))
+        _results[report.nodeid] = ConformanceResult(
+            report.nodeid, outcome, round(report.duration, 2), problems, tuple(evidence)
+        )
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -32,12 +32,12 @@ from penstock.apiserver.cluster.eventing_gate import EventingGate
 from penstock.apiserver.cluster.features_gate import FeaturesGate
 from penstock.apiserver.cluster.rbac_gate import RbacGate
 from penstock.apiserver.documents import Obj, decode
-from penstock.apiserver.http.app import VERSION, Api
+from penstock.apiserver.http.app import VERSION, ApiApp
 from penstock.apiserver.http.audit import Audited, AuditFile
 from penstock.apiserver.http.changing import Changer
 from penstock.apiserver.http.connections import BoundedConnection
 from penstock.apiserver.http.fair_use import FairUse
-from penstock.apiserver.http.reading import Reader
+from penstock.apiserver.http.reading import ReadingVerbs
 from penstock.apiserver.http.watching import Watches
 from penstock.apiserver.kinds import custom_kinds
 from penstock.apiserver.kinds.core_kinds import CORE_KINDS
@@ -47,14 +47,14 @@ from penstock.apiserver.store.reencryption import reencrypt
 from penstock.apiserver.store.sealing import WrongKey, load_seals
 from penstock.apiserver.store.storage import Change, Store
 from penstock.apiserver.verbs.admission import Gates
-from penstock.apiserver.verbs.history import History
+from penstock.apiserver.verbs.history import WatchHistory
 from penstock.apiserver.verbs.namespace_finalizer import Emptying
 from penstock.apiserver.verbs.writing import Verbs
 from penstock.hosts import from_here, reachable
 from penstock.lifecycle import Lifecycle, first
 from penstock.log.threads import Owner
 from penstock.resources import registry as project_kinds
-from penstock.serving import Server
+from penstock.serving import ComponentServer
 from penstock.settings import Settings
 from penstock.sockets import bound_socket
 from penstock.tls.names import server_names
@@ -95,7 +95,7 @@ async def assembled(settings: Settings, owner: Owner, watches: Watches) -> Async
     verbs = Verbs(registry, Gates(gate, bindings, FeaturesGate(), RbacGate(authorizer)))
     emptying = Emptying(verbs)
     aggregation = Aggregation(verbs, bootstrap.kind_of(registry, policy.GROUP, "ClusterRole"))
-    history: History | None = None
+    history: WatchHistory | None = None
 
     def committed(changes: list[Change]) -> None:
         _follow_definitions(registry, changes)
@@ -120,13 +120,13 @@ async def assembled(settings: Settings, owner: Owner, watches: Watches) -> Async
             definitions=project_kinds.crds(),
             objects=project_kinds.bootstrap_configmaps(settings),
         )
-        history = History(store.version())
+        history = WatchHistory(store.version())
         tokens, _ = identity.load_tokens(pki / "tokens.json")
         signer = load_signer(pki)
-        api = Api(
+        api = ApiApp(
             registry,
             store,
-            Reader(store, history, watches),
+            ReadingVerbs(store, history, watches),
             Changer(store, verbs, authorizer),
             authenticator=Authenticator(tokens, signer, _lookup(store), is_revoked=Revocations(pki).covers),
             authorizer=authorizer,
@@ -182,7 +182,7 @@ def _configured(app: ASGIApp, settings: Settings, pki: Path) -> uvicorn.Config:
 
 
 async def _serve(config: uvicorn.Config, listener: socket.socket, lifecycle: Lifecycle, watches: Watches) -> None:
-    server = Server(config)
+    server = ComponentServer(config)
     serving = asyncio.create_task(server.serve(sockets=[listener]), name="API")
     try:
         await first(_ended(serving), server.listening.wait())

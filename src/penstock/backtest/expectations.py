@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from penstock.backtest.report import Counts, Result
+from penstock.backtest.report import EventCounts, TriggerResult
 from penstock.engine.problem import Problem
 
 NAMES = ("events", "matched", "present", "added", "removed")
@@ -30,7 +30,7 @@ class Expectation:
     comparison: str
     value: int
 
-    def holds(self, counts: Counts) -> bool:
+    def holds(self, counts: EventCounts) -> bool:
         """Whether the counts are as expected."""
         return _COMPARE[self.comparison](getattr(counts, self.name), self.value)
 
@@ -53,7 +53,7 @@ def _read(text: str) -> Expectation:
     return Expectation(found[1], found[2], int(found[3]))
 
 
-def disappointments(results: Iterable[Result], expected: Iterable[Expectation]) -> list[str]:
+def disappointments(results: Iterable[TriggerResult], expected: Iterable[Expectation]) -> list[str]:
     """What is not as expected, each in one line; every Trigger must be."""
     expected = tuple(expected)
     return [

@@ -16,7 +16,7 @@ from typing import Protocol
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from penstock.backtest.report import Place, Sample
+from penstock.backtest.report import Place, SampleEvent
 from penstock.backtest.window import Window
 from penstock.contract import headers, topics
 from penstock.events.event import REQUIRED
@@ -51,7 +51,7 @@ class PastEvents(Protocol):
     def records(self, question: Question) -> DataFrame:
         """`partition`, `offset`, `timestamp`, `value` and `stored`, as `matching()` takes them."""
 
-    def samples(self, places: Sequence[Place]) -> dict[Place, Sample]:
+    def samples(self, places: Sequence[Place]) -> dict[Place, SampleEvent]:
         """Single events; those that are gone are left out."""
 
 
@@ -78,7 +78,7 @@ class KafkaEvents:
         found = self._read(**begins, endingOffsets="latest").where(_within(F.col("timestamp"), question.window))
         return found.select("partition", "offset", "timestamp", "value", stored_headers().alias("stored"))
 
-    def samples(self, places: Sequence[Place]) -> dict[Place, Sample]:
+    def samples(self, places: Sequence[Place]) -> dict[Place, SampleEvent]:
         """Single events."""
         if not places:
             return {}
@@ -127,7 +127,7 @@ class TableEvents:
             F.create_map(*pairs).alias("stored"),
         )
 
-    def samples(self, places: Sequence[Place]) -> dict[Place, Sample]:
+    def samples(self, places: Sequence[Place]) -> dict[Place, SampleEvent]:
         """Single events."""
         if not places:
             return {}
@@ -152,7 +152,7 @@ class AllEvents:
         table, rest = (part.records(question) for part in self._parts)
         return table.unionByName(rest)
 
-    def samples(self, places: Sequence[Place]) -> dict[Place, Sample]:
+    def samples(self, places: Sequence[Place]) -> dict[Place, SampleEvent]:
         """From the table, the rest from Kafka."""
         table, rest = self._parts
         found = table.samples(places)
@@ -179,9 +179,9 @@ def _milliseconds(moment: datetime) -> int:
     return int(moment.timestamp() * 1000)
 
 
-def _samples(rows: Iterable[Row]) -> dict[Place, Sample]:
+def _samples(rows: Iterable[Row]) -> dict[Place, SampleEvent]:
     return {
-        (row["partition"], row["offset"]): Sample(
+        (row["partition"], row["offset"]): SampleEvent(
             arrival=datetime.fromtimestamp(row["at"] / 1_000_000, UTC),
             **{name: row[name] for name in ("partition", "offset", *SAMPLED)},
         )

@@ -17,7 +17,7 @@ Place = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Counts:
+class EventCounts:
     """Events, by what became of them."""
 
     events: int = 0
@@ -38,8 +38,8 @@ class Counts:
         """What the Trigger as it is now got."""
         return self.both + self.removed
 
-    def __add__(self, other: Counts) -> Counts:
-        return Counts(
+    def __add__(self, other: EventCounts) -> EventCounts:
+        return EventCounts(
             self.events + other.events,
             self.added + other.added,
             self.removed + other.removed,
@@ -53,7 +53,7 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class Sample:
+class SampleEvent:
     """One event, to be looked at."""
 
     id: str
@@ -70,21 +70,21 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Result:
+class TriggerResult:
     """What is known of one Trigger."""
 
     trial: Trial
-    hours: Mapping[datetime, Counts]
+    hours: Mapping[datetime, EventCounts]
     """In order of time."""
     added: tuple[Place, ...] = ()
     removed: tuple[Place, ...] = ()
     """Places of a few events, the newest first."""
-    samples: Mapping[Place, Sample] = field(default_factory=dict)
+    samples: Mapping[Place, SampleEvent] = field(default_factory=dict)
 
     @property
-    def total(self) -> Counts:
+    def total(self) -> EventCounts:
         """Over the whole time."""
-        return sum(self.hours.values(), Counts())
+        return sum(self.hours.values(), EventCounts())
 
     def as_data(self) -> dict[str, Any]:
         """For programs."""
@@ -103,10 +103,10 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Report:
+class BacktestReport:
     """What is known of all of them."""
 
-    results: tuple[Result, ...]
+    results: tuple[TriggerResult, ...]
     window: Window
     events: int
     """Looked at."""
@@ -124,7 +124,7 @@ class Report:
         }
 
 
-def results_of(trials: Sequence[Trial], tallies: Iterable[Tally], samples: int) -> tuple[Result, ...]:
+def results_of(trials: Sequence[Trial], tallies: Iterable[Tally], samples: int) -> tuple[TriggerResult, ...]:
     """One result per trial, with the places of so many events that were added, and that were removed."""
     by_fate: dict[str, list[Tally]] = {}
     by_target: dict[str, list[Tally]] = {}
@@ -136,14 +136,14 @@ def results_of(trials: Sequence[Trial], tallies: Iterable[Tally], samples: int) 
 
 def _result(
     number: int, trial: Trial, by_fate: Mapping[str, list[Tally]], all_events: Iterable[Tally], samples: int
-) -> Result:
+) -> TriggerResult:
     added, both, removed = (by_fate.get(f"{fate}", []) for fate in (f"c{number}", f"c{number}=", f"p{number}"))
-    hours: dict[datetime, Counts] = {}
+    hours: dict[datetime, EventCounts] = {}
     for tallies, name in ((all_events, "events"), (added, "added"), (both, "both"), (removed, "removed")):
         for tally in tallies:
-            before = hours.get(tally.hour, Counts())
+            before = hours.get(tally.hour, EventCounts())
             hours[tally.hour] = replace(before, **{name: getattr(before, name) + tally.count})
-    return Result(trial, dict(sorted(hours.items())), _newest(added, samples), _newest(removed, samples))
+    return TriggerResult(trial, dict(sorted(hours.items())), _newest(added, samples), _newest(removed, samples))
 
 
 def _newest(tallies: Sequence[Tally], most: int) -> tuple[Place, ...]:

@@ -13,7 +13,7 @@ from penstock.timestamps import rfc3339
 
 if TYPE_CHECKING:
     from penstock.conformance.catalog import DeliveryTest
-    from penstock.conformance.results import Result
+    from penstock.conformance.results import ConformanceResult
 
 RESULTS = Path("build/conformance")
 
@@ -55,7 +55,7 @@ def run(
 
     from penstock.conformance.catalog import LATE_SECONDS
     from penstock.conformance.cluster import kubeconfig as find_kubeconfig
-    from penstock.conformance.runner import Options
+    from penstock.conformance.runner import RunOptions
 
     if suite != "event-delivery":
         _refuse(f"There is no suite {suite}; there is event-delivery.")
@@ -64,7 +64,7 @@ def run(
         path = find_kubeconfig(kubeconfig, folder_of(data_dir))
     except FileNotFoundError as error:
         _refuse(f"{error}. Start a stack with `penstock dev`, or give --kubeconfig.")
-    options = Options(
+    options = RunOptions(
         sequential=sequential,
         image=image,
         use_addresses=use_addresses,
@@ -141,7 +141,7 @@ def manifests(
     console().print(f"Written to {target}.", markup=False)
 
 
-async def _run(path: Path, tests: list[DeliveryTest], options: object, results: Path) -> list[Result]:
+async def _run(path: Path, tests: list[DeliveryTest], options: object, results: Path) -> list[ConformanceResult]:
     from datetime import UTC, datetime
 
     from penstock.cli.terminal import console
@@ -150,7 +150,7 @@ async def _run(path: Path, tests: list[DeliveryTest], options: object, results: 
     from penstock.conformance.cluster import Cluster
     from penstock.conformance.results import ResultFile, write
 
-    assert isinstance(options, runner.Options)  # noqa: S101  # typed loosely to keep start-up light
+    assert isinstance(options, runner.RunOptions)  # noqa: S101  # typed loosely to keep start-up light
     out, titles = console(), {test.id: test.title for test in tests}
     started = datetime.now(UTC)
     cluster = Cluster(path)
@@ -158,7 +158,7 @@ async def _run(path: Path, tests: list[DeliveryTest], options: object, results: 
     out.print(f"Event delivery tests at {cluster.address}, {where}.", markup=False)
     out.print(f"A retry may come {EARLY_SECONDS:g} s before and {options.late:g} s after its time.", markup=False)
 
-    def done(result: Result) -> None:
+    def done(result: ConformanceResult) -> None:
         colour = "green" if result.outcome == "passed" else "red"
         out.print(f"[{colour}]{result.outcome}[/{colour}] {result.test} {titles[result.test]} ({result.seconds:.1f} s)")
         for problem in result.problems:

@@ -22,7 +22,7 @@ PREPARE = "00-prepare.yaml"
 
 
 @dataclass(frozen=True)
-class Placement:
+class ManifestPlacement:
     """Where and with which image the manifests are used."""
 
     namespace: str = NAMESPACE
@@ -37,7 +37,7 @@ def folder() -> Path:
     return Path(str(files("penstock.conformance"))) / "manifests" / FOLDER
 
 
-def load(name: str, placement: Placement) -> list[Manifest]:
+def load(name: str, placement: ManifestPlacement) -> list[Manifest]:
     """The objects of one file, placed."""
     text = (folder() / name).read_text()
     if placement.namespace != NAMESPACE:
@@ -61,7 +61,7 @@ def _moved(text: str, namespace: str) -> str:
     )
 
 
-def _placed(document: Manifest, placement: Placement) -> Manifest:
+def _placed(document: Manifest, placement: ManifestPlacement) -> Manifest:
     for container in _containers(document):
         if placement.image:
             container["image"] = placement.image

@@ -9,23 +9,23 @@ from typing import Literal
 import msgspec
 
 from penstock.conformance.assertions import Assertion
-from penstock.conformance.results import Result, ResultFile
+from penstock.conformance.results import ConformanceResult, ResultFile
 
 Standing = Literal["passed", "failed", "not applicable", "not run"]
 
 
-class Row(msgspec.Struct, frozen=True):
+class AssertionRow(msgspec.Struct, frozen=True):
     """One assertion and how it stands."""
 
     assertion: Assertion
     standing: Standing
-    results: tuple[Result, ...] = ()
+    results: tuple[ConformanceResult, ...] = ()
 
 
 class ConformanceReport(msgspec.Struct, frozen=True):
     """Everything that was tested."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[AssertionRow, ...]
     runs: tuple[ResultFile, ...] = ()
 
     def count(self, standing: Standing) -> int:
@@ -42,7 +42,7 @@ class ConformanceReport(msgspec.Struct, frozen=True):
 
 def assemble(assertions: Sequence[Assertion], runs: Sequence[ResultFile]) -> ConformanceReport:
     """Joins assertions and results."""
-    results: dict[str, list[Result]] = {}
+    results: dict[str, list[ConformanceResult]] = {}
     for run in runs:
         for result in run.results:
             results.setdefault(base_test(result.test), []).append(result)
@@ -54,15 +54,15 @@ def base_test(test: str) -> str:
     return test.partition("[")[0]
 
 
-def _row(assertion: Assertion, results: dict[str, list[Result]]) -> Row:
+def _row(assertion: Assertion, results: dict[str, list[ConformanceResult]]) -> AssertionRow:
     if assertion.not_applicable:
-        return Row(assertion, "not applicable")
+        return AssertionRow(assertion, "not applicable")
     found = [result for test in assertion.tests for result in results.get(base_test(test), ())]
     ran = [result for result in found if result.outcome != "skipped"]
     if any(result.outcome == "failed" for result in ran):
-        return Row(assertion, "failed", tuple(found))
+        return AssertionRow(assertion, "failed", tuple(found))
     complete = ran and all(base_test(test) in results for test in assertion.tests)
-    return Row(assertion, "passed" if complete else "not run", tuple(found))
+    return AssertionRow(assertion, "passed" if complete else "not run", tuple(found))
 
 
 def to_markdown(report: ConformanceReport) -> str:
@@ -131,7 +131,7 @@ def _failures(report: ConformanceReport) -> list[str]:
     return lines
 
 
-def _evidence(results: Iterable[Result]) -> list[str]:
+def _evidence(results: Iterable[ConformanceResult]) -> list[str]:
     return [
         line
         for result in results

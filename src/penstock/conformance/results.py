@@ -10,7 +10,7 @@ import msgspec
 Outcome = Literal["passed", "failed", "skipped"]
 
 
-class Result(msgspec.Struct, frozen=True, omit_defaults=True):
+class ConformanceResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """One test."""
 
     test: str
@@ -30,7 +30,7 @@ class ResultFile(msgspec.Struct, frozen=True):
     target: str
     """What was tested, for people: an address, a version."""
     started: str
-    results: tuple[Result, ...]
+    results: tuple[ConformanceResult, ...]
 
 
 def write(path: Path, results: ResultFile) -> None:

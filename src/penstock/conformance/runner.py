@@ -19,9 +19,9 @@ from penstock.conformance import manifests, observations
 from penstock.conformance.catalog import LATE_SECONDS, DeliveryTest
 from penstock.conformance.cluster import Cluster, NotReady
 from penstock.conformance.judging import enough, judge
-from penstock.conformance.manifests import PREPARE, Placement
+from penstock.conformance.manifests import PREPARE, ManifestPlacement
 from penstock.conformance.observations import Observation
-from penstock.conformance.results import Result
+from penstock.conformance.results import ConformanceResult
 
 READY_SECONDS = 60.0
 EMITTER_SECONDS = 30.0
@@ -30,7 +30,7 @@ DELETE_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
-class Options:
+class RunOptions:
     """How to run."""
 
     sequential: bool = False
@@ -45,13 +45,13 @@ class Options:
 
 
 async def run(
-    cluster: Cluster, tests: Sequence[DeliveryTest], options: Options, done: Callable[[Result], None]
-) -> list[Result]:
+    cluster: Cluster, tests: Sequence[DeliveryTest], options: RunOptions, done: Callable[[ConformanceResult], None]
+) -> list[ConformanceResult]:
     """Runs the tests and hands over each result as it comes; returns all of them in the order of the tests."""
     if options.sequential:
         return await _one_after_the_other(cluster, tests, options, done)
 
-    async def alone(test: DeliveryTest) -> Result:
+    async def alone(test: DeliveryTest) -> ConformanceResult:
         namespace = f"{manifests.NAMESPACE}-{test.number}-{options.suffix}"
         result = await _guarded(test, _with_namespace(cluster, test, namespace, options))
         done(result)
@@ -61,9 +61,9 @@ async def run(
 
 
 async def _one_after_the_other(
-    cluster: Cluster, tests: Sequence[DeliveryTest], options: Options, done: Callable[[Result], None]
-) -> list[Result]:
-    placement = Placement(image=options.image)
+    cluster: Cluster, tests: Sequence[DeliveryTest], options: RunOptions, done: Callable[[ConformanceResult], None]
+) -> list[ConformanceResult]:
+    placement = ManifestPlacement(image=options.image)
     await _prepare(cluster, placement)
     results = []
     try:
@@ -78,8 +78,10 @@ async def _one_after_the_other(
     return results
 
 
-async def _with_namespace(cluster: Cluster, test: DeliveryTest, namespace: str, options: Options) -> Result:
-    placement = Placement(namespace, options.image)
+async def _with_namespace(
+    cluster: Cluster, test: DeliveryTest, namespace: str, options: RunOptions
+) -> ConformanceResult:
+    placement = ManifestPlacement(namespace, options.image)
     try:
         await _prepare(cluster, placement)
         return await _run(cluster, test, placement, options)
@@ -88,27 +90,29 @@ async def _with_namespace(cluster: Cluster, test: DeliveryTest, namespace: str, 
             await cluster.delete_namespace(namespace, DELETE_SECONDS)
 
 
-async def _prepare(cluster: Cluster, placement: Placement) -> None:
+async def _prepare(cluster: Cluster, placement: ManifestPlacement) -> None:
     await cluster.create(manifests.load(PREPARE, placement))
     await cluster.until_ready(placement.namespace, ("Channel", "Broker"), {}, READY_SECONDS)
 
 
-async def _guarded(test: DeliveryTest, running: Awaitable[Result]) -> Result:
+async def _guarded(test: DeliveryTest, running: Awaitable[ConformanceResult]) -> ConformanceResult:
     """A test that cannot be carried out has failed, and says why."""
     started = time.monotonic()
     try:
         return await running
     except (NotReady, ApiError, OSError) as error:
-        return Result(test.id, "failed", round(time.monotonic() - started, 2), (str(error),))
+        return ConformanceResult(test.id, "failed", round(time.monotonic() - started, 2), (str(error),))
 
 
-async def _run(cluster: Cluster, test: DeliveryTest, placement: Placement, options: Options) -> Result:
+async def _run(
+    cluster: Cluster, test: DeliveryTest, placement: ManifestPlacement, options: RunOptions
+) -> ConformanceResult:
     started = time.monotonic()
     namespace, labels = placement.namespace, {"case": test.name}
     await cluster.create(manifests.load(test.scenario, placement))
     await cluster.until_ready(namespace, (test.kind, "Pod"), labels, READY_SECONDS)
     if options.use_addresses:
-        placement = Placement(namespace, placement.image, await _address(cluster, test, namespace))
+        placement = ManifestPlacement(namespace, placement.image, await _address(cluster, test, namespace))
     pods = await _sinks(cluster, test, namespace)
     emitter = manifests.load(test.emitter, placement)
     await cluster.create(emitter)
@@ -116,7 +120,7 @@ async def _run(cluster: Cluster, test: DeliveryTest, placement: Placement, optio
     problems = judge(test, namespace, observed, options.late)
     evidence = [f"sent: {manifests.sent_by(emitter)}"]
     evidence += [f"{component}: {seen.text}" for component, all_seen in observed.items() for seen in all_seen]
-    return Result(
+    return ConformanceResult(
         test.id,
         "failed" if problems else "passed",
         round(time.monotonic() - started, 2),

@@ -19,7 +19,7 @@ from penstock.console import live, login, routes_page
 from penstock.console.console import Console, NotForYou
 from penstock.console.events import pages as events
 from penstock.console.events.room import EventsRoom
-from penstock.console.guard import Guard, names_of
+from penstock.console.guard import ConsoleGuard, names_of
 from penstock.console.map import page as map_page
 from penstock.console.pages import problem_page, told
 from penstock.console.route import page as route_page
@@ -45,7 +45,11 @@ def application(console: Console) -> Starlette:
             Route("/healthz", healthy),
             Mount("/static", StaticFiles(directory=Path(__file__).with_name("static"))),
         ],
-        middleware=[Middleware(Guard, names=names), Middleware(SignedIn, console=console), Middleware(GZipMiddleware)],
+        middleware=[
+            Middleware(ConsoleGuard, names=names),
+            Middleware(SignedIn, console=console),
+            Middleware(GZipMiddleware),
+        ],
         exception_handlers={Problem: told, NotForYou: not_for_you, HTTPException: not_found},
     )
     app.state.console = console

@@ -88,7 +88,7 @@ def refused_origin(method: str, headers: Mapping[str, str]) -> str | None:
     return None if site == "same-origin" else "A change has to say where it comes from (Origin)."
 
 
-class Guard:
+class ConsoleGuard:
     """Passes on what may be answered, and gives every answer the headers that keep a browser careful."""
 
     def __init__(self, app: ASGIApp, names: Collection[str]) -> None:

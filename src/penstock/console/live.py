@@ -11,7 +11,7 @@ from starlette.responses import StreamingResponse
 
 from penstock.console.console import Console, console_of
 from penstock.console.numbers import Frame
-from penstock.operations.route_rates import Row
+from penstock.operations.route_rates import RouteRow
 
 
 def stream(messages: AsyncIterator[bytes]) -> StreamingResponse:
@@ -53,7 +53,7 @@ async def _numbers(frames: AsyncIterator[Frame]) -> AsyncIterator[bytes]:
         yield message({"at": frame.at, "changed": changed, "gone": gone, "problem": frame.problem})
 
 
-def shape(row: Row) -> dict[str, object]:
+def shape(row: RouteRow) -> dict[str, object]:
     """A route's numbers as scripts read them."""
     return {
         "rate": round(row.rate, 2),

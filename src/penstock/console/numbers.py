@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 
 from penstock.operations.looks import Counted, counted_at, counting_in
-from penstock.operations.route_rates import RouteName, Row, Target, TargetRow, rows_of, target_rows_of
+from penstock.operations.route_rates import RouteName, RouteRow, TargetName, TargetRow, rows_of, target_rows_of
 from penstock.operations.stack_state import METRICS
 from penstock.settings import Settings
 
@@ -36,8 +36,8 @@ class Frame:
     number: int
     at: float
     """Unix time."""
-    rows: Mapping[RouteName, Row] = field(default_factory=dict)
-    targets: Mapping[Target, TargetRow] = field(default_factory=dict)
+    rows: Mapping[RouteName, RouteRow] = field(default_factory=dict)
+    targets: Mapping[TargetName, TargetRow] = field(default_factory=dict)
     problem: str | None = None
     """Why there are no numbers."""
 

@@ -12,7 +12,7 @@ from starlette.routing import Route
 from penstock.console.console import console_of
 from penstock.console.pages import render
 from penstock.console.route_state import state_of
-from penstock.operations.route_rates import RouteName, Row
+from penstock.operations.route_rates import RouteName, RouteRow
 
 Obj = dict[str, Any]
 
@@ -28,7 +28,7 @@ class RouteLine:
     state: str
     """`ready`, `paused`, `failing` or `not ready`."""
     why: str
-    row: Row | None
+    row: RouteRow | None
     lag: int
 
     @property
@@ -37,7 +37,7 @@ class RouteLine:
         return "/".join(self.name)
 
 
-def line_of(obj: Obj, row: Row | None) -> RouteLine:
+def line_of(obj: Obj, row: RouteRow | None) -> RouteLine:
     """A route by its object, and its numbers where there are any."""
     spec, status, metadata = obj.get("spec") or {}, obj.get("status") or {}, obj["metadata"]
     state, why = state_of(obj)

@@ -12,7 +12,7 @@ from starlette.applications import Starlette
 from penstock.console.app import application
 from penstock.console.console import Console
 from penstock.lifecycle import Lifecycle, first
-from penstock.serving import Server
+from penstock.serving import ComponentServer
 from penstock.settings import Settings
 from penstock.sockets import bound_socket
 from penstock.tls.server import NoCertificate, ServerTls
@@ -25,7 +25,7 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
         console = Console(settings.model_copy(update={"console_port": port}), lifecycle.stopping)
         app = application(console)
         tls = _certificate(settings, lifecycle)
-        server = Server(_configured(app, settings, tls))
+        server = ComponentServer(_configured(app, settings, tls))
         serving = asyncio.create_task(server.serve(sockets=[listener]), name="console")
         try:
             await first(_ended(serving), server.listening.wait())

@@ -14,7 +14,7 @@ _PASSED = ("x-request-id",)
 _PASSED_PREFIXES = ("knative-", "x-b3-")
 
 
-class Record(NamedTuple):
+class EventRecord(NamedTuple):
     """What is written."""
 
     headers: kafka.Headers
@@ -23,11 +23,11 @@ class Record(NamedTuple):
     """What decides about the partition; None where any will do."""
 
 
-def record_of(event: CloudEvent, travelling: kafka.Headers) -> Record:
+def record_of(event: CloudEvent, travelling: kafka.Headers) -> EventRecord:
     """The record of an event; `travelling` are the headers of its request that go with it."""
     headers = kafka.to_headers(event)
     headers.extend(travelling)
-    return Record(headers, event.data, kafka.partition_key(event))
+    return EventRecord(headers, event.data, kafka.partition_key(event))
 
 
 def travelling(uid: bytes, request: Mapping[str, str], span: str, state: str | None) -> kafka.Headers:

@@ -39,7 +39,7 @@ class MayNot(RuntimeError):
 
 
 @dataclass
-class Seen:
+class SeenLease:
     """The Lease as one that stands by has seen it. Pure: time is handed in."""
 
     lease: Obj | None = None
@@ -122,7 +122,7 @@ class LeaseClaim:
         self._thread.join(REQUEST_SECONDS + 1)
 
     def _run(self) -> None:
-        seen = Seen(since=now())
+        seen = SeenLease(since=now())
         while not self._ending.is_set():
             try:
                 self._turn(seen)
@@ -134,7 +134,7 @@ class LeaseClaim:
             self._give_back(self._held)
         self._client.close()
 
-    def _turn(self, seen: Seen) -> None:
+    def _turn(self, seen: SeenLease) -> None:
         if self._held is not None:
             self._renew(self._held)
             return

@@ -23,7 +23,7 @@ from penstock.log.threads import Owner
 from penstock.observability.logs import describe
 from penstock.resources.conditions import READY, find
 from penstock.resources.destinations.resolution import EVENTS_RETAINED
-from penstock.resources.jobsink.door import Door
+from penstock.resources.jobsink.door import JobSinkDoor
 from penstock.settings import Settings
 from penstock.timestamps import rfc3339
 
@@ -60,7 +60,7 @@ class ReconcilerContext:
     recorder: EventRecorder
     reply_keys: dict[Key, list[bytes]] = field(default_factory=dict)
     """By which each RequestReply knows the replies to its requests, the newest first."""
-    job_sink_doors: dict[Key, Door] = field(default_factory=dict)
+    job_sink_doors: dict[Key, JobSinkDoor] = field(default_factory=dict)
     """From whom each JobSink takes events."""
 
     @property
@@ -129,7 +129,7 @@ class Reconciler(Protocol):
         """Brings about what the object asks for; None: there is no such object any more."""
 
 
-class Workers:
+class ReconcilerWorkers:
     """Drives the reconcilers: a queue per kind, a few workers each."""
 
     PER_KIND = 4

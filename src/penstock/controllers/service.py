@@ -22,7 +22,7 @@ from penstock.controllers.api import (
     Api,
     Key,
 )
-from penstock.controllers.reconciler import Reconciler, ReconcilerContext, Workers
+from penstock.controllers.reconciler import Reconciler, ReconcilerContext, ReconcilerWorkers
 from penstock.controllers.reconcilers.access import tell_of_policies
 from penstock.controllers.reconcilers.broker import BrokerReconciler
 from penstock.controllers.reconcilers.channels.channel import ChannelReconciler
@@ -58,7 +58,7 @@ from penstock.controllers.routes.trust_bundles import TrustBundles
 from penstock.controllers.sinks.job_sink import JobSinks
 from penstock.controllers.sinks.request_reply import RequestReplies
 from penstock.controllers.sinks.server import SinkServer
-from penstock.controllers.sinks.tokens import Tokens
+from penstock.controllers.sinks.tokens import SinkTokens
 from penstock.controllers.tracker import Tracker
 from penstock.controllers.workloads.reconcilers import workload_reconcilers
 from penstock.lifecycle import Lifecycle, first
@@ -80,7 +80,7 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
     if kubeconfig != IN_CLUSTER and not await lifecycle.appears(kubeconfig):
         return
     api = Api(kubeconfig)
-    workers = Workers()
+    workers = ReconcilerWorkers()
     topic = RoutesTopic(settings)
     publisher = Publisher(topic, partial(kept_since, settings) if settings.history else None)
     tracker = Tracker(api, workers.enqueue)
@@ -99,7 +99,7 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
     )
     world = ReconcilerContext(settings, api, tracker, publisher, dataplane, recorder)
     owner = Owner()
-    subject = Tokens(settings, owner).subject
+    subject = SinkTokens(settings, owner).subject
     job_sinks = JobSinks(api, tracker, settings.max_event_bytes, world.job_sink_doors, subject)
     requests = RequestReplies(tracker, world.reply_keys, settings.max_event_bytes)
     servers: dict[str, dict[str, SinkServer]] = {}
@@ -140,7 +140,7 @@ def _look(tls: ServerTls, lifecycle: Lifecycle) -> None:
 
 
 async def work_on(
-    world: ReconcilerContext, workers: Workers, lifecycle: Lifecycle, names: Sequence[ServiceName] = ()
+    world: ReconcilerContext, workers: ReconcilerWorkers, lifecycle: Lifecycle, names: Sequence[ServiceName] = ()
 ) -> None:
     """Everything that goes on at once; ends only when one of it fails for good."""
     async with asyncio.TaskGroup() as group:
@@ -189,7 +189,7 @@ async def _told_to_stop(lifecycle: Lifecycle, topic: RoutesTopic) -> None:
     topic.close()
 
 
-async def _first_pass(world: ReconcilerContext, workers: Workers) -> None:
+async def _first_pass(world: ReconcilerContext, workers: ReconcilerWorkers) -> None:
     """Returns when every object has been looked at once, with all it refers to."""
     await workers.drained()
     while world.tracker.anyone_waits:
@@ -197,7 +197,7 @@ async def _first_pass(world: ReconcilerContext, workers: Workers) -> None:
         await workers.drained()
 
 
-async def _drop_unclaimed(world: ReconcilerContext, workers: Workers) -> None:
+async def _drop_unclaimed(world: ReconcilerContext, workers: ReconcilerWorkers) -> None:
     """What nobody has claimed after the first pass belongs to objects that are gone. But one that could not be
     reconciled may have claimed nothing for that reason: as long as there is any, all stays as it was."""
     while workers.any_fails:
@@ -206,7 +206,7 @@ async def _drop_unclaimed(world: ReconcilerContext, workers: Workers) -> None:
     world.publisher.drop_unclaimed()
 
 
-def _employ(world: ReconcilerContext, workers: Workers, sources: Sources) -> list[Reconciler]:
+def _employ(world: ReconcilerContext, workers: ReconcilerWorkers, sources: Sources) -> list[Reconciler]:
     subscribers = Subscribers(workers.enqueue)
     # The list of a channel's Subscriptions must be up to date when a reconciler hears of the change.
     world.tracker.informer(SUBSCRIPTION).listen(subscribers.announce)

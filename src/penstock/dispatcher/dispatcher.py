@@ -19,11 +19,11 @@ from penstock.contract.snapshot import Snapshot
 from penstock.dispatcher.cursors import stage_payload as stage_payloads
 from penstock.dispatcher.cursors.cursor import Cursor, Stage
 from penstock.dispatcher.cursors.cursor_store import Entry, Restored
-from penstock.dispatcher.cursors.partition import Lost, NewDelivery, PartitionCursors
+from penstock.dispatcher.cursors.partition import LostOrigins, NewDelivery, PartitionCursors
 from penstock.dispatcher.cursors.stage_payload import Failure, StagePayload
 from penstock.dispatcher.cursors.unflushed import Unflushed
 from penstock.dispatcher.delivery.attempt import AttemptResult, AttemptSender
-from penstock.dispatcher.delivery.decision import DeadLetter, Done, Dropped, Reply, Retry, Step, next_step
+from penstock.dispatcher.delivery.decision import Done, Dropped, Reply, Retry, Step, ToDeadLetter, next_step
 from penstock.dispatcher.delivery.telemetry import Telemetry
 from penstock.dispatcher.matched.recent import Recent
 from penstock.dispatcher.matched.record import Matched
@@ -430,7 +430,7 @@ class Dispatcher:
                 self._telemetry.write(job, record, result, begun, result="replied")
                 self._keep_payload(job, result.payload)
                 self._wait(job, Stage.REPLY, 0, 0.0)
-            case DeadLetter(reason):
+            case ToDeadLetter(reason):
                 self._telemetry.write(job, record, result, begun, result="deadletter")
                 self._keep_payload(job, StagePayload(failure=self._failure(job, result, reason)))
                 self._wait(job, Stage.DEAD_LETTER, 0, 0.0)
@@ -491,11 +491,11 @@ class Dispatcher:
         """Retention has removed the event while it waited."""
         if job.lane.gone:
             return
-        lost = Lost(job.cursor.route, job.delivery.origin, job.delivery.origin)
+        lost = LostOrigins(job.cursor.route, job.delivery.origin, job.delivery.origin)
         self._report_lost([lost], self.partitions[job.partition])
         self._end(job, given_up=True)
 
-    def _report_lost(self, losses: list[Lost], cursors: PartitionCursors) -> None:
+    def _report_lost(self, losses: list[LostOrigins], cursors: PartitionCursors) -> None:
         self._telemetry.lost(losses, cursors.partition, self.lanes)
 
     # --- from time to time ---------------------------------------------------------------------------------------

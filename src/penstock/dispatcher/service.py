@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from penstock.contract import reports, topics
 from penstock.contract.reports import Ack, Heard
-from penstock.dispatcher.silence import SilenceGuard, Verdict
+from penstock.dispatcher.silence import SilenceGuard, SilenceVerdict
 from penstock.dispatcher.worker import serve
 from penstock.log.admin import NotDone, TopicAdmin
 from penstock.log.connection import portable
@@ -156,8 +156,8 @@ class DispatcherService:
         while not self._stopping.wait(WATCH_SECONDS) and not self._ended.is_set():
             alive, running = len(self._alive()), self._running_tasks()
             verdict = self._silence.judge(time.monotonic(), alive, running)
-            self._tell(alive, running if verdict is Verdict.TELL else None)
-            if verdict is Verdict.RESTART and self._kafka_answers():
+            self._tell(alive, running if verdict is SilenceVerdict.TELL else None)
+            if verdict is SilenceVerdict.RESTART and self._kafka_answers():
                 log.error("dispatcher tasks are silent; their job is started again", alive=alive)
                 self._silence.begin()
                 self._context.cancelJobGroup(self._run_id)

@@ -16,7 +16,7 @@ START_SECONDS = 120.0
 """How long tasks may take to be heard of for the first time."""
 
 
-class Verdict(enum.Enum):
+class SilenceVerdict(enum.Enum):
     """What to do."""
 
     GO_ON = "go on"
@@ -41,13 +41,13 @@ class SilenceGuard:
         """Nothing could be heard until now, for reasons that are not the tasks'."""
         self.since = None
 
-    def judge(self, now: float, alive: int, running: int | None) -> Verdict:
+    def judge(self, now: float, alive: int, running: int | None) -> SilenceVerdict:
         """By the number of tasks that were heard of lately, and of those that Spark runs, where it says."""
         if alive >= self.tasks:
             self.since, self.heard_all = None, True
-            return Verdict.GO_ON
+            return SilenceVerdict.GO_ON
         self.since = now if self.since is None else self.since
         if now - self.since <= (HANGING_SECONDS if self.heard_all else START_SECONDS):
             waiting = running is not None and running < self.tasks and now - self.since > HANGING_SECONDS
-            return Verdict.TELL if waiting else Verdict.GO_ON
-        return Verdict.TELL if running is not None and running < self.tasks else Verdict.RESTART
+            return SilenceVerdict.TELL if waiting else SilenceVerdict.GO_ON
+        return SilenceVerdict.TELL if running is not None and running < self.tasks else SilenceVerdict.RESTART

@@ -27,7 +27,7 @@ from penstock.contract.snapshot import Snapshot
 from penstock.destinations import Destinations
 from penstock.dispatcher.cursors.cursor_store import CursorStore, GivenUp
 from penstock.dispatcher.delivery.attempt import AttemptSender
-from penstock.dispatcher.delivery.credentials import Credentials
+from penstock.dispatcher.delivery.credentials import DeliveryCredentials
 from penstock.dispatcher.delivery.replies import ReplyWriter
 from penstock.dispatcher.dispatcher import Dispatcher
 from penstock.dispatcher.http.client import SubscriberClient
@@ -120,7 +120,7 @@ class _Task:
             self._tracer,
             settings.delivery_timeout_seconds,
             settings.max_event_bytes,
-            credentials=Credentials(self._account_tokens, secrets),
+            credentials=DeliveryCredentials(self._account_tokens, secrets),
         )
         self._reread = RandomReader(settings, topics.MATCHED, DECODER, self._owner)
         self._reporter = Reporter(settings, "dispatcher", instance, failed)

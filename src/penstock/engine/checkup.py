@@ -26,7 +26,7 @@ HOW_TO_GET_KUBECTL = (
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckupFinding:
     """One thing that was looked at."""
 
     verdict: Literal["good", "note", "bad"]
@@ -35,12 +35,12 @@ class Finding:
     remedy: str = ""
 
 
-def examine(settings: Settings) -> list[Finding]:
+def examine(settings: Settings) -> list[CheckupFinding]:
     """All findings, in the order in which a start would meet them."""
     settings = settings.model_copy(update={"data_dir": settings.data_dir.expanduser().absolute()})
     return [
         *_judged("Python", _python),
-        Finding("good", "packages", f"penstock {version('penstock')}, pyspark {version('pyspark')}"),
+        CheckupFinding("good", "packages", f"penstock {version('penstock')}, pyspark {version('pyspark')}"),
         *_judged("Java", _java),
         _jars(settings),
         *_ports(settings),
@@ -50,11 +50,11 @@ def examine(settings: Settings) -> list[Finding]:
     ]
 
 
-def _judged(subject: str, look: Callable[[], str]) -> Iterator[Finding]:
+def _judged(subject: str, look: Callable[[], str]) -> Iterator[CheckupFinding]:
     try:
-        yield Finding("good", subject, look())
+        yield CheckupFinding("good", subject, look())
     except Problem as problem:
-        yield Finding("bad", subject, problem.what, problem.remedy)
+        yield CheckupFinding("bad", subject, problem.what, problem.remedy)
 
 
 def _python() -> str:
@@ -71,28 +71,28 @@ def _java() -> str:
     return f"{found.version} ({found.program})"
 
 
-def _jars(settings: Settings) -> Finding:
+def _jars(settings: Settings) -> CheckupFinding:
     root = jars.folder(settings)
     if not root.exists():
-        return Finding("note", "jars", "not fetched yet.", "The first start fetches them (53 MB).")
+        return CheckupFinding("note", "jars", "not fetched yet.", "The first start fetches them (53 MB).")
     wrong = jars.damage(root)
     if not wrong:
-        return Finding("good", "jars", f"complete and unchanged in {root}")
-    return Finding("note", "jars", f"{wrong[0]} in {root}.", "The next start fetches them again.")
+        return CheckupFinding("good", "jars", f"complete and unchanged in {root}")
+    return CheckupFinding("note", "jars", f"{wrong[0]} in {root}.", "The next start fetches them again.")
 
 
-def _ports(settings: Settings) -> Iterator[Finding]:
+def _ports(settings: Settings) -> Iterator[CheckupFinding]:
     if datadir.runs(settings.data_dir):
-        yield Finding("good", "ports", f"held by the stack that runs on {settings.data_dir}")
+        yield CheckupFinding("good", "ports", f"held by the stack that runs on {settings.data_dir}")
         return
     for port in ports.needed(settings):
         number = int(getattr(settings, port.field))
         try:
             if number:
                 ports.check_free(settings.host, number, port)
-            yield Finding("good", f"port {number}" if number else "port", f"free for {port.needed_by}")
+            yield CheckupFinding("good", f"port {number}" if number else "port", f"free for {port.needed_by}")
         except Problem as problem:
-            yield Finding("bad", f"port {number}", problem.what, problem.remedy)
+            yield CheckupFinding("bad", f"port {number}", problem.what, problem.remedy)
 
 
 def _disk(settings: Settings) -> str:
@@ -110,15 +110,17 @@ def _disk(settings: Settings) -> str:
     return f"{free} MiB free at {place}{enough}"
 
 
-def _memory() -> Finding:
+def _memory() -> CheckupFinding:
     free = psutil.virtual_memory().available // 2**20
     if free < MEMORY_MIB:
-        return Finding("note", "memory", f"{free} MiB available.", f"A stack takes up to {MEMORY_MIB} MiB.")
-    return Finding("good", "memory", f"{free} MiB available")
+        return CheckupFinding("note", "memory", f"{free} MiB available.", f"A stack takes up to {MEMORY_MIB} MiB.")
+    return CheckupFinding("good", "memory", f"{free} MiB available")
 
 
-def _kubectl() -> Finding:
+def _kubectl() -> CheckupFinding:
     found = shutil.which("kubectl")
     if found is None:
-        return Finding("note", "kubectl", "not found; the guides and penstock's own tests use it.", HOW_TO_GET_KUBECTL)
-    return Finding("good", "kubectl", found)
+        return CheckupFinding(
+            "note", "kubectl", "not found; the guides and penstock's own tests use it.", HOW_TO_GET_KUBECTL
+        )
+    return CheckupFinding("good", "kubectl", found)

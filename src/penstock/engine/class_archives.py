@@ -65,7 +65,7 @@ class ClassArchive:
             self.folder.mkdir(parents=True, exist_ok=True)
             with self._making():
                 self._make(pid, draft, seconds)
-        except (OSError, java_attach.Refused):
+        except (OSError, java_attach.AttachRefused):
             return False
         finally:
             draft.unlink(missing_ok=True)

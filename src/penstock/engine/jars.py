@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.engine.jar_files import ivy, pinned_jars
-from penstock.engine.jar_files.ivy import PIPELINE, Progress, Wanted
+from penstock.engine.jar_files.ivy import PIPELINE, JarSet, Progress
 from penstock.engine.java import Java
 from penstock.engine.problem import Problem
 from penstock.settings import Settings
@@ -58,7 +58,7 @@ def cache_root(settings: Settings) -> Path:
     return Path(base).expanduser().absolute() / "penstock"
 
 
-def folder(settings: Settings, wanted: Wanted = PIPELINE) -> Path:
+def folder(settings: Settings, wanted: JarSet = PIPELINE) -> Path:
     """Where the jars of this version of penstock are kept."""
     return cache_root(settings) / "jars" / hashlib.sha256(wanted.text).hexdigest()[:12]
 
@@ -69,7 +69,7 @@ def archive_folder(settings: Settings) -> Path:
 
 
 def resolve(
-    settings: Settings, java: Java, progress: Progress = lambda done, total, what: None, wanted: Wanted = PIPELINE
+    settings: Settings, java: Java, progress: Progress = lambda done, total, what: None, wanted: JarSet = PIPELINE
 ) -> Jars:
     """The jars, fetched first if they are missing or damaged. Raises Problem if that fails."""
     root, sums = folder(settings, wanted), pinned_jars.sums(pinned_jars.pinned(wanted.file))
@@ -95,12 +95,12 @@ def _is_whole(root: Path, sums: Mapping[str, str]) -> bool:
     return True
 
 
-def damage(root: Path, wanted: Wanted = PIPELINE) -> list[pinned_jars.Difference]:
+def damage(root: Path, wanted: JarSet = PIPELINE) -> list[pinned_jars.JarDifference]:
     """What is wrong with a folder of jars, every byte of them read."""
     return pinned_jars.differences(root, pinned_jars.sums(pinned_jars.pinned(wanted.file)))
 
 
-def _fetch(root: Path, java: Java, progress: Progress, wanted: Wanted, sums: Mapping[str, str]) -> None:
+def _fetch(root: Path, java: Java, progress: Progress, wanted: JarSet, sums: Mapping[str, str]) -> None:
     """Fetches into a folder beside, which then takes the place of the old one: there is never half a cache."""
     staging = root.with_suffix(".new")
     shutil.rmtree(staging, ignore_errors=True)

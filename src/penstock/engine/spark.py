@@ -24,7 +24,7 @@ from penstock.engine import java, spark_gateway
 from penstock.engine.class_archives import ClassArchive, archive_of
 from penstock.engine.jars import Jars, archive_folder
 from penstock.engine.spark_cluster import driver_address, executors, masters, packed_python, properties
-from penstock.engine.spark_cluster.properties import Placement
+from penstock.engine.spark_cluster.properties import SparkPlacement
 from penstock.settings import Settings
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ HIDDEN_TEXT = r'(?is)(password|secret)\s*=\s*"[^"]*"|-----BEGIN [A-Z ]*PRIVATE K
 """The same for texts in which such values stand, as in plans and in `sasl.jaas.config`."""
 
 
-def config_of(settings: Settings, jars: Jars, placement: Placement | None = None) -> dict[str, str]:
+def config_of(settings: Settings, jars: Jars, placement: SparkPlacement | None = None) -> dict[str, str]:
     """Configuration of the session: of one on this machine, or of one that is placed on a cluster."""
     scratch = settings.data_dir / "spark"
     config = {
@@ -173,10 +173,10 @@ def _with(config: dict[str, str], added: Addition) -> dict[str, str]:
     return {**config, **added.config} | ({"spark.jars": jars} if "spark.jars" in config else {})
 
 
-def _place(settings: Settings) -> Placement:
+def _place(settings: Settings) -> SparkPlacement:
     master = masters.parse(settings.spark_master or "")
     packed = None if settings.spark_python is not None else packed_python.ensure(settings, _packing)
-    return Placement(master, driver_address.find(settings, master), packed)
+    return SparkPlacement(master, driver_address.find(settings, master), packed)
 
 
 def _packing(done: int, total: int, what: str) -> None:

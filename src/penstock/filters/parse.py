@@ -17,7 +17,7 @@ from penstock.filters import cesql
 from penstock.filters.data import conditions
 from penstock.filters.normal import conjunctive
 from penstock.filters.predicate import All, AnyOf, Cesql, Everything, Exact, Not, Predicate, Prefix, Present, Suffix
-from penstock.filters.problem import Problem
+from penstock.filters.problem import FilterProblem
 from penstock.filters.terms import MAX_TERMS, count_terms
 from penstock.filters.validate import DIALECTS, attribute_problems, filter_problems
 
@@ -28,7 +28,7 @@ _SCHEMA_NAMES = ("dataschema", "schemaurl")
 class InvalidFilter(ValueError):
     """The filters cannot be routed by; `problems` says why."""
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
+    def __init__(self, problems: Sequence[FilterProblem]) -> None:
         super().__init__("; ".join(str(problem).replace("\n", ": ") for problem in problems))
         self.problems = tuple(problems)
 
@@ -43,11 +43,11 @@ def parse(attributes: Mapping[str, str] | None, filters: Sequence[Mapping[str, A
     else:
         predicate = _join(All, [_legacy(name, value) for name, value in (attributes or {}).items()]) or Everything()
     if (terms := count_terms(predicate)) > MAX_TERMS and conjunctive(predicate) is None:
-        raise InvalidFilter([Problem("filters", f"too large: {terms} terms, at most {MAX_TERMS} are possible")])
+        raise InvalidFilter([FilterProblem("filters", f"too large: {terms} terms, at most {MAX_TERMS} are possible")])
     return predicate
 
 
-def problems_of(attributes: Any, filters: Any) -> tuple[Problem, ...]:
+def problems_of(attributes: Any, filters: Any) -> tuple[FilterProblem, ...]:
     """What is wrong with `filter.attributes` and `filters`; nothing where `parse` has a predicate for them."""
     try:
         parse(attributes, filters)

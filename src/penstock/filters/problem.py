@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class FilterProblem:
     """Why a filter cannot be accepted, in the three parts of a Knative field error."""
 
     path: str

@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock.filters import cesql
 from penstock.filters.data.conditions import data_problems
-from penstock.filters.problem import Problem, is_text
+from penstock.filters.problem import FilterProblem, is_text
 
 DIALECTS = ("exact", "prefix", "suffix", "all", "any", "not", "cesql", "data")
 
@@ -21,17 +21,19 @@ MAX_NESTING = 32
 _ATTRIBUTE_NAME = re.compile(r"[a-z][a-z0-9]*")
 
 
-def attribute_problems(attributes: Mapping[str, Any] | None, path: str) -> list[Problem]:
+def attribute_problems(attributes: Mapping[str, Any] | None, path: str) -> list[FilterProblem]:
     """What is wrong with a map of attribute names to the values they are compared with."""
     if not isinstance(attributes, Mapping):
-        return [] if attributes is None else [Problem(path, f"invalid value: {attributes}", "expected a map")]
+        return [] if attributes is None else [FilterProblem(path, f"invalid value: {attributes}", "expected a map")]
     return [problem for name, value in attributes.items() for problem in _entry_problems(name, value, path)]
 
 
-def filter_problems(filters: Sequence[Any] | None, path: str, level: int = 1) -> list[Problem]:
+def filter_problems(filters: Sequence[Any] | None, path: str, level: int = 1) -> list[FilterProblem]:
     """What is wrong with a list of filters."""
     if not isinstance(filters, Sequence) or isinstance(filters, str):
-        return [] if filters is None else [Problem(path, f"invalid value: {filters}", "expected a list of filters")]
+        return (
+            [] if filters is None else [FilterProblem(path, f"invalid value: {filters}", "expected a list of filters")]
+        )
     return [
         problem for n, element in enumerate(filters) for problem in _element_problems(element, f"{path}[{n}]", level)
     ]
@@ -49,22 +51,24 @@ def filters_on_data(filters: Any, path: str) -> list[str]:
     return places
 
 
-def _element_problems(element: Any, path: str, level: int) -> list[Problem]:
+def _element_problems(element: Any, path: str, level: int) -> list[FilterProblem]:
     if level > MAX_NESTING:
-        return [Problem(path, f"filters are nested deeper than {MAX_NESTING} levels")]
+        return [FilterProblem(path, f"filters are nested deeper than {MAX_NESTING} levels")]
     if not isinstance(element, Mapping):
         expected = "expected an object with one dialect"
-        return [] if element is None else [Problem(path, f"invalid value: {element}", expected)]
-    problems = [Problem(f"{path}.{name}", "must not set the field(s)") for name in element if name not in DIALECTS]
+        return [] if element is None else [FilterProblem(path, f"invalid value: {element}", expected)]
+    problems = [
+        FilterProblem(f"{path}.{name}", "must not set the field(s)") for name in element if name not in DIALECTS
+    ]
     if sum(1 for dialect in DIALECTS if element.get(dialect)) > 1:
-        problems.append(Problem(path, "multiple dialects found, filters can have only one dialect set"))
+        problems.append(FilterProblem(path, "multiple dialects found, filters can have only one dialect set"))
     for dialect in DIALECTS:
         if value := element.get(dialect):
             problems += _dialect_problems(dialect, value, f"{path}.{dialect}", level)
     return problems
 
 
-def _dialect_problems(dialect: str, value: Any, path: str, level: int) -> list[Problem]:
+def _dialect_problems(dialect: str, value: Any, path: str, level: int) -> list[FilterProblem]:
     match dialect:
         case "all" | "any":
             return filter_problems(value, path, level + 1)
@@ -78,21 +82,23 @@ def _dialect_problems(dialect: str, value: Any, path: str, level: int) -> list[P
             return attribute_problems(value, path)
 
 
-def _entry_problems(name: Any, value: Any, path: str) -> list[Problem]:
+def _entry_problems(name: Any, value: Any, path: str) -> list[FilterProblem]:
     problems = []
     if not isinstance(name, str) or not _ATTRIBUTE_NAME.fullmatch(name):
         rule = "Attribute name must start with a letter and can only contain lowercase alphanumeric"
-        problems.append(Problem(f"{path}[{name}]", f'invalid key name "{name}"', rule))
+        problems.append(FilterProblem(f"{path}[{name}]", f'invalid key name "{name}"', rule))
     if not isinstance(value, str) or not is_text(value):
-        problems.append(Problem(f"{path}[{name}]", f"invalid value: {value}", "expected a text that an event can hold"))
+        problems.append(
+            FilterProblem(f"{path}[{name}]", f"invalid value: {value}", "expected a text that an event can hold")
+        )
     return problems
 
 
-def _cesql_problems(value: Any, path: str) -> list[Problem]:
+def _cesql_problems(value: Any, path: str) -> list[FilterProblem]:
     try:
         if not isinstance(value, str):
             raise cesql.ParseError("expected a string")
         cesql.parse(value)
     except cesql.ParseError as error:
-        return [Problem(path, f"invalid value: {value}", str(error))]
+        return [FilterProblem(path, f"invalid value: {value}", str(error))]
     return []

@@ -32,7 +32,7 @@ _PAUSE_SECONDS = 0.01
 log = structlog.get_logger()
 
 
-class Server:
+class IngressServer:
     """Started and ended by the component."""
 
     def __init__(self, app: Application, settings: Settings, owner: Owner) -> None:

@@ -13,7 +13,7 @@ from penstock.ingress.app import Ingress
 from penstock.ingress.disk import DiskWatch
 from penstock.ingress.kafka_watch import KafkaWatch
 from penstock.ingress.senders.door import Door
-from penstock.ingress.server import Server
+from penstock.ingress.server import IngressServer
 from penstock.ingress.targets import TargetTable
 from penstock.lifecycle import Lifecycle, first, settle_garbage
 from penstock.log.events import EventWriter
@@ -47,7 +47,7 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
     reporter = Reporter(settings, "ingress", instance, owner.fail)
     door = Door()
     app = Ingress(settings, events, disk, kafka, tracer, tell_type=reporter.seen_type, door=door)
-    server = Server(app, settings, owner)
+    server = IngressServer(app, settings, owner)
     following = _Following(app, reporter, owner, _TokensOnDemand(settings, door, owner))
     lifecycle.doubts.append(app.why_unready)
     follower = SnapshotFollower(settings, following.announce, owner.fail)

@@ -19,7 +19,7 @@ from penstock.install.implied import implied
 from penstock.install.manifests import by_file, text
 from penstock.install.objects import Manifest, Obj
 from penstock.install.tls import MODES, SERVICE_NAMES, Tls
-from penstock.install.values import Role, Values
+from penstock.install.values import RolePods, Values
 from penstock.resources.admission import SYSTEM_NAMESPACE
 
 _MARK = re.compile(r"""['"]?<<(.*?)>>['"]?""")
@@ -94,7 +94,7 @@ def _marked() -> Values:
 
 def _marked_value(name: str, value: Any) -> Any:
     match value:
-        case Role():
+        case RolePods():
             return replace(value, replicas=_mark(f"{name}.replicas"), resources=_mark(f"{name}.resources"))
         case Tls():
             return _MarkedTls(**{one.name: _mark(f"{name}.{_named(one.name)}") for one in fields(Tls)})

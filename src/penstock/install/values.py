@@ -32,7 +32,7 @@ def _settings() -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Role:
+class RolePods:
     """How many Pods of a role there are, and what each gets."""
 
     replicas: Any = 2
@@ -40,7 +40,7 @@ class Role:
 
 
 @dataclass(frozen=True)
-class OptionalRole(Role):
+class OptionalRole(RolePods):
     """A role that an installation can do without."""
 
     enabled: bool = True
@@ -63,12 +63,12 @@ class Values:
     """A Secret whose entries become environment variables, such as PENSTOCK_KAFKA_CONF. It may be missing."""
     files_from: Any = "penstock-kafka-tls"
     """A Secret whose entries become files in /etc/penstock/tls, for `ssl.ca.location` and such. It may be missing."""
-    ingress: Role = field(default_factory=lambda: Role(2, _resources("250m", "256Mi", "1Gi")))
+    ingress: RolePods = field(default_factory=lambda: RolePods(2, _resources("250m", "256Mi", "1Gi")))
     ingress_max_replicas: Any = 10
     ingress_target_cpu: Any = 70
-    control: Role = field(default_factory=lambda: Role(2, _resources("100m", "256Mi", "1Gi")))
-    webhook: Role = field(default_factory=lambda: Role(2, _resources("50m", "128Mi", "512Mi")))
-    pipeline: Role = field(default_factory=lambda: Role(2, _resources("1", "2Gi", "4Gi")))
+    control: RolePods = field(default_factory=lambda: RolePods(2, _resources("100m", "256Mi", "1Gi")))
+    webhook: RolePods = field(default_factory=lambda: RolePods(2, _resources("50m", "128Mi", "512Mi")))
+    pipeline: RolePods = field(default_factory=lambda: RolePods(2, _resources("1", "2Gi", "4Gi")))
     console: OptionalRole = field(default_factory=lambda: OptionalRole(1, _resources("50m", "256Mi", "1Gi")))
     """One Pod: who has signed in is remembered in its memory."""
     history: OptionalRole = field(

@@ -45,7 +45,7 @@ class TopicShape:
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundTopic:
     """A topic as it is."""
 
     partitions: int
@@ -113,7 +113,7 @@ class TopicAdmin:
         """Number of partitions of each of our topics there is."""
         return {name: found.partitions for name, found in self.topics(timeout).items()}
 
-    def topics(self, timeout: float = TIMEOUT_SECONDS) -> dict[str, Found]:
+    def topics(self, timeout: float = TIMEOUT_SECONDS) -> dict[str, FoundTopic]:
         """Those of our topics that there are. One that exists and may not be seen is refused, not missing."""
         seen = {name: topic for name, topic in self._metadata(timeout).topics.items() if topic.error is None}
         self._check_hidden([name for name in self._names if name not in seen], timeout)
@@ -121,7 +121,7 @@ class TopicAdmin:
         for theirs, ours in self._names.items():
             if theirs in seen:
                 replicas = [len(place.replicas) for place in seen[theirs].partitions.values()]
-                found[ours] = Found(len(replicas), min(replicas, default=0))
+                found[ours] = FoundTopic(len(replicas), min(replicas, default=0))
         return found
 
     def _check_hidden(self, names: list[str], timeout: float) -> None:

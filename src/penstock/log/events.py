@@ -22,7 +22,7 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from penstock.contract import topics
-from penstock.contract.event_record import Record
+from penstock.contract.event_record import EventRecord
 from penstock.log import clients
 from penstock.log.error_advice import sentence
 from penstock.log.threads import Failed
@@ -89,7 +89,7 @@ class EventWriter:
         self._broken = False
         self._replaced: list[Producer] = []
         self._settled: list[_Confirmation] = []
-        self._gathered: list[tuple[Sequence[Record], _Confirmation]] = []
+        self._gathered: list[tuple[Sequence[EventRecord], _Confirmation]] = []
         self._gathered_events = self._polls = 0
         self.stored_at = self.failed_at = -math.inf
         """When Kafka last confirmed events, and when events were last not stored, by the loop's clock."""
@@ -104,7 +104,7 @@ class EventWriter:
         """Whether so many more may be stored now."""
         return self._pending + events <= self._limit
 
-    def store(self, records: Sequence[Record], done: Done) -> None:
+    def store(self, records: Sequence[EventRecord], done: Done) -> None:
         """Writes the records and calls `done` when every one is confirmed: with None, NotStored or RecordTooLarge.
 
         Raises NoRoom or RecordTooLarge before anything is written. Records go to the partitions of their keys, so
@@ -140,7 +140,7 @@ class EventWriter:
                 self._settled.append(confirmation)
             self._pending -= asked - confirmation.written
 
-    def _write(self, records: Sequence[Record], confirmation: _Confirmation) -> None:
+    def _write(self, records: Sequence[EventRecord], confirmation: _Confirmation) -> None:
         """Hands the records to librdkafka. Raises NoRoom, NotStored or RecordTooLarge where none is taken."""
         if self._broken:
             self._replace_producer()

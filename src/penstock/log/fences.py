@@ -29,7 +29,7 @@ TRANSACTION = {"transaction.timeout.ms": 10_000, "linger.ms": 0}
 """All who read reports wait for a transaction that is left open."""
 
 
-class Superseded(RuntimeError):
+class RouterSuperseded(RuntimeError):
     """Another router has taken over: this one must end."""
 
 
@@ -50,7 +50,7 @@ class FenceWriter:
         self.close = self._notes.close
 
     def note_epoch(self, epoch: int) -> None:
-        """Gives this router its epoch. Raises Superseded."""
+        """Gives this router its epoch. Raises RouterSuperseded."""
         self._commit([Entry(topics.REPORTS, generations.EPOCH_KEY, generations.encode_epoch(epoch))])
 
     def note(self, point: LivePoint, forget: Iterable[str]) -> None:
@@ -60,7 +60,7 @@ class FenceWriter:
         self._commit([noted, *(Entry(topics.REPORTS, key, None) for key in forget)])
 
     def note_served(self, changes: Mapping[str, Served | None]) -> None:
-        """Which routes are served, or were left out from where on; None for one that has ended. Raises Superseded."""
+        """Which routes are served, or left out from where on; None for one that has ended. Raises RouterSuperseded."""
         self._commit(
             [
                 Entry(topics.REPORTS, reports.served_key(uid), None if served is None else reports.encode(served))
@@ -96,7 +96,7 @@ class FenceWriter:
         try:
             self._notes.commit(entries, lambda left, refused: left)
         except Fenced as error:
-            raise Superseded("another pipeline has taken over: only one may route") from error
+            raise RouterSuperseded("another pipeline has taken over: only one may route") from error
 
     def _connect(self) -> Producer:
         return clients.producer(self._settings, "fences", OPTIONS, watchdog=None)

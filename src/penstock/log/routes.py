@@ -27,7 +27,7 @@ TIMEOUT_SECONDS = 15.0
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredRoutes:
     """What the topic holds."""
 
     records: dict[str, Record] = field(default_factory=dict)
@@ -55,15 +55,15 @@ class StoredReader:
         if snapshot is not None:
             self._newest, self._complete = snapshot, True
 
-    def stored(self) -> Stored:
+    def stored(self) -> StoredRoutes:
         """What was read so far."""
         unreadable = frozenset(self._builder.unreadable)
         # Where the version cannot be read, nothing tells how many routes there should be.
         missing = self._builder.missing > 0 or VERSION_KEY in unreadable
-        return Stored(self._builder.records(), self._newest.version, self._complete, unreadable, missing)
+        return StoredRoutes(self._builder.records(), self._newest.version, self._complete, unreadable, missing)
 
 
-class Superseded(RuntimeError):
+class PublisherSuperseded(RuntimeError):
     """Another control plane publishes to this Kafka now; this one must end."""
 
 
@@ -79,12 +79,12 @@ class RoutesTopic:
         self._closing = threading.Event()
         self._log = TransactionalPartition(settings, "routes", 0)
 
-    def read(self) -> Stored:
+    def read(self) -> StoredRoutes:
         """Takes the topic over, and returns everything it holds; waits for a Kafka that is not there yet."""
         self._log.open()
         return self.look()
 
-    def look(self) -> Stored:
+    def look(self) -> StoredRoutes:
         """Everything the topic holds, without taking it from who publishes there."""
         reader = StoredReader()
         done = threading.Event()
@@ -133,13 +133,15 @@ class RoutesTopic:
     def write(self, changes: list[tuple[str, bytes | None]], version: bytes) -> None:
         """Writes the changed records (None deletes) and the version that completes them, or nothing.
 
-        Waits for a Kafka that is away. Raises Superseded where another control plane has taken over.
+        Waits for a Kafka that is away. Raises PublisherSuperseded where another control plane has taken over.
         """
         entries = [Entry(topics.ROUTES, key, value) for key, value in [*changes, (VERSION_KEY, version)]]
         try:
             self._log.commit(entries, _none_without)
         except Fenced as error:
-            raise Superseded("another control plane publishes the routes in this Kafka: only one may") from error
+            raise PublisherSuperseded(
+                "another control plane publishes the routes in this Kafka: only one may"
+            ) from error
 
     def look_after(self) -> None:
         """To be called now and then: hears what the client has to say about itself."""

@@ -183,7 +183,7 @@ class TopicEnds(Generic[T]):
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenRecord:
     """A record without its value."""
 
     partition: int
@@ -206,7 +206,7 @@ class NewRecords:
             self._next = {number: kept.end for number, kept in enumerate(ends)}
             self._assign()
 
-    def poll(self) -> Seen | None:
+    def poll(self) -> SeenRecord | None:
         """The next record that is here already."""
         if self._watchdog.gone:
             self._consumer.close()
@@ -216,7 +216,7 @@ class NewRecords:
             if message.error() is None:
                 partition, offset = message.partition() or 0, message.offset() or 0
                 self._next[partition] = offset + 1
-                return Seen(partition, offset, message.key(), message.headers() or ())  # type: ignore[arg-type]  # pairs
+                return SeenRecord(partition, offset, message.key(), message.headers() or ())  # type: ignore[arg-type]  # pairs
         return None
 
     def close(self) -> None:

@@ -75,7 +75,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredRecord:
     """The newest record of a key."""
 
     message: Message
@@ -125,7 +125,7 @@ class TransactionalPartition:
             except KafkaException as error:
                 self._judge(error.args[0])
 
-    def load(self, topic: str) -> dict[str, Stored]:
+    def load(self, topic: str) -> dict[str, StoredRecord]:
         """The newest record of each key, as last committed. Call after `open`: nobody else writes then."""
         return load_partition(self._settings, self._role, topic, self.partition, self.given_up)
 
@@ -254,11 +254,11 @@ class TransactionalPartition:
 
 def load_partition(
     settings: Settings, role: str, topic: str, partition: int, given_up: threading.Event
-) -> dict[str, Stored]:
+) -> dict[str, StoredRecord]:
     """The newest record of each key of a partition, as last committed. Raises GivenUp where that is set before."""
     options = {"enable.partition.eof": True, "fetch.wait.max.ms": 20, "isolation.level": "read_committed"}
     consumer = clients.consumer(settings, role, options, ending_process())
-    found: dict[str, Stored] = {}
+    found: dict[str, StoredRecord] = {}
     try:
         name = clients.topic_name(settings, topic)
         get_to_know(consumer, name)
@@ -284,7 +284,7 @@ def load_partition(
     raise GivenUp(f"stopped while reading {topic}")
 
 
-def _take(message: Message, found: dict[str, Stored]) -> None:
+def _take(message: Message, found: dict[str, StoredRecord]) -> None:
     try:
         key, value = text_key(message), message.value()
     except Unreadable as problem:
@@ -293,7 +293,7 @@ def _take(message: Message, found: dict[str, Stored]) -> None:
     if value is None:
         found.pop(key, None)
     else:
-        found[key] = Stored(message, bytes(value))
+        found[key] = StoredRecord(message, bytes(value))
 
 
 def _note_refusal(entry: Entry, refused: list[Entry], problem: KafkaError | None, _: Message | None) -> None:

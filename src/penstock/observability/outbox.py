@@ -19,7 +19,7 @@ LINES = 50
 """Lines that wait to be sent; of more the oldest go."""
 
 
-class Change(msgspec.Struct, frozen=True, array_like=True):
+class MetricChange(msgspec.Struct, frozen=True, array_like=True):
     """How one number has changed."""
 
     metric: str
@@ -63,9 +63,9 @@ class Pending:
             self.amount += total
             self.outbox.changed[self.metric, self.labels] = self
 
-    def take(self) -> Change:
+    def take(self) -> MetricChange:
         """What is to be sent; nothing of it is pending any more, but a gauge goes on showing what it shows."""
-        change = Change(self.metric, self.labels, self.amount, self.value, tuple(self.counts))
+        change = MetricChange(self.metric, self.labels, self.amount, self.value, tuple(self.counts))
         self.amount, self.counts = 0.0, []
         return change
 
@@ -88,7 +88,7 @@ class Outbox:
         with self.lock:
             self._gone.append(key)
 
-    def take(self) -> tuple[list[Change], list[ObjectKey], list[str]]:
+    def take(self) -> tuple[list[MetricChange], list[ObjectKey], list[str]]:
         """What has changed, who is gone, and what was said since the last time."""
         with self.lock:
             changes = [self.changed.pop(key).take() for key in list(self.changed)]

@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.observability.buffered_metrics import add_observations
 from penstock.observability.instruments import Instrument, forget_object, instruments, use_labels
-from penstock.observability.outbox import Change
+from penstock.observability.outbox import MetricChange
 from penstock.observability.tombstones import ObjectKey
 
 
@@ -18,7 +18,7 @@ class RemoteNumbers:
         self._known = {instrument.name: instrument for instrument in instruments()}
         self._shown: dict[tuple[str, tuple[str, ...]], dict[str, float]] = {}
 
-    def take(self, instance: str, changes: Iterable[Change]) -> None:
+    def take(self, instance: str, changes: Iterable[MetricChange]) -> None:
         """Takes a report in. A metric that this version does not have is passed over."""
         for change in changes:
             instrument = self._known.get(change.metric)
@@ -36,7 +36,7 @@ class RemoteNumbers:
             if shown.pop(instance, None) is not None:
                 self._show(self._known[name], labels, shown)
 
-    def _apply(self, instance: str, instrument: Instrument, change: Change) -> None:
+    def _apply(self, instance: str, instrument: Instrument, change: MetricChange) -> None:
         if instrument.kind == "gauge":
             shown = self._shown.setdefault((change.metric, change.labels), {})
             shown[instance] = change.value or 0.0

@@ -24,7 +24,7 @@ AGAIN_SECONDS = 2.0
 MOST = 10_000
 
 
-class Wanted(NamedTuple):
+class WantedToken(NamedTuple):
     """Which token: whose, and for whom."""
 
     namespace: str
@@ -57,7 +57,7 @@ class NoToken(Exception):  # the reason of an attempt that could not be made
     """There is no token."""
 
 
-Ask = Callable[[Wanted], Awaitable[Issued]]
+Ask = Callable[[WantedToken], Awaitable[Issued]]
 Start = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[Any]]
 """Begins work that belongs to somebody who ends when it fails."""
 
@@ -77,9 +77,9 @@ class AccountTokens:
 
     def __init__(self, ask: Ask, start: Start, clock: Callable[[], float] = time.time) -> None:
         self._ask, self._start, self._clock = ask, start, clock
-        self._held: dict[Wanted, _Held] = {}
+        self._held: dict[WantedToken, _Held] = {}
 
-    async def token(self, wanted: Wanted) -> str:
+    async def token(self, wanted: WantedToken) -> str:
         """A token that is good for a while. Raises NoToken."""
         held = self._held.get(wanted)
         if held is None:
@@ -96,11 +96,11 @@ class AccountTokens:
             raise NoToken(held.failure)
         return held.issued.token
 
-    def forget(self, wanted: Wanted) -> None:
+    def forget(self, wanted: WantedToken) -> None:
         """The token was not taken: the next one is asked for anew."""
         self._held.pop(wanted, None)
 
-    async def _renew(self, wanted: Wanted, held: _Held) -> None:
+    async def _renew(self, wanted: WantedToken, held: _Held) -> None:
         try:
             issued = await self._ask(wanted)
         except NoToken as error:
@@ -117,7 +117,7 @@ class TokenRequests:
         self._settings = settings
         self._client: httpx2.AsyncClient | None = None
 
-    async def __call__(self, wanted: Wanted) -> Issued:
+    async def __call__(self, wanted: WantedToken) -> Issued:
         """A new token. Raises NoToken."""
         whom = f"ServiceAccount {wanted.namespace}/{wanted.account}"
         path = f"/api/v1/namespaces/{wanted.namespace}/serviceaccounts/{wanted.account}/token"

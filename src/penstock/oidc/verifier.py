@@ -34,7 +34,7 @@ _SIGNATURE_ONLY: Options = {
 """The rest is looked at whenever the token comes, not only the first time."""
 
 
-class Refused(NamedTuple):
+class TokenRefused(NamedTuple):
     """Why a token does not hold."""
 
     reason: str
@@ -57,7 +57,7 @@ class Verifier:
         self._known: OrderedDict[str, _Known] = OrderedDict()
         self._generation = issuers.generation
 
-    def subject(self, token: str, audience: str) -> str | Refused:
+    def subject(self, token: str, audience: str) -> str | TokenRefused:
         """Whose token it is, if it holds now and is for this audience."""
         if self._generation != self._issuers.generation:
             self._known.clear()
@@ -65,7 +65,7 @@ class Verifier:
         known = self._known.get(token)
         if known is None:
             verified = self._verify(token)
-            if isinstance(verified, Refused):
+            if isinstance(verified, TokenRefused):
                 return verified
             known = self._remember(token, verified)
         return self._holding(known, audience)
@@ -76,53 +76,55 @@ class Verifier:
             self._known.popitem(last=False)
         return known
 
-    def _holding(self, known: _Known, audience: str) -> str | Refused:
+    def _holding(self, known: _Known, audience: str) -> str | TokenRefused:
         now = self._clock()
         if now >= known.expires + SKEW_SECONDS:
-            return Refused("the token has expired")
+            return TokenRefused("the token has expired")
         if now < known.not_before - SKEW_SECONDS:
-            return Refused("the token is not valid yet")
+            return TokenRefused("the token is not valid yet")
         if audience not in known.audiences:
             meant = ", ".join(_shown(one) for one in known.audiences[:5]) or "nobody"
-            return Refused(f'the token is for {meant}, not for the audience "{audience}"')
+            return TokenRefused(f'the token is for {meant}, not for the audience "{audience}"')
         return known.subject
 
-    def _verify(self, token: str) -> _Known | Refused:
+    def _verify(self, token: str) -> _Known | TokenRefused:
         if len(token) > LONGEST_TOKEN:
-            return Refused("the token is too long")
+            return TokenRefused("the token is too long")
         try:
             header = jwt.get_unverified_header(token)
             said = jwt.decode(token, options={"verify_signature": False})
         except (jwt.InvalidTokenError, ValueError):
-            return Refused("this is no JSON Web Token")
+            return TokenRefused("this is no JSON Web Token")
         issuer = said.get("iss")
         if not isinstance(issuer, str):
-            return Refused("the token names no issuer")
+            return TokenRefused("the token names no issuer")
         return self._verify_signature(token, issuer, header)
 
-    def _verify_signature(self, token: str, issuer: str, header: Mapping[str, Any]) -> _Known | Refused:
+    def _verify_signature(self, token: str, issuer: str, header: Mapping[str, Any]) -> _Known | TokenRefused:
         key = self._issuers.key(issuer, header.get("kid"))
         if isinstance(key, Missing):
-            return Refused(f"the token cannot be verified: {key.value}", is_passing=key is Missing.NOT_YET)
+            return TokenRefused(f"the token cannot be verified: {key.value}", is_passing=key is Missing.NOT_YET)
         if header.get("alg") != key.algorithm_name:
-            return Refused(f"the token is signed by {_shown(header.get('alg'))}, which is not how its issuer signs")
+            return TokenRefused(
+                f"the token is signed by {_shown(header.get('alg'))}, which is not how its issuer signs"
+            )
         try:
             claims = jwt.decode(token, key, algorithms=[str(key.algorithm_name)], options=_SIGNATURE_ONLY)
         except jwt.InvalidTokenError:
-            return Refused("the signature of the token is not that of its issuer")
+            return TokenRefused("the signature of the token is not that of its issuer")
         return _known(claims, self._issuers.is_foreign(issuer))
 
 
-def _known(claims: dict[str, Any], foreign: bool) -> _Known | Refused:
+def _known(claims: dict[str, Any], foreign: bool) -> _Known | TokenRefused:
     subject, audience, expires = claims.get("sub"), claims.get("aud"), claims.get("exp")
     not_before = claims.get("nbf", 0)
     if not isinstance(subject, str) or not subject:
-        return Refused("the token names no subject")
+        return TokenRefused("the token names no subject")
     if not isinstance(expires, int | float) or not isinstance(not_before, int | float) or expires is True:
-        return Refused("the token does not say until when it is valid")
+        return TokenRefused("the token does not say until when it is valid")
     if foreign and subject.startswith("system:"):
         # Or whoever runs another issuer could speak for every ServiceAccount.
-        return Refused(f"its issuer cannot speak for {_shown(subject)}: such names are Kubernetes' own")
+        return TokenRefused(f"its issuer cannot speak for {_shown(subject)}: such names are Kubernetes' own")
     listed = audience if isinstance(audience, list) else [audience]
     return _Known(subject, tuple(one for one in listed if isinstance(one, str)), float(not_before), float(expires))
 

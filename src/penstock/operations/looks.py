@@ -20,7 +20,16 @@ from penstock.hosts import in_url
 from penstock.observability.exposition import SharedMetrics
 from penstock.observability.selected_metrics import SelectedMetrics
 from penstock.operations.installation import of_stack, running_folder
-from penstock.operations.route_rates import COUNTED, Counters, RouteName, Row, Target, accepted_of, counters_of, rows_of
+from penstock.operations.route_rates import (
+    COUNTED,
+    Counters,
+    RouteName,
+    RouteRow,
+    TargetName,
+    accepted_of,
+    counters_of,
+    rows_of,
+)
 from penstock.operations.stack_state import METRICS
 
 Resolve = Callable[..., list[Any]]
@@ -32,7 +41,7 @@ class Counted:
     """One look."""
 
     routes: dict[RouteName, Counters]
-    targets: dict[Target, float]
+    targets: dict[TargetName, float]
     """Events that each Broker and channel has accepted."""
 
 
@@ -49,7 +58,7 @@ def _counted(metrics: list[Metric]) -> Counted:
 def counted_at(urls: Collection[str], authority: Path | None = None, resolve: Resolve = socket.getaddrinfo) -> Counted:
     """What roles elsewhere have counted; over HTTPS as this authority vouches for them. Raises Problem."""
     routes: dict[RouteName, Counters] = {}
-    targets: dict[Target, float] = {}
+    targets: dict[TargetName, float] = {}
     for page in (page for url in urls for page in pages_of(url, resolve)):
         metrics = list(_fetched(page, authority))
         routes |= counters_of(metrics)
@@ -59,7 +68,7 @@ def counted_at(urls: Collection[str], authority: Path | None = None, resolve: Re
 
 
 @dataclass(frozen=True)
-class Page:
+class MetricsPage:
     """Metrics of one process."""
 
     url: str
@@ -67,22 +76,24 @@ class Page:
     """By which name it is asked, where the URL has the address of one process out of several."""
 
 
-def pages_of(url: str, resolve: Resolve) -> list[Page]:
+def pages_of(url: str, resolve: Resolve) -> list[MetricsPage]:
     """One for each process that a URL leads to: a name with several addresses, such as that of a headless Service,
     has one behind each. Other names are left to the client, which also finds out which of IPv4 and IPv6 answers."""
     parts = urlsplit(url)
     try:
         found = resolve(parts.hostname, parts.port or parts.scheme, type=socket.SOCK_STREAM)
     except (OSError, ValueError):
-        return [Page(url)]
+        return [MetricsPage(url)]
     addresses = list(dict.fromkeys(sockaddr[0] for family, *_, sockaddr in found if family == found[0][0]))
     if len(addresses) < 2:
-        return [Page(url)]
+        return [MetricsPage(url)]
     port = f":{parts.port}" if parts.port else ""
-    return [Page(urlunsplit(parts._replace(netloc=in_url(address) + port)), parts.netloc) for address in addresses]
+    return [
+        MetricsPage(urlunsplit(parts._replace(netloc=in_url(address) + port)), parts.netloc) for address in addresses
+    ]
 
 
-def _fetched(page: Page, authority: Path | None = None) -> Iterable[Metric]:
+def _fetched(page: MetricsPage, authority: Path | None = None) -> Iterable[Metric]:
     try:
         trusted = ssl.create_default_context(cafile=authority) if page.url.startswith("https://") else False
         named = {} if page.host is None else {"Host": page.host}
@@ -108,12 +119,12 @@ class Looks:
                 raise Problem("This stack records no metrics.", "Start it with metrics=true.")
         self._before, self._at = self._look(), time.monotonic()
 
-    def rows(self, seconds: float) -> list[Row]:
+    def rows(self, seconds: float) -> list[RouteRow]:
         """What happened since the last look, which was so many seconds ago at least."""
         time.sleep(max(0.0, self._at + seconds - time.monotonic()))
         return self.rows_now()
 
-    def rows_now(self) -> list[Row]:
+    def rows_now(self) -> list[RouteRow]:
         """What happened since the last look."""
         after, now = self._look(), time.monotonic()
         rows = rows_of(self._before, after, max(0.001, now - self._at))
@@ -123,4 +134,4 @@ class Looks:
     def _look(self) -> dict[RouteName, Counters]:
         if self._folder is not None:
             return counters_of(SharedMetrics(self._folder).collect())
-        return counters_of(_fetched(Page(self._url or "")))
+        return counters_of(_fetched(MetricsPage(self._url or "")))

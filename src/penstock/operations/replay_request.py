@@ -35,14 +35,14 @@ _SHORT = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 
 
 @dataclass(frozen=True)
-class Place:
+class ReplaySubject:
     """What the events are of: `trigger/orders`."""
 
     kind: str
     name: str
 
     @classmethod
-    def read(cls, text: str) -> Place:
+    def read(cls, text: str) -> ReplaySubject:
         """Of a name alone, a Trigger is meant. Raises Problem."""
         kind, slash, name = text.partition("/")
         if not slash:
@@ -75,7 +75,7 @@ class Wishes:
     reason: str | None = None
 
 
-def replay_of(place: Place, wishes: Wishes, name: str | None = None) -> Obj:
+def replay_of(place: ReplaySubject, wishes: Wishes, name: str | None = None) -> Obj:
     """The Replay, as it is created. Raises Problem."""
     if place.is_route and wishes.sink:
         raise Problem(

@@ -34,7 +34,7 @@ class RouteName(NamedTuple):
         return f"{self.kind.lower()}/{self.name}" + ("" if self.namespace == "default" else f" ({self.namespace})")
 
 
-class Target(NamedTuple):
+class TargetName(NamedTuple):
     """Which Broker or channel."""
 
     kind: str
@@ -66,7 +66,7 @@ class Counters:
 
 
 @dataclass(frozen=True)
-class Row:
+class RouteRow:
     """A route in a table."""
 
     route: RouteName
@@ -116,14 +116,16 @@ def _take(route: Counters, sample: Sample) -> None:
             route.durations[float(sample.labels["le"])] += sample.value
 
 
-def rows_of(before: Mapping[RouteName, Counters], after: Mapping[RouteName, Counters], seconds: float) -> list[Row]:
+def rows_of(
+    before: Mapping[RouteName, Counters], after: Mapping[RouteName, Counters], seconds: float
+) -> list[RouteRow]:
     """What the routes did between two looks."""
     return [_row(route, before.get(route, Counters()), now, seconds) for route, now in after.items()]
 
 
-def _row(route: RouteName, was: Counters, now: Counters, seconds: float) -> Row:
+def _row(route: RouteName, was: Counters, now: Counters, seconds: float) -> RouteRow:
     took = {bound: count - was.durations.get(bound, 0) for bound, count in now.durations.items()}
-    return Row(
+    return RouteRow(
         route,
         rate=max(0.0, now.succeeded - was.succeeded) / seconds,
         failures=max(0.0, now.failed - was.failed) / seconds,
@@ -137,20 +139,20 @@ def _row(route: RouteName, was: Counters, now: Counters, seconds: float) -> Row:
     )
 
 
-def accepted_of(metrics: Iterable[Metric]) -> dict[Target, float]:
+def accepted_of(metrics: Iterable[Metric]) -> dict[TargetName, float]:
     """How many events each Broker and channel has accepted."""
-    found: dict[Target, float] = defaultdict(float)
+    found: dict[TargetName, float] = defaultdict(float)
     for metric in metrics:
         for sample in metric.samples:
             if sample.name == ACCEPTED.name:
                 labels = sample.labels
-                found[Target(labels["kind"], labels["namespace"], labels["name"])] += sample.value
+                found[TargetName(labels["kind"], labels["namespace"], labels["name"])] += sample.value
     return dict(found)
 
 
 def target_rows_of(
-    before: Mapping[Target, float], after: Mapping[Target, float], seconds: float
-) -> dict[Target, TargetRow]:
+    before: Mapping[TargetName, float], after: Mapping[TargetName, float], seconds: float
+) -> dict[TargetName, TargetRow]:
     """What the Brokers and channels did between two looks."""
     return {one: TargetRow(max(0.0, now - before.get(one, 0.0)) / seconds) for one, now in after.items()}
 

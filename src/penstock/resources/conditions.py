@@ -19,7 +19,7 @@ Conditions = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Finding:
+class ConditionFinding:
     """What has been found out about one condition."""
 
     type: str
@@ -29,23 +29,23 @@ class Finding:
     severity: Severity = ""
 
 
-def true(kind: str, reason: str = "", message: str = "") -> Finding:
+def true(kind: str, reason: str = "", message: str = "") -> ConditionFinding:
     """It holds."""
-    return Finding(kind, "True", reason, message)
+    return ConditionFinding(kind, "True", reason, message)
 
 
-def false(kind: str, reason: str, message: str = "") -> Finding:
+def false(kind: str, reason: str, message: str = "") -> ConditionFinding:
     """It does not hold."""
-    return Finding(kind, "False", reason, message)
+    return ConditionFinding(kind, "False", reason, message)
 
 
-def unknown(kind: str, reason: str = "", message: str = "") -> Finding:
+def unknown(kind: str, reason: str = "", message: str = "") -> ConditionFinding:
     """It is not known yet."""
-    return Finding(kind, "Unknown", reason, message)
+    return ConditionFinding(kind, "Unknown", reason, message)
 
 
 def conclude(
-    previous: Iterable[Mapping[str, Any]], findings: Sequence[Finding], now: str, sum_type: str = READY
+    previous: Iterable[Mapping[str, Any]], findings: Sequence[ConditionFinding], now: str, sum_type: str = READY
 ) -> Conditions:
     """The conditions after `findings`, with Ready, or what else sums them up: `Succeeded` for what runs once.
 
@@ -72,17 +72,17 @@ def is_ready(obj: Mapping[str, Any]) -> bool:
     return ready is not None and ready.get("status") == "True" and current
 
 
-def _sum_up(findings: Sequence[Finding], written: Conditions, sum_type: str) -> Finding:
+def _sum_up(findings: Sequence[ConditionFinding], written: Conditions, sum_type: str) -> ConditionFinding:
     counting = [(f, c) for f, c in zip(findings, written, strict=True) if not f.severity]
     newest_first = sorted(counting, key=lambda pair: str(pair[1].get("lastTransitionTime", "")), reverse=True)
     for state in ("False", "Unknown"):
         for finding, _ in newest_first:
             if finding.status == state:
-                return Finding(sum_type, finding.status, finding.reason, finding.message)
-    return Finding(sum_type, "True")
+                return ConditionFinding(sum_type, finding.status, finding.reason, finding.message)
+    return ConditionFinding(sum_type, "True")
 
 
-def _write(finding: Finding, before: Mapping[str, Any] | None, now: str) -> dict[str, Any]:
+def _write(finding: ConditionFinding, before: Mapping[str, Any] | None, now: str) -> dict[str, Any]:
     condition = {"type": finding.type, "status": finding.status}
     for name in ("severity", "reason", "message"):
         if getattr(finding, name):

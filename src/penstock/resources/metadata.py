@@ -16,7 +16,7 @@ def is_object_name(text: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Identity:
+class ObjectIdentity:
     """Which object, and which state of its spec."""
 
     namespace: str
@@ -25,7 +25,7 @@ class Identity:
     generation: int = 0
 
     @classmethod
-    def read(cls, obj: dict[str, Any]) -> Identity:
+    def read(cls, obj: dict[str, Any]) -> ObjectIdentity:
         """The identity of a stored object."""
         metadata = obj.get("metadata") or {}
         return cls(

@@ -24,7 +24,7 @@ from penstock.contract.snapshot import Snapshot
 from penstock.end_at_once import end_at_once
 from penstock.filters.predicate import Predicate
 from penstock.filters.terms import count_terms
-from penstock.log.fences import FenceWriter, Superseded
+from penstock.log.fences import FenceWriter, RouterSuperseded
 from penstock.log.markers import MarkerWriter
 from penstock.log.reports import Reporter, ServedReader
 from penstock.log.table import SnapshotFollower
@@ -55,7 +55,7 @@ from penstock.router.unreadable import UnreadableEvents
 from penstock.router.watching import slots
 from penstock.router.watching.hang_watchdog import HangWatchdog, stack_of
 from penstock.router.watching.slots import TooFewSlots
-from penstock.router.watching.stall_guard import StallGuard, Verdict
+from penstock.router.watching.stall_guard import StallGuard, StallVerdict
 from penstock.settings import Settings
 
 log = structlog.get_logger()
@@ -344,7 +344,7 @@ class RouterService:
             self._reporter.waiting("")
         except TooFewSlots as error:
             self._short_of_slots(str(error))
-        except (KafkaAway, Stopping, CannotStop, Superseded, GivenUp):
+        except (KafkaAway, Stopping, CannotStop, RouterSuperseded, GivenUp):
             raise
         except Exception as error:
             self._check_spark()
@@ -376,10 +376,10 @@ class RouterService:
             lag=watch.lag,
         )
         match self._stall_guard.judge(late, steady=lived and watch.pending is None):
-            case Verdict.REPLACE:
+            case StallVerdict.REPLACE:
                 log.error("the query stands still and is replaced", partitions=sorted(stalled))
                 generations.replace()
-            case Verdict.END:
+            case StallVerdict.END:
                 raise GenerationFailed(f"partitions {sorted(stalled)} stand still, and another query did not help")
 
 

@@ -9,7 +9,7 @@ import structlog
 
 from penstock.contract import topics
 from penstock.log.clients import topic_name
-from penstock.log.topic_ends import NewRecords, Retained, Seen
+from penstock.log.topic_ends import NewRecords, Retained, SeenRecord
 from penstock.log.unreadable import readable_key
 from penstock.observability.metrics import UNREADABLE
 from penstock.router.matched_record import decode
@@ -49,7 +49,7 @@ class UnreadableEvents:
         self._records.close()
 
 
-def _place(record: Seen) -> dict[str, object]:
+def _place(record: SeenRecord) -> dict[str, object]:
     found = decode(record.partition, record.offset, 0, record.headers)
     return {
         "partition": record.partition,

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 
 from penstock.events.event import CloudEvent
-from penstock.resources.destinations.resolution import Address
+from penstock.resources.destinations.resolution import ResolvedAddress
 from penstock.retry import pause_after
 from penstock.sources.sinks import NotAccepted
 from penstock.timestamps import rfc3339
@@ -17,12 +17,12 @@ LONGEST_PAUSE_SECONDS = 30.0
 TOLD_AFTER = 3
 """Failures in a row before they are told: a sink that restarts is no trouble."""
 
-Send = Callable[[Address, CloudEvent, str], Awaitable[None]]
-Letter = tuple[Address, CloudEvent, str]
+Send = Callable[[ResolvedAddress, CloudEvent, str], Awaitable[None]]
+Letter = tuple[ResolvedAddress, CloudEvent, str]
 """Where to, what, and the namespace of the source."""
 
 
-class Deliveries:
+class SourceDeliveries:
     """The deliveries of one source, one after the other."""
 
     def __init__(self, send: Send, told: Callable[[], None]) -> None:

@@ -24,7 +24,7 @@ from penstock.contract.names import Location, NothingThere
 from penstock.destinations import Destinations
 from penstock.events import http
 from penstock.events.event import CloudEvent
-from penstock.resources.destinations.resolution import Address
+from penstock.resources.destinations.resolution import ResolvedAddress
 
 USER_AGENT = "penstock-sources"
 TIMEOUT = timedelta(seconds=30)
@@ -76,12 +76,12 @@ class Sinks:
             await client.close()
         self._clients.clear()
 
-    async def send(self, sink: Address, event: CloudEvent, namespace: str) -> None:
+    async def send(self, sink: ResolvedAddress, event: CloudEvent, namespace: str) -> None:
         """Returns when the sink has accepted the event of a source in the namespace. Raises NotAccepted."""
         async with self._turns[urlsplit(sink.url).netloc]:
             await self._send(sink, event, namespace)
 
-    async def _send(self, sink: Address, event: CloudEvent, namespace: str) -> None:
+    async def _send(self, sink: ResolvedAddress, event: CloudEvent, namespace: str) -> None:
         headers, body = http.to_binary(event)
         try:
             location = self._locate(sink.url)

@@ -14,7 +14,7 @@ from starlette.routing import Route
 from penstock.resources.admission import Obj
 from penstock.resources.registry import CONVERSIONS
 from penstock.webhook.judge import Judge
-from penstock.webhook.reviews import Malformed, converted, read
+from penstock.webhook.reviews import MalformedReview, converted, read
 
 DEFAULTING = "/defaulting"
 VALIDATION = "/resource-validation"
@@ -51,7 +51,7 @@ def _endpoint(answer: Answer) -> Callable[[Request], object]:
             return PlainTextResponse(f"the body has more than {MAX_BODY_BYTES} bytes\n", 413)
         try:
             return JSONResponse(await asyncio.to_thread(_answered, answer, body))
-        except Malformed as error:
+        except MalformedReview as error:
             return PlainTextResponse(f"{error}\n", 400)
 
     return endpoint
@@ -61,7 +61,7 @@ def _answered(answer: Answer, body: bytes) -> Obj:
     try:
         document = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise Malformed(f"the body is not JSON: {error}") from None
+        raise MalformedReview(f"the body is not JSON: {error}") from None
     return answer(document)
 
 

@@ -47,7 +47,7 @@ _TRUSTING: dict[str, Any] = {
 }
 
 
-class Cluster:
+class WebhookCluster:
     """A connection to the API server."""
 
     def __init__(self, settings: Settings) -> None:

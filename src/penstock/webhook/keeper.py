@@ -27,7 +27,7 @@ RETRY_SECONDS = 5.0
 log = structlog.get_logger()
 
 
-class Holder(Protocol):
+class CertificateStore(Protocol):
     """Where Secret and bundles are; the cluster's API."""
 
     async def secret(self, name: str) -> Obj | None:
@@ -47,7 +47,10 @@ class CertificateKeeper:
     """Sees to it that the server's certificate is valid, and trusted before it is shown."""
 
     def __init__(
-        self, holder: Holder, context: ssl.SSLContext, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self,
+        holder: CertificateStore,
+        context: ssl.SSLContext,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._holder, self._context, self._clock = holder, context, clock
         self._shown: Certificates | None = None

@@ -16,7 +16,7 @@ CONVERSION_VERSION = "apiextensions.k8s.io/v1"
 WRITES = ("CREATE", "UPDATE")
 
 
-class Malformed(ValueError):
+class MalformedReview(ValueError):
     """The body is no review; the text says why."""
 
 
@@ -42,7 +42,7 @@ class Review:
 
 
 def read(document: object) -> Review:
-    """The review in a request's body. Raises Malformed."""
+    """The review in a request's body. Raises MalformedReview."""
     request = _request(document, "AdmissionReview", ADMISSION_VERSION)
     kind = _mapping(request, "kind")
     user = request.get("userInfo")
@@ -79,12 +79,12 @@ def denied(review: Review, message: str) -> Obj:
 
 
 def converted(document: object, conversions: Mapping[tuple[str, str], Callable[[Obj, str], Obj]]) -> Obj:
-    """The answer to a ConversionReview. Raises Malformed."""
+    """The answer to a ConversionReview. Raises MalformedReview."""
     request = _request(document, "ConversionReview", CONVERSION_VERSION)
     uid, wanted = _text(request, "uid"), _text(request, "desiredAPIVersion")
     objects = request.get("objects")
     if not isinstance(objects, list) or not all(isinstance(one, dict) for one in objects):
-        raise Malformed("request.objects is not a list of objects")
+        raise MalformedReview("request.objects is not a list of objects")
     results = []
     for obj in objects:
         group, kind = str(obj.get("apiVersion") or "").rpartition("/")[0], str(obj.get("kind") or "")
@@ -104,29 +104,29 @@ def _answer(kind: str, version: str, response: Obj) -> Obj:
 
 def _request(document: object, kind: str, version: str) -> Obj:
     if not isinstance(document, dict):
-        raise Malformed(f"the body is not an object; a {kind} of {version} is expected")
+        raise MalformedReview(f"the body is not an object; a {kind} of {version} is expected")
     if (document.get("kind"), document.get("apiVersion")) != (kind, version):
         given = f"{document.get('kind')} of {document.get('apiVersion')}"
-        raise Malformed(f"the body is a {given}; a {kind} of {version} is expected")
+        raise MalformedReview(f"the body is a {given}; a {kind} of {version} is expected")
     return _mapping(document, "request", "request")
 
 
 def _mapping(holder: Mapping[str, Any], name: str, path: str | None = None) -> Obj:
     value = holder.get(name)
     if not isinstance(value, dict):
-        raise Malformed(f"{path or f'request.{name}'} is not an object")
+        raise MalformedReview(f"{path or f'request.{name}'} is not an object")
     return value
 
 
 def _text(holder: Mapping[str, Any], name: str, path: str | None = None) -> str:
     value = holder.get(name)
     if not isinstance(value, str) or not value:
-        raise Malformed(f"request.{path or name} is missing")
+        raise MalformedReview(f"request.{path or name} is missing")
     return value
 
 
 def _object(request: Mapping[str, Any], name: str) -> Obj | None:
     value = request.get(name)
     if value is not None and not isinstance(value, dict):
-        raise Malformed(f"request.{name} is not an object")
+        raise MalformedReview(f"request.{name} is not an object")
     return value

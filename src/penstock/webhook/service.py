@@ -12,11 +12,11 @@ import uvicorn
 
 from penstock.lifecycle import Lifecycle, first
 from penstock.observability.logs import describe
-from penstock.serving import Server
+from penstock.serving import ComponentServer
 from penstock.settings import Settings
 from penstock.sockets import bound_socket
 from penstock.webhook.app import application
-from penstock.webhook.cluster import Cluster
+from penstock.webhook.cluster import WebhookCluster
 from penstock.webhook.judge import Judge
 from penstock.webhook.keeper import CertificateKeeper
 
@@ -27,7 +27,7 @@ log = structlog.get_logger()
 
 async def run(settings: Settings, lifecycle: Lifecycle) -> None:
     """Serves until told to stop."""
-    cluster = Cluster(settings)
+    cluster = WebhookCluster(settings)
     try:
         with contextlib.closing(_listen(settings, lifecycle)) as listener:
             await _run(settings, lifecycle, cluster, listener)
@@ -43,11 +43,11 @@ def _listen(settings: Settings, lifecycle: Lifecycle) -> socket.socket:
         raise
 
 
-async def _run(settings: Settings, lifecycle: Lifecycle, cluster: Cluster, listener: socket.socket) -> None:
+async def _run(settings: Settings, lifecycle: Lifecycle, cluster: WebhookCluster, listener: socket.socket) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     keeper, judge, configured = CertificateKeeper(cluster, context), Judge(settings), asyncio.Event()
-    server = Server(_configured(judge, context, settings))
+    server = ComponentServer(_configured(judge, context, settings))
 
     async def work() -> None:
         await first(_prepare(keeper, configured), lifecycle.stopping.wait())
@@ -57,7 +57,7 @@ async def _run(settings: Settings, lifecycle: Lifecycle, cluster: Cluster, liste
     await first(work(), _follow(cluster, judge, configured))
 
 
-async def _serve(server: Server, listener: socket.socket, lifecycle: Lifecycle) -> None:
+async def _serve(server: ComponentServer, listener: socket.socket, lifecycle: Lifecycle) -> None:
     """Answers until told to stop, and then what is under way."""
     serving = asyncio.create_task(server.serve(sockets=[listener]), name="webhook")
     try:
@@ -87,7 +87,7 @@ async def _prepare(keeper: CertificateKeeper, configured: asyncio.Event) -> None
     await configured.wait()
 
 
-async def _follow(cluster: Cluster, judge: Judge, configured: asyncio.Event) -> None:
+async def _follow(cluster: WebhookCluster, judge: Judge, configured: asyncio.Event) -> None:
     """Keeps the judge's ConfigMaps as they are in the cluster; while that cannot be asked, the last ones hold."""
     while True:
         try:

@@ -18,7 +18,7 @@ class PortTaken(Exception):
     """Somebody else listens there; the text says where."""
 
 
-class Server:
+class WorkloadServer:
     """Serves an application on a socket that already listens, in the loop that is running."""
 
     def __init__(self, app: ASGIApp, listener: socket.socket, tls: ssl.SSLContext | None = None) -> None:
@@ -61,7 +61,7 @@ async def serving(
     requests under way then have. Raises PortTaken."""
     async with contextlib.AsyncExitStack() as servers:
 
-        async def end(server: Server) -> None:
+        async def end(server: WorkloadServer) -> None:
             await server.stop(grace())
 
         for port, tls in ports.items():
@@ -70,7 +70,7 @@ async def serving(
                 raise PortTaken(
                     f"listen tcp :{port}: somebody else listens there, such as another container of the Pod"
                 )
-            server = Server(app, listener, tls)
+            server = WorkloadServer(app, listener, tls)
             await server.start()
             servers.push_async_callback(end, server)
         yield

@@ -29,9 +29,9 @@ from penstock.workloads.leftovers import end_leftovers
 from penstock.workloads.pods.log_limits import keep_short
 from penstock.workloads.pods.node import Pods
 from penstock.workloads.pods.preparation import Node
-from penstock.workloads.processes.node_context import Surroundings, can_mount
+from penstock.workloads.processes.node_context import NodeContext, can_mount
 from penstock.workloads.proxy import NameProxy
-from penstock.workloads.server import Server
+from penstock.workloads.server import WorkloadServer
 from penstock.workloads.trusting_client import TrustingClient
 from penstock.workloads.tunnels import Tunnels
 
@@ -94,7 +94,7 @@ async def _proxy(locate: Locate) -> AsyncIterator[str]:
     async with direct, outside:
         listener = bound_socket(LOOPBACK, 0)
         listener.listen(256)
-        server = Server(NameProxy(locate, direct, outside), listener)
+        server = WorkloadServer(NameProxy(locate, direct, outside), listener)
         await server.start()
         try:
             yield f"http://{LOOPBACK}:{listener.getsockname()[1]}"
@@ -102,10 +102,10 @@ async def _proxy(locate: Locate) -> AsyncIterator[str]:
             await server.stop(0)
 
 
-async def _surroundings(settings: Settings, config: KubeConfig, proxy: str, tunnels: str) -> Surroundings:
+async def _surroundings(settings: Settings, config: KubeConfig, proxy: str, tunnels: str) -> NodeContext:
     cluster = config.clusters[config.contexts[config.current_context or ""].cluster]
     server = urlsplit(cluster.server)
-    return Surroundings(
+    return NodeContext(
         data_dir=settings.data_dir.resolve(),
         proxy=proxy,
         tunnels=tunnels,

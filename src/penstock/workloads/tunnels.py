@@ -24,7 +24,7 @@ LONGEST_HEAD = 16 * 1024
 CHUNK = 64 * 1024
 
 
-class Refused(Exception):
+class TunnelRefused(Exception):
     """There is no tunnel for this client."""
 
     def __init__(self, status: HTTPStatus, why: str) -> None:
@@ -63,7 +63,7 @@ class Tunnels:
                 try:
                     url, namespace = await _asked(reader)
                     far_reader, far_writer = await self._connected(url, namespace)
-                except Refused as refusal:
+                except TunnelRefused as refusal:
                     writer.write(_answer(refusal))
                     return
                 async with _closing(far_writer):
@@ -71,13 +71,13 @@ class Tunnels:
                     await asyncio.gather(_pass_on(reader, far_writer), _pass_on(far_reader, writer))
 
     async def _connected(self, url: str, namespace: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A connection. Raises Refused."""
+        """A connection. Raises TunnelRefused."""
         try:
             return await reached(self._locate, url, namespace, _connection, OSError)
         except (NothingThere, OSError) as error:
             nothing = isinstance(error, NothingThere)
             status = HTTPStatus.SERVICE_UNAVAILABLE if nothing else HTTPStatus.BAD_GATEWAY
-            raise Refused(status, f"{urlsplit(url).netloc}: {error}") from error
+            raise TunnelRefused(status, f"{urlsplit(url).netloc}: {error}") from error
 
 
 async def _connection(location: Location) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -95,29 +95,31 @@ async def _closing(writer: asyncio.StreamWriter) -> AsyncIterator[None]:
         await writer.wait_closed()
 
 
-def _answer(refusal: Refused) -> bytes:
+def _answer(refusal: TunnelRefused) -> bytes:
     said = f"{refusal}\n".encode()
     head = f"HTTP/1.1 {refusal.status} {refusal.status.phrase}\r\ncontent-type: text/plain\r\n"
     return head.encode() + b"content-length: %d\r\nconnection: close\r\n\r\n" % len(said) + said
 
 
 async def _asked(reader: asyncio.StreamReader) -> tuple[str, str]:
-    """Where the client wants to, and the namespace that its short names are of. Raises Refused."""
+    """Where the client wants to, and the namespace that its short names are of. Raises TunnelRefused."""
     try:
         async with asyncio.timeout(HEAD_SECONDS):
             head = await reader.readuntil(b"\r\n\r\n")
     except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
-        raise Refused(HTTPStatus.BAD_REQUEST, "this is no request") from error
+        raise TunnelRefused(HTTPStatus.BAD_REQUEST, "this is no request") from error
     opening, *lines = head.decode("latin-1").split("\r\n")
     method, target = [*opening.split(" "), "", ""][:2]
     if method != "CONNECT":
-        raise Refused(HTTPStatus.METHOD_NOT_ALLOWED, "this proxy answers CONNECT: http_proxy names the one of http://")
+        raise TunnelRefused(
+            HTTPStatus.METHOD_NOT_ALLOWED, "this proxy answers CONNECT: http_proxy names the one of http://"
+        )
     url = f"https://{target}"
     try:
         if not urlsplit(url).hostname or not urlsplit(url).port:
             raise ValueError("no host and port")
     except ValueError as error:
-        raise Refused(HTTPStatus.BAD_REQUEST, f"{target} is no address to connect to: {error}") from error
+        raise TunnelRefused(HTTPStatus.BAD_REQUEST, f"{target} is no address to connect to: {error}") from error
     headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     return url, namespace_of(headers.get("proxy-authorization", ""))
 

@@ -13,12 +13,12 @@ import pytest
 from api_process import Server
 
 from penstock.oidc.issuers import Issuers, NotFetched, fetch_from, fetch_from_api
-from penstock.oidc.tokens import Issued, NoToken, TokenRequests, Wanted
-from penstock.oidc.verifier import Refused, Verifier
+from penstock.oidc.tokens import Issued, NoToken, TokenRequests, WantedToken
+from penstock.oidc.verifier import TokenRefused, Verifier
 from penstock.settings import Settings
 
 
-async def asked(settings: Settings, wanted: Wanted) -> Issued:
+async def asked(settings: Settings, wanted: WantedToken) -> Issued:
     requests = TokenRequests(settings)
     try:
         return await requests(wanted)
@@ -35,8 +35,8 @@ def made(server: Server, namespace: str) -> Settings:
 def test_a_token_that_the_data_plane_gets_is_known_by_the_keys_of_the_api(server: Server, namespace: str) -> None:
     settings = made(server, namespace)
 
-    async def judged() -> tuple[str | Refused, str | Refused]:
-        issued = await asked(settings, Wanted(namespace, "till", "orders"))
+    async def judged() -> tuple[str | TokenRefused, str | TokenRefused]:
+        issued = await asked(settings, WantedToken(namespace, "till", "orders"))
         issuers = Issuers({"api": lambda: fetch_from_api(settings)})
         assert await issuers.fetch_all()
         verifier = Verifier(issuers)
@@ -44,13 +44,13 @@ def test_a_token_that_the_data_plane_gets_is_known_by_the_keys_of_the_api(server
 
     own, other = asyncio.run(judged())
     assert own == f"system:serviceaccount:{namespace}:till"
-    assert isinstance(other, Refused)
+    assert isinstance(other, TokenRefused)
 
 
 def test_an_account_that_is_not_there_has_no_token(server: Server, namespace: str) -> None:
     settings = made(server, namespace)
     with pytest.raises(NoToken, match=r'serviceaccounts "nobody" not found'):
-        asyncio.run(asked(settings, Wanted(namespace, "nobody", "orders")))
+        asyncio.run(asked(settings, WantedToken(namespace, "nobody", "orders")))
 
 
 def test_the_data_plane_may_do_nothing_else(server: Server, namespace: str) -> None:

@@ -23,7 +23,7 @@ from penstock.cli.operate.credentials import token_of
 from penstock.cli.operate.names import completion_of
 from penstock.engine.problem import Problem
 from penstock.operations.installation import find
-from penstock.operations.sending.addresses import Address
+from penstock.operations.sending.addresses import SendingAddress
 
 Run = Callable[..., Result]
 
@@ -95,13 +95,13 @@ def test_a_token_of_a_service_account_is_for_the_broker_that_is_sent_to(server: 
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "till"}}
     with find(kubeconfig=server.kubeconfig).api() as api:
         api.create(api.resource("serviceaccounts"), namespace, account)
-        token = token_of(api, "till", broker, Address("http://h/", audience="for/orders"))
+        token = token_of(api, "till", broker, SendingAddress("http://h/", audience="for/orders"))
         claims = jwt.decode(token, options={"verify_signature": False})
         assert (claims["aud"], claims["sub"]) == (["for/orders"], f"system:serviceaccount:{namespace}:till")
         with pytest.raises(Problem, match=f"There is no ServiceAccount {namespace}/nobody"):
-            token_of(api, "nobody", broker, Address("http://h/", audience="for/orders"))
+            token_of(api, "nobody", broker, SendingAddress("http://h/", audience="for/orders"))
         with pytest.raises(Problem, match="asks nobody for a token"):
-            token_of(api, "till", broker, Address("http://h/"))
+            token_of(api, "till", broker, SendingAddress("http://h/"))
 
 
 def completed(command: str, flag: str, beginning: str) -> list[str]:

@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.backtest.past_events import AllEvents, KafkaEvents, Question, TableEvents
-from penstock.backtest.report import Counts, Place, Sample
+from penstock.backtest.report import EventCounts, Place, SampleEvent
 from penstock.backtest.run import backtest
 from penstock.backtest.trials import Trial, trials_of
 from penstock.backtest.window import Window
@@ -42,8 +42,8 @@ class Written:
     def records(self, question: Question) -> DataFrame:
         return self._records
 
-    def samples(self, places: Sequence[Place]) -> dict[Place, Sample]:
-        return {place: Sample(f"{place}", "order", "/s", None, HOUR, *place) for place in places}
+    def samples(self, places: Sequence[Place]) -> dict[Place, SampleEvent]:
+        return {place: SampleEvent(f"{place}", "order", "/s", None, HOUR, *place) for place in places}
 
 
 def headers(kind: str, number: int, target: str = "b1") -> list[tuple[str, str | bytes | None]]:
@@ -89,7 +89,7 @@ def test_what_would_be_added_and_removed_is_counted_by_hour_and_shown(spark: Spa
     changed, new = report.results
     assert report.events == 6
     # 0, 4 and 5 are what the present one gets; 2, 3, 4 and 5 would be got.
-    assert changed.hours == {HOUR: Counts(3, 1, 1, 0), HOUR + timedelta(hours=1): Counts(3, 1, 0, 2)}
+    assert changed.hours == {HOUR: EventCounts(3, 1, 1, 0), HOUR + timedelta(hours=1): EventCounts(3, 1, 0, 2)}
     assert (sorted(changed.added), changed.removed) == ([(0, 1), (1, 1)], ((0, 0),))
     assert changed.samples.keys() == {(0, 1), (1, 1), (0, 0)}
     assert (new.total.matched, new.total.present, new.trial.present) == (1, 0, None)
@@ -99,7 +99,7 @@ def test_nothing_at_all_is_an_answer_too(spark: SparkSession) -> None:
     (result,) = backtest(
         Written(spark.createDataFrame([], RECORDS)), trials({}, [{"exact": {"type": "a"}}]), WINDOW
     ).results
-    assert (result.hours, result.total, result.samples) == ({}, Counts(), {})
+    assert (result.hours, result.total, result.samples) == ({}, EventCounts(), {})
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from topics_of_test import send_attempts, send_events
 
-from penstock.engine.history.work import Writer, by_arrow
+from penstock.engine.history.work import HistoryWriter, by_arrow
 from penstock.history.reader.history import History
 from penstock.history.reader.questions import EventFilter
 from penstock.history.writer import upkeep
@@ -42,7 +42,7 @@ def test_nothing_is_missing_or_twice_while_events_come_and_are_written(
             tried.extend(ids)
 
     def write() -> None:
-        writer = Writer(settings, by_arrow(settings))
+        writer = HistoryWriter(settings, by_arrow(settings))
         while not done.is_set():
             writer.write()
             writer.look_after()

@@ -18,7 +18,7 @@ from topics_of_test import send_attempts, send_events
 from penstock.cli.history.by_spark import SparkQuestion, told
 from penstock.engine.datadir import SETTINGS_FILE
 from penstock.engine.history import views
-from penstock.engine.history.work import Writer, by_arrow
+from penstock.engine.history.work import HistoryWriter, by_arrow
 from penstock.history.reader.history import History
 from penstock.history.schema.columns import EVENTS, VERSION_ID
 from penstock.history.schema.problem import HistoryProblem
@@ -63,7 +63,7 @@ def settings(kafka: Settings, tmp_path: Path) -> Settings:
         update={"history_uri": str(tmp_path / "history"), "data_dir": tmp_path, "kafka": kafka.bootstrap}
     )
     ids = send_events(settings, 20, "asked")
-    Writer(settings, by_arrow(settings)).write()
+    HistoryWriter(settings, by_arrow(settings)).write()
     send_attempts(settings, ids, broken=True)
     send_events(settings, 20, "asked")
     return settings

@@ -16,7 +16,7 @@ import pytest
 from topics_of_test import remove_records, send_attempts, send_events
 
 from penstock.engine.history.hint import Hint
-from penstock.engine.history.work import Writer, by_arrow, by_spark
+from penstock.engine.history.work import HistoryWriter, by_arrow, by_spark
 from penstock.history.reader.history import History
 from penstock.history.reader.questions import EventFilter
 from penstock.history.schema import frames
@@ -54,7 +54,7 @@ def counted(settings: Settings, kind: str) -> Counter[str]:
 def write(settings: Settings, spark: SparkSession | None = None, before_commit: Callable[[], None] = nothing) -> int:
     """Writes all that there is, by Spark or by this process; how many records."""
     store_of = by_arrow(settings) if spark is None else by_spark(settings, spark)
-    return Writer(settings, store_of, before_commit=before_commit).write()
+    return HistoryWriter(settings, store_of, before_commit=before_commit).write()
 
 
 def dies() -> None:
@@ -131,7 +131,7 @@ def test_what_retention_takes_before_it_is_written_is_told(settings: Settings) -
     finally:
         reader.close()
     told: list[batches.Written] = []
-    Writer(settings, by_arrow(settings), told.append).write()
+    HistoryWriter(settings, by_arrow(settings), told.append).write()
     assert sum(one.lost for one in told) == end - before[0]
     in_partition_0 = later[:: settings.partitions]
     assert counted(settings, "kept") == Counter(ids) + Counter(later) - Counter(in_partition_0)
@@ -172,7 +172,7 @@ def test_spark_and_this_process_take_turns_with_one_table(delta: SparkSession, s
     stored.begin([VERSION_ID]).finish({VERSION_ID: 99})
     for way in (by_spark(settings, delta), by_arrow(settings)):
         with pytest.raises(HistoryProblem, match="newer penstock"):
-            Writer(settings, way)
+            HistoryWriter(settings, way)
 
 
 @pytest.mark.long
@@ -207,7 +207,7 @@ def test_small_files_are_put_together(settings: Settings) -> None:
     with History(settings) as history:
         before = history.state()[0]
         rows = history.sql("select count(*) as n from events").to_pylist()
-    Writer(settings, by_arrow(settings)).look_after()
+    HistoryWriter(settings, by_arrow(settings)).look_after()
     with History(settings) as history:
         after = history.state()[0]
         assert history.sql("select count(*) as n from events").to_pylist() == rows

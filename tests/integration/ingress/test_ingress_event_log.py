@@ -8,13 +8,13 @@ import uuid
 import pytest
 from ingress_processes import stored_ids
 
-from penstock.contract.event_record import Record, record_of
+from penstock.contract.event_record import EventRecord, record_of
 from penstock.events.event import CloudEvent
 from penstock.log.events import FEW, MANY, EventWriter, NoRoom, NotStored, RecordTooLarge
 from penstock.settings import Settings
 
 
-def record(ident: str) -> Record:
+def record(ident: str) -> EventRecord:
     return record_of(CloudEvent({"specversion": "1.0", "id": ident, "source": "/log", "type": "t"}), [])
 
 
@@ -26,7 +26,7 @@ def _unexpected(error: BaseException) -> None:
     raise AssertionError("the writer failed") from error
 
 
-async def stored(log: EventWriter, *records: Record) -> None:
+async def stored(log: EventWriter, *records: EventRecord) -> None:
     """Stores, and waits for Kafka's word."""
     confirmed = asyncio.get_running_loop().create_future()
     log.store(records, confirmed.set_result)
@@ -99,7 +99,7 @@ async def test_what_comes_while_others_are_under_way_is_gathered_and_written_in_
 
 async def test_a_gathered_record_that_is_refused_is_answered_and_harms_no_other(ingress_kafka: Settings) -> None:
     log = writer(ingress_kafka)
-    large = Record([], b"x" * (ingress_kafka.max_record_bytes + 1), None)
+    large = EventRecord([], b"x" * (ingress_kafka.max_record_bytes + 1), None)
     tasks = [asyncio.create_task(stored(log, record(uuid.uuid4().hex))) for _ in range(FEW + 1)]
     await asyncio.sleep(0)
     refused = asyncio.create_task(stored(log, large))

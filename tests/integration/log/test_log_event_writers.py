@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError
 
 from penstock.contract import topics
 from penstock.contract.event_record import record_of
-from penstock.dispatcher.delivery.replies import NotStored, ReplyWriter
+from penstock.dispatcher.delivery.replies import ReplyNotStored, ReplyWriter
 from penstock.events.event import CloudEvent
 from penstock.log.events import EventWriter
 from penstock.log.threads import Owner
@@ -63,6 +63,6 @@ async def test_replies_go_on_after_a_fatal_error(kafka: Settings) -> None:
     replies._writer._on_error(fatal)
     await asyncio.wait_for(replies.store("b", event("after", "k"), None, [], TRACE), 20)
     large = CloudEvent(event("large", "k").attributes, b"x" * (kafka.max_event_bytes + 1))
-    with pytest.raises(NotStored, match="larger than an event may be"):
+    with pytest.raises(ReplyNotStored, match="larger than an event may be"):
         await replies.store("b", large, None, [], TRACE)
     await replies.close()

@@ -14,7 +14,7 @@ from penstock.contract.reports import Ack
 from penstock.contract.routes import Target, Version, encode, key_of
 from penstock.contract.snapshot import Snapshot
 from penstock.log.reports import Reporter
-from penstock.log.routes import NotTaken, RoutesTopic, Superseded
+from penstock.log.routes import NotTaken, PublisherSuperseded, RoutesTopic
 from penstock.log.table import SnapshotFollower, TableFollower
 from penstock.settings import Settings
 from running import eventually
@@ -45,7 +45,7 @@ def test_the_older_of_two_control_planes_ends(kafka: Settings, topic: RoutesTopi
     stored = younger.read()
     assert (stored.version, stored.records[key_of(TARGET)], stored.complete) == (version + 1, TARGET, True)
     younger.write([], encode(Version(version + 2, targets=1)))
-    with pytest.raises(Superseded, match="another control plane"):
+    with pytest.raises(PublisherSuperseded, match="another control plane"):
         topic.write([], encode(Version(version + 3, targets=1)))
     assert RoutesTopic(kafka).read().version == version + 2
 

@@ -9,7 +9,7 @@ import pytest
 from certificate_files import authority
 from penstock.contract.names import Location
 from penstock.events.event import CloudEvent
-from penstock.resources.destinations.resolution import Address
+from penstock.resources.destinations.resolution import ResolvedAddress
 from penstock.sources.sinks import NotAccepted, Sinks
 from tls_sink import TlsSink, served
 
@@ -33,13 +33,13 @@ async def test_certificates_of_the_sink_and_of_trust_bundles_count_together(sink
     bundles = OTHER_PEM
     async with Sinks(Location, trusted=lambda: bundles) as sinks:
         with pytest.raises(NotAccepted, match="certificate"):
-            await sinks.send(Address(sink), EVENT, "ns")
-        await sinks.send(Address(sink, OTHER_PEM + OWN_PEM), EVENT, "ns")
+            await sinks.send(ResolvedAddress(sink), EVENT, "ns")
+        await sinks.send(ResolvedAddress(sink, OTHER_PEM + OWN_PEM), EVENT, "ns")
         bundles = OTHER_PEM + OWN_PEM
-        await sinks.send(Address(sink), EVENT, "ns")
+        await sinks.send(ResolvedAddress(sink), EVENT, "ns")
         bundles = ""
         with pytest.raises(NotAccepted, match="certificate"):
-            await sinks.send(Address(sink), EVENT, "ns")
+            await sinks.send(ResolvedAddress(sink), EVENT, "ns")
 
 
 async def test_a_sink_with_an_audience_is_shown_a_token_for_it(served_sink: TlsSink) -> None:
@@ -47,6 +47,6 @@ async def test_a_sink_with_an_audience_is_shown_a_token_for_it(served_sink: TlsS
         return f"{namespace}.{account}.{audience}"
 
     async with Sinks(Location, token) as sinks:
-        await sinks.send(Address(served_sink.url, OWN_PEM, audience="shop", account="ticks"), EVENT, "ns")
-        await sinks.send(Address(served_sink.url, OWN_PEM, account="ticks"), EVENT, "ns")
+        await sinks.send(ResolvedAddress(served_sink.url, OWN_PEM, audience="shop", account="ticks"), EVENT, "ns")
+        await sinks.send(ResolvedAddress(served_sink.url, OWN_PEM, account="ticks"), EVENT, "ns")
     assert served_sink.tokens == ["Bearer ns.ticks.shop", None]

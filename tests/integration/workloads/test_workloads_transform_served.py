@@ -23,9 +23,9 @@ from penstock.settings import Settings
 from penstock.tls import own, server
 from penstock.tls.server import FOLDER, PassingCertificate, ServerTls
 from penstock.workloads.images import Actor, Images
-from penstock.workloads.pods.addresses import Address, claim
+from penstock.workloads.pods.addresses import PodAddress, claim
 from penstock.workloads.pods.preparation import Node, Preparation
-from penstock.workloads.processes.node_context import Surroundings
+from penstock.workloads.processes.node_context import NodeContext
 from penstock.workloads.run import Exit
 
 EXPRESSION = '{"specversion": "1.0", "id": id, "source": source, "type": "changed"}'
@@ -45,7 +45,7 @@ class Pod:
     """A Pod of the EventTransform, and by whom its clients believe it."""
 
     preparation: Preparation
-    address: Address
+    address: PodAddress
     authority: str
 
     def post(self, port: int, host: str | None) -> str:
@@ -60,14 +60,14 @@ class Pod:
             return str(json.loads(connection.getresponse().read())["type"])
 
 
-def pod_in(folder: Path, address: Address) -> Pod:
+def pod_in(folder: Path, address: PodAddress) -> Pod:
     settings = Settings(data_dir=folder)
 
     def tls(hosts: Sequence[str]) -> ServerTls:
         return ServerTls(settings, make=PassingCertificate(settings, "pod", hosts))
 
     nothing = cast(Any, None)
-    node = Node(nothing, nothing, nothing, tls, Location, folder, Images({}), Surroundings(folder))
+    node = Node(nothing, nothing, nothing, tls, Location, folder, Images({}), NodeContext(folder))
     pod = {"metadata": {"name": "t-1", "namespace": "ns", "uid": "u"}}
     return Pod(Preparation(pod, node, folder, address), address, authority_of(folder))
 
@@ -143,7 +143,7 @@ async def test_its_certificate_is_for_its_service_alone(tmp_path: Path) -> None:
     ],
 )
 async def test_an_environment_that_cannot_be_is_told(tmp_path: Path, env: dict[str, str], told: str) -> None:
-    pod = pod_in(tmp_path, Address("127.0.0.1"))
+    pod = pod_in(tmp_path, PodAddress("127.0.0.1"))
     run = await pod.preparation.run(container("disabled", **env), Actor("transform-jsonata"))
     ended = await run.run(lambda: None)
     assert (ended.code, told in ended.message) == (1, True), ended.message

@@ -14,8 +14,8 @@ from penstock.apiserver.access.policy import (
     MOST_REMEMBERED,
     ROLE_BINDINGS,
     ROLES,
+    AccessPolicy,
     Authorizer,
-    Policy,
     refusal,
 )
 from penstock.apiserver.access.rules import AccessRequest, allows, compacted, described, uncovered
@@ -58,7 +58,7 @@ OBJECTS = {
     (CLUSTER_ROLE_BINDINGS, "", "urls"): binding("ClusterRole", "urls", {"kind": "Group", "name": "ops"}),
     (CLUSTER_ROLE_BINDINGS, "", "gone"): binding("ClusterRole", "gone", {"kind": "Group", "name": "ops"}),
 }
-POLICY = Policy(OBJECTS)
+POLICY = AccessPolicy(OBJECTS)
 JANE, OPS = User("jane"), User("bob", ("ops",))
 
 
@@ -134,7 +134,7 @@ def test_a_changed_role_holds_at_once() -> None:
 
 
 def test_ever_new_names_do_not_fill_the_memory() -> None:
-    policy = Policy(OBJECTS)
+    policy = AccessPolicy(OBJECTS)
     for number in range(MOST_REMEMBERED + 10):
         assert not policy.decide(ACCOUNT, AccessRequest("get", "", "pods", name=str(number))).allowed
         policy.decide(User(str(number)), AccessRequest("get", "", "pods"))

@@ -16,7 +16,7 @@ from penstock.apiserver.access.identity import ADMIN
 from penstock.apiserver.http import connections
 from penstock.apiserver.http.connections import HEAD_BYTES, BoundedConnection
 from penstock.apiserver.http.fair_use import WRONG_TOKENS, FairUse
-from penstock.serving import Server
+from penstock.serving import ComponentServer
 from penstock.sockets import bound_socket
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -27,7 +27,7 @@ CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
 class OnSocket:
     """The API as processes reach it, but for TLS."""
 
-    def __init__(self, api: ApiInProcess, port: int, server: Server) -> None:
+    def __init__(self, api: ApiInProcess, port: int, server: ComponentServer) -> None:
         self.api, self.port, self.server = api, port, server
 
     def head(self, method: str = "GET", path: str = "/version", **headers: str) -> bytes:
@@ -49,7 +49,7 @@ async def served(api: ApiInProcess) -> AsyncIterator[OnSocket]:
     config = uvicorn.Config(
         api.app, http=BoundedConnection, lifespan="off", access_log=False, log_config=None, limit_concurrency=1500
     )
-    server = Server(config)
+    server = ComponentServer(config)
     with bound_socket("127.0.0.1", 0) as listening:
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         await server.listening.wait()

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from penstock.apiserver.errors import ApiError
 from penstock.apiserver.http import watching
 from penstock.apiserver.http.pieces import pieces
-from penstock.apiserver.http.watching import Watched
+from penstock.apiserver.http.watching import WatchScope
 from penstock.apiserver.store.expiry import is_old
 from penstock.apiserver.store.storage import Change
-from penstock.apiserver.verbs.history import History, Ring
+from penstock.apiserver.verbs.history import Ring, WatchHistory
 
 
 def change(version: int, name: str = "n", *, size: int = 1, before: bytes | None = None, kind: str = "ADDED") -> Change:
@@ -59,7 +59,7 @@ def test_a_place_that_was_given_up_is_noticed() -> None:
 
 
 def test_kinds_do_not_push_each_other_out() -> None:
-    history = History(5)
+    history = WatchHistory(5)
     history.publish([Change(6, "ADDED", "quiet", "", "a", b"", None)])
     history.publish([Change(7 + n, "ADDED", "busy", "", "a", b"", None) for n in range(10_000)])
     quiet = history.ring("quiet")
@@ -70,7 +70,7 @@ def test_kinds_do_not_push_each_other_out() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from(["a", "b", "c"]), st.integers(0, 3000)), max_size=60))
 def test_all_kinds_together_are_bounded(changes: list[tuple[str, int]]) -> None:
-    history = History(0, max_bytes=8000)
+    history = WatchHistory(0, max_bytes=8000)
     for version, (resource, size) in enumerate(changes, 1):
         history.publish([Change(version, "ADDED", resource, "", str(version), b"x" * size, None)])
         assert history.bytes <= 8000
@@ -93,11 +93,11 @@ def test_pieces_are_the_whole_and_never_too_long(parts: list[bytes], size: int) 
 
 
 def test_what_a_watcher_sees_of_a_change() -> None:
-    everything = Watched(None, None, None)
+    everything = WatchScope(None, None, None)
     assert everything.sees(change(1)) == "ADDED"
-    assert Watched("other", None, None).sees(change(1)) is None
-    assert Watched("ns", "m", None).sees(change(1)) is None
-    selected = Watched(None, None, lambda body: body == b"yes")
+    assert WatchScope("other", None, None).sees(change(1)) is None
+    assert WatchScope("ns", "m", None).sees(change(1)) is None
+    selected = WatchScope(None, None, lambda body: body == b"yes")
     for before, after, expected in (
         (None, b"yes", "ADDED"),
         (None, b"no", None),

@@ -12,7 +12,7 @@ from penstock.apiserver.access.signing_keys import (
     AHEAD_SECONDS,
     DAY,
     KeyFile,
-    Upkeep,
+    KeyUpkeep,
     keep,
     key_files,
     load_signer,
@@ -36,12 +36,12 @@ def test_a_new_key_does_not_sign_before_everybody_can_know_it() -> None:
 
 def test_what_is_due() -> None:
     days = 10.0
-    assert upkeep([], 0.0, days) == Upkeep(True, ())
-    assert upkeep([key(0.0)], days * DAY - 1, days) == Upkeep(False, ())
-    assert upkeep([key(0.0)], days * DAY, days) == Upkeep(True, ())
+    assert upkeep([], 0.0, days) == KeyUpkeep(True, ())
+    assert upkeep([key(0.0)], days * DAY - 1, days) == KeyUpkeep(False, ())
+    assert upkeep([key(0.0)], days * DAY, days) == KeyUpkeep(True, ())
     two = [key(days * DAY), key(0.0)]
-    assert upkeep(two, days * DAY + 1, days) == Upkeep(False, ())
-    assert upkeep(two, 2 * days * DAY + AHEAD_SECONDS, days) == Upkeep(True, (key(0.0),))
+    assert upkeep(two, days * DAY + 1, days) == KeyUpkeep(False, ())
+    assert upkeep(two, 2 * days * DAY + AHEAD_SECONDS, days) == KeyUpkeep(True, (key(0.0),))
 
 
 def test_two_keys_count_while_one_takes_over_from_the_other(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from penstock.apiserver.access import account_tokens, user_tokens
 from penstock.apiserver.access.authentication import Authenticator
-from penstock.apiserver.access.identity import Tokens, User
+from penstock.apiserver.access.identity import KnownTokens, User
 from penstock.apiserver.access.revocation import Revocations, revoke
 from penstock.apiserver.access.signing import Signer
 from penstock.apiserver.access.signing_keys import KEY_FILE, load_signer
@@ -34,7 +34,7 @@ class World:
         }
         self.now = NOW
         self.signer = Signer(ec.generate_private_key(ec.SECP256R1()))
-        static = Tokens([("secret", User("root", ("system:masters",)))])
+        static = KnownTokens([("secret", User("root", ("system:masters",)))])
         self.authenticator = Authenticator(static, self.signer, self.lookup, lambda: self.now)
 
     def lookup(self, resource: str, namespace: str, name: str) -> Any:
@@ -169,7 +169,7 @@ async def test_tokens_over_the_api(api: ApiInProcess) -> None:
 
 def test_tokens_of_a_user_are_taken_back_and_new_ones_hold(world: World, tmp_path: Path) -> None:
     revoked = Revocations(tmp_path)
-    world.authenticator = Authenticator(Tokens([]), world.signer, world.lookup, lambda: world.now, revoked.covers)
+    world.authenticator = Authenticator(KnownTokens([]), world.signer, world.lookup, lambda: world.now, revoked.covers)
     jane, joe = (
         user_tokens.issue(name, [], seconds=600, signer=world.signer, now=NOW + 0.2) for name in ("jane", "joe")
     )

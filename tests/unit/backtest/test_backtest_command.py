@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from penstock.backtest.report import Counts, Report, Result, Sample
+from penstock.backtest.report import BacktestReport, EventCounts, SampleEvent, TriggerResult
 from penstock.backtest.trials import Trial
 from penstock.backtest.window import Window
 from penstock.cli import app
@@ -18,17 +18,17 @@ from penstock.contract.routes import Route
 NOON = datetime(2026, 11, 17, 12, tzinfo=UTC)
 ROUTE = Route("u", "Trigger", "default", "orders", "b")
 TRIAL = Trial("default", "orders", "default/shop", "b", ROUTE, ROUTE)
-RESULT = Result(
+RESULT = TriggerResult(
     TRIAL,
-    {NOON: Counts(1200, 7, 2, 20)},
+    {NOON: EventCounts(1200, 7, 2, 20)},
     added=((0, 8),),
     removed=((1, 3), (1, 4)),
     samples={
-        (0, 8): Sample("e8", "order", "/shop", "8841", NOON, 0, 8),
-        (1, 3): Sample("[red]e3", "order", "/shop", None, NOON, 1, 3),
+        (0, 8): SampleEvent("e8", "order", "/shop", "8841", NOON, 0, 8),
+        (1, 3): SampleEvent("[red]e3", "order", "/shop", None, NOON, 1, 3),
     },
 )
-REPORT = Report((RESULT,), Window(NOON, NOON), 1200, 0.5)
+REPORT = BacktestReport((RESULT,), Window(NOON, NOON), 1200, 0.5)
 
 runner = CliRunner()
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.backtest import expectations
-from penstock.backtest.report import Counts, Report, Sample, results_of
+from penstock.backtest.report import BacktestReport, EventCounts, SampleEvent, results_of
 from penstock.backtest.tally import Tally
 from penstock.backtest.trials import Trial, trials_of
 from penstock.backtest.window import Window
@@ -114,7 +114,7 @@ TALLIES = [
 
 def test_counts_are_put_together_by_hour() -> None:
     changed, new = results_of(tried(trigger(), trigger("fresh")), TALLIES, samples=2)
-    assert changed.hours == {HOUR: Counts(100, 7, 2, 20), NOW: Counts(50, 1, 0, 0)}
+    assert changed.hours == {HOUR: EventCounts(100, 7, 2, 20), NOW: EventCounts(50, 1, 0, 0)}
     assert (changed.total.matched, changed.total.present, changed.total.events) == (28, 22, 150)
     assert changed.added == ((1, 4), (0, 8))
     assert changed.removed == ((0, 9), (0, 1))
@@ -123,9 +123,9 @@ def test_counts_are_put_together_by_hour() -> None:
 
 def test_the_report_is_json() -> None:
     (result,) = results_of(tried(trigger()), TALLIES, samples=1)
-    sample = Sample("e4", "order", "/s", None, NOW, 1, 4)
+    sample = SampleEvent("e4", "order", "/s", None, NOW, 1, 4)
     result = type(result)(result.trial, result.hours, result.added, result.removed, {(1, 4): sample})
-    data = json.loads(json.dumps(Report((result,), Window(HOUR, NOW), 150, 0.5).as_data()))
+    data = json.loads(json.dumps(BacktestReport((result,), Window(HOUR, NOW), 150, 0.5).as_data()))
     (told,) = data["triggers"]
     assert {name: told[name] for name in expectations.NAMES} == {
         "events": 150,
@@ -162,6 +162,6 @@ def test_bars_are_in_proportion_and_never_hide_what_is_there() -> None:
 
 
 def test_a_long_time_is_shown_by_day() -> None:
-    hours = {NOW - timedelta(hours=hour): Counts(events=1) for hour in range(30)}
-    assert rows_of(hours, 48)[0] == ("11-17 12:30", Counts(events=1))
-    assert rows_of(hours, 10) == [("2026-11-17", Counts(events=13)), ("2026-11-16", Counts(events=17))]
+    hours = {NOW - timedelta(hours=hour): EventCounts(events=1) for hour in range(30)}
+    assert rows_of(hours, 48)[0] == ("11-17 12:30", EventCounts(events=1))
+    assert rows_of(hours, 10) == [("2026-11-17", EventCounts(events=13)), ("2026-11-16", EventCounts(events=17))]

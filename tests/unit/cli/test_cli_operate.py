@@ -19,10 +19,10 @@ from penstock.cli.objects.object_text import document, kinds_lines, table_lines
 from penstock.cli.operate.event_input import event_of, numbered
 from penstock.cli.operate.event_text import attempt_line, data_text, event_line, event_object
 from penstock.cli.operate.filtering import filters_of, passes, predicate_of
-from penstock.cli.operate.live_view import Wanted
+from penstock.cli.operate.live_view import WantedView
 from penstock.cli.operate.names import split
 from penstock.cli.operate.reasoning import reasons
-from penstock.cli.operate.sending import Outcome
+from penstock.cli.operate.sending import SendingOutcome
 from penstock.cli.operate.watching import Journey
 from penstock.cli.routes import lag, top
 from penstock.contract import attempts, headers
@@ -30,7 +30,7 @@ from penstock.contract.attempts import AttemptRecord
 from penstock.contract.event_record import record_of
 from penstock.engine.problem import Problem
 from penstock.events.event import CloudEvent
-from penstock.log.live.sample import Sample
+from penstock.log.live.sample import SampleLimit
 from penstock.log.ranges import LogRecord
 from penstock.operations.cluster_api import Resource
 from penstock.operations.route_rates import SORTS, RouteName, counters_of, quantile, rows_of
@@ -253,7 +253,7 @@ def test_data_is_shown_in_one_line_and_binary_data_by_its_size() -> None:
 def test_a_sample_says_of_how_many_it_is_one() -> None:
     said: list[tuple[int, int]] = []
     now = [100.0]
-    sample = Sample(lambda shown, of: said.append((shown, of)), limit=3, clock=lambda: now[0])
+    sample = SampleLimit(lambda shown, of: said.append((shown, of)), limit=3, clock=lambda: now[0])
     assert [sample.admits() for _ in range(5)] == [True, True, True, False, False]
     now[0] = 101.0
     assert sample.admits()
@@ -261,12 +261,12 @@ def test_a_sample_says_of_how_many_it_is_one() -> None:
 
 
 def test_tail_takes_what_is_wanted_and_nothing_else() -> None:
-    wanted = Wanted(predicate_of(["type=t"]), uid="b")
+    wanted = WantedView(predicate_of(["type=t"]), uid="b")
     assert wanted.event(record(event(type="t"), (headers.TARGET, b"b"))) is not None
     assert wanted.event(record(event(type="t"), (headers.TARGET, b"c"))) is None
     assert wanted.event(record(event(type="u"), (headers.TARGET, b"b"))) is None
     assert wanted.event(LogRecord(0, 0, 0, None, [(headers.MARKER, b"1:1:1")], None)) is None
-    deliveries = Wanted(predicate_of(["type=t"]), is_attempts=True, uid="r")
+    deliveries = WantedView(predicate_of(["type=t"]), is_attempts=True, uid="r")
     assert deliveries.attempt(LogRecord(0, 0, 0, None, [], attempts.encode(attempt()))) == attempt()
     assert deliveries.attempt(LogRecord(0, 0, 0, None, [], attempts.encode(attempt(route="x")))) is None
     assert deliveries.attempt(LogRecord(0, 0, 0, None, [], attempts.encode(attempt(type="u")))) is None
@@ -284,7 +284,7 @@ def test_what_was_sent_is_told_to_people_and_to_programs() -> None:
         "seconds": 0.003,
         "problem": "no such Broker",
     }
-    assert Outcome(10, 2, 2.0).line() == "10 accepted, 2 not in 2.0 s (5/s)"
+    assert SendingOutcome(10, 2, 2.0).line() == "10 accepted, 2 not in 2.0 s (5/s)"
 
 
 # --- routes in tables ----------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from penstock.cli import app
 from penstock.cli.replay.given_up import as_data, counts_table, each_table, wanted_of
 from penstock.engine.problem import Problem
 from penstock.operations.replay_progress import is_over, line_of, succeeded, warning_of
-from penstock.operations.replay_request import Place, Wishes, moment, replay_of
+from penstock.operations.replay_request import ReplaySubject, Wishes, moment, replay_of
 
 
 @pytest.mark.parametrize(
@@ -27,13 +27,13 @@ from penstock.operations.replay_request import Place, Wishes, moment, replay_of
     ],
 )
 def test_what_is_meant_by_a_name(text: str, kind: str, name: str) -> None:
-    assert Place.read(text) == Place(kind, name)
+    assert ReplaySubject.read(text) == ReplaySubject(kind, name)
 
 
 @pytest.mark.parametrize("text", ["pod/x", "trigger/", "/x"])
 def test_what_cannot_be_replayed_is_told(text: str) -> None:
     with pytest.raises(Problem) as told:
-        Place.read(text)
+        ReplaySubject.read(text)
     assert told.value.exit_code == 2
 
 
@@ -57,7 +57,7 @@ def test_short_durations_are_understood(text: str, meant: str) -> None:
 
 def test_a_replay_has_what_was_asked_for_and_nothing_else() -> None:
     wishes = Wishes("2h", None, ("a",), ("type=order",), None, 100.0, dry_run=True)
-    assert replay_of(Place("Trigger", "orders"), wishes) == {
+    assert replay_of(ReplaySubject("Trigger", "orders"), wishes) == {
         "apiVersion": "penstock.dev/v1alpha1",
         "kind": "Replay",
         "metadata": {"generateName": "orders-"},
@@ -70,22 +70,22 @@ def test_a_replay_has_what_was_asked_for_and_nothing_else() -> None:
             "dryRun": True,
         },
     }
-    to_sink = replay_of(Place("Broker", "b"), Wishes(sink="http://s"), "mine")
+    to_sink = replay_of(ReplaySubject("Broker", "b"), Wishes(sink="http://s"), "mine")
     assert to_sink["metadata"] == {"name": "mine"}
     assert to_sink["spec"] == {"source": {"kind": "Broker", "name": "b"}, "sink": {"uri": "http://s"}}
-    redriven = replay_of(Place("Trigger", "t"), Wishes(given_up=True, reason="500"))
+    redriven = replay_of(ReplaySubject("Trigger", "t"), Wishes(given_up=True, reason="500"))
     assert redriven["spec"] == {"target": {"kind": "Trigger", "name": "t"}, "deadLetters": True, "reason": "500"}
 
 
 @pytest.mark.parametrize(
     ("place", "wishes"),
     [
-        (Place("Trigger", "t"), Wishes(sink="http://s")),
-        (Place("Broker", "b"), Wishes()),
-        (Place("Trigger", "t"), Wishes(attributes=("type",))),
+        (ReplaySubject("Trigger", "t"), Wishes(sink="http://s")),
+        (ReplaySubject("Broker", "b"), Wishes()),
+        (ReplaySubject("Trigger", "t"), Wishes(attributes=("type",))),
     ],
 )
-def test_wishes_that_do_not_go_together_are_told(place: Place, wishes: Wishes) -> None:
+def test_wishes_that_do_not_go_together_are_told(place: ReplaySubject, wishes: Wishes) -> None:
     with pytest.raises(Problem) as told:
         replay_of(place, wishes)
     assert told.value.exit_code == 2

@@ -20,7 +20,7 @@ from penstock.cli.operate.refusals import remedy
 from penstock.engine.problem import Problem
 from penstock.operations.cluster_api import BROKERS, CHANNELS
 from penstock.operations.installation import Installation
-from penstock.operations.sending.addresses import Address
+from penstock.operations.sending.addresses import SendingAddress
 from penstock.operations.sending.faults import fault_of
 from penstock.resources.broker.api_keys import StoredKey
 from penstock.settings import Settings
@@ -45,33 +45,35 @@ def authority(name: str) -> str:
 def test_a_stack_here_is_sent_to_by_the_protocol_of_the_address() -> None:
     plain = broker(url="http://machine:1/shop/orders")
     secure = broker(url="https://machine:2/shop/orders", CACerts="PEM", audience="a")
-    assert address_of(HERE, BROKERS, plain) == Address("http://127.0.0.1:18080/shop/orders")
-    assert address_of(HERE, BROKERS, secure) == Address("https://127.0.0.1:18444/shop/orders", "PEM", "a")
+    assert address_of(HERE, BROKERS, plain) == SendingAddress("http://127.0.0.1:18080/shop/orders")
+    assert address_of(HERE, BROKERS, secure) == SendingAddress("https://127.0.0.1:18444/shop/orders", "PEM", "a")
     assert address_of(HERE, CHANNELS, secure).url == "https://127.0.0.1:18444/channels/shop/orders"
 
 
 def test_an_installation_elsewhere_is_sent_to_at_its_address_or_as_the_variable_says(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert address_of(ELSEWHERE, BROKERS, broker(url="https://far/x", CACerts="PEM")) == Address("https://far/x", "PEM")
+    assert address_of(ELSEWHERE, BROKERS, broker(url="https://far/x", CACerts="PEM")) == SendingAddress(
+        "https://far/x", "PEM"
+    )
     with pytest.raises(Problem, match="has no address yet"):
         address_of(ELSEWHERE, BROKERS, broker())
     monkeypatch.setenv(INGRESS_VARIABLE, "https://gate/")
     found = address_of(ELSEWHERE, BROKERS, broker(url="http://inside/x", audience="a"))
-    assert found == Address("https://gate/shop/orders", audience="a")
+    assert found == SendingAddress("https://gate/shop/orders", audience="a")
 
 
 def test_the_token_is_a_header_and_shown_nowhere_else() -> None:
-    made = credentials_for(Address("http://h/"), "pk_secret", None)
+    made = credentials_for(SendingAddress("http://h/"), "pk_secret", None)
     assert made.headers == [("authorization", "Bearer pk_secret")]
     assert "pk_secret" not in repr(made)
-    assert credentials_for(Address("http://h/"), "", None).headers == []
+    assert credentials_for(SendingAddress("http://h/"), "", None).headers == []
 
 
 def test_every_certificate_that_is_known_of_counts(tmp_path: Path) -> None:
     for name in ("flag", "installation"):
         (tmp_path / name).write_text(authority(name))
-    address = Address("HTTPS://h/", authority("address"))
+    address = SendingAddress("HTTPS://h/", authority("address"))
     trusted = credentials_for(address, "", tmp_path / "flag", tmp_path / "installation").trusted
     assert trusted is not None
     assert (trusted.verify_mode, trusted.check_hostname) == (ssl.CERT_REQUIRED, True)
@@ -82,10 +84,10 @@ def test_every_certificate_that_is_known_of_counts(tmp_path: Path) -> None:
 def test_what_is_no_certificate_or_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "ca").write_text("nothing of the kind")
     with pytest.raises(Problem, match="cannot be used") as raised:
-        credentials_for(Address("https://h/"), "", tmp_path / "ca")
+        credentials_for(SendingAddress("https://h/"), "", tmp_path / "ca")
     assert f"--ca-file {tmp_path / 'ca'}" in raised.value.remedy
     with pytest.raises(Problem, match="cannot be read: No such file"):
-        credentials_for(Address("https://h/"), "", tmp_path / "none")
+        credentials_for(SendingAddress("https://h/"), "", tmp_path / "none")
 
 
 def test_a_token_comes_as_it_is_or_from_a_file(tmp_path: Path) -> None:

@@ -9,16 +9,16 @@ from typer.testing import CliRunner
 
 from penstock.cli import app
 from penstock.conformance import assertions
-from penstock.conformance.results import Outcome, Result, ResultFile, write
+from penstock.conformance.results import ConformanceResult, Outcome, ResultFile, write
 
 ROWS = assertions.load()
 ALL_TESTS = sorted({test for row in ROWS for test in row.tests})
 
 
 def results(folder: Path, outcome: Outcome = "passed") -> None:
-    found = [Result(test, "passed") for test in ALL_TESTS[1:]]
+    found = [ConformanceResult(test, "passed") for test in ALL_TESTS[1:]]
     problem = ("too late",) if outcome == "failed" else ()
-    found.append(Result(ALL_TESTS[0], outcome, problems=problem, evidence=("received nothing",)))
+    found.append(ConformanceResult(ALL_TESTS[0], outcome, problems=problem, evidence=("received nothing",)))
     write(folder / "all.json", ResultFile("all", "here", "2026-01-01T00:00:00Z", tuple(found)))
 
 

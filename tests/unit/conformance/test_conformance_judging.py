@@ -12,7 +12,7 @@ import pytest
 from penstock.conformance import manifests
 from penstock.conformance.catalog import TESTS, DeliveryTest, find
 from penstock.conformance.judging import enough, judge
-from penstock.conformance.manifests import Placement
+from penstock.conformance.manifests import ManifestPlacement
 from penstock.conformance.observations import Observation, read
 
 
@@ -127,7 +127,7 @@ def test_attempts_belong_to_one_trace(parents: list[str], complaint: str) -> Non
 
 
 def test_what_an_emitter_sends_is_told() -> None:
-    sent = manifests.sent_by(manifests.load("02-01-broker-ack.yaml", Placement("elsewhere")))
+    sent = manifests.sent_by(manifests.load("02-01-broker-ack.yaml", ManifestPlacement("elsewhere")))
     assert '"data":{"test":"broker-ack"}' in sent
     assert sent.endswith("/elsewhere/conformance-broker")
 
@@ -185,7 +185,7 @@ def test_the_manifests_are_those_of_the_document() -> None:
     names = sorted(path.name for path in manifests.folder().glob("*.yaml"))
     expected = ["00-prepare.yaml", *sorted(name for test in TESTS for name in (test.scenario, test.emitter))]
     assert names == expected
-    kinds = Counter(item["kind"] for name in names for item in manifests.load(name, Placement()))
+    kinds = Counter(item["kind"] for name in names for item in manifests.load(name, ManifestPlacement()))
     assert kinds == {
         "Namespace": 1,
         "Role": 1,
@@ -201,7 +201,7 @@ def test_the_manifests_are_those_of_the_document() -> None:
 
 @pytest.mark.parametrize("test", TESTS, ids=lambda test: test.number)
 def test_every_object_of_a_test_is_labelled_with_its_case(test: DeliveryTest) -> None:
-    objects = manifests.load(test.scenario, Placement()) + manifests.load(test.emitter, Placement())
+    objects = manifests.load(test.scenario, ManifestPlacement()) + manifests.load(test.emitter, ManifestPlacement())
     assert {item["metadata"]["labels"]["case"] for item in objects} == {test.name}
     assert {item["metadata"]["namespace"] for item in objects} == {"conformance"}
     sinks = {item["metadata"]["labels"]["component"] for item in objects if item["kind"] == "Service"}
@@ -209,7 +209,7 @@ def test_every_object_of_a_test_is_labelled_with_its_case(test: DeliveryTest) ->
 
 
 def test_a_moved_test_refers_to_its_own_namespace_only() -> None:
-    placement = Placement("conformance-05", image="registry.example/recordevents")
+    placement = ManifestPlacement("conformance-05", image="registry.example/recordevents")
     for test in TESTS:
         for name in (manifests.PREPARE, test.scenario, test.emitter):
             for item in manifests.load(name, placement):
@@ -222,7 +222,7 @@ def test_a_moved_test_refers_to_its_own_namespace_only() -> None:
 
 
 def test_emitters_send_where_they_are_told_to() -> None:
-    (emitter,) = manifests.load("01-01-channel-ack.yaml", replace(Placement(), sink="http://elsewhere"))
+    (emitter,) = manifests.load("01-01-channel-ack.yaml", replace(ManifestPlacement(), sink="http://elsewhere"))
     env = {entry["name"]: entry.get("value") for entry in emitter["spec"]["containers"][0]["env"]}
     assert env["SINK"] == "http://elsewhere"
 

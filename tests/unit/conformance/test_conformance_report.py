@@ -13,7 +13,7 @@ import pytest
 from penstock.conformance import assertions, report, results
 from penstock.conformance.assertions import Assertion
 from penstock.conformance.catalog import TESTS
-from penstock.conformance.results import Result, ResultFile
+from penstock.conformance.results import ConformanceResult, ResultFile
 
 ROOT = Path(__file__).parents[3]
 ROWS = [
@@ -30,9 +30,9 @@ RUN = ResultFile(
     "https://127.0.0.1:8443",
     "2026-01-01T00:00:00Z",
     (
-        Result("tests/t.py::test_ready[x]", "passed", 0.5),
-        Result("tests/t.py::test_ready[y]", "passed", 0.5),
-        Result("event-delivery/05", "failed", 9.5, ("came too late",), ("sink: {}",)),
+        ConformanceResult("tests/t.py::test_ready[x]", "passed", 0.5),
+        ConformanceResult("tests/t.py::test_ready[y]", "passed", 0.5),
+        ConformanceResult("event-delivery/05", "failed", 9.5, ("came too late",), ("sink: {}",)),
     ),
 )
 
@@ -46,12 +46,12 @@ def test_assertions_stand_as_their_tests_went() -> None:
 
 
 def test_one_failed_case_fails_the_assertion() -> None:
-    mixed = ResultFile("x", "y", "z", (*RUN.results, Result("tests/t.py::test_ready[z]", "failed")))
+    mixed = ResultFile("x", "y", "z", (*RUN.results, ConformanceResult("tests/t.py::test_ready[z]", "failed")))
     assert report.assemble(ROWS, [mixed]).rows[0].standing == "failed"
 
 
 def test_a_failed_test_that_no_row_names_fails_the_report() -> None:
-    run = ResultFile("x", "y", "z", (Result("tests/t.py::test_stray", "failed"),))
+    run = ResultFile("x", "y", "z", (ConformanceResult("tests/t.py::test_stray", "failed"),))
     assert report.assemble([], [run]).failed
     assert not report.assemble(ROWS, []).failed
 

@@ -18,7 +18,7 @@ from penstock.console.console import Console
 from penstock.console.events.archive import Archive
 from penstock.console.events.deadletters_page import requests_of, route_named
 from penstock.console.events.places import place_of
-from penstock.console.events.search_page import PAGE, Wanted, position
+from penstock.console.events.search_page import PAGE, SearchForm, position
 from penstock.engine.problem import Problem
 from penstock.history.reader.history import History
 from penstock.log.ranges import LogRecord
@@ -235,7 +235,7 @@ def test_a_backtest_of_what_is_wrong_does_not_begin(client_of: Make) -> None:
 
 
 def test_what_is_asked_for_survives_in_the_address() -> None:
-    wanted = Wanted.read({"id": " a&b ", "type": "t"})
+    wanted = SearchForm.read({"id": " a&b ", "type": "t"})
     assert (wanted.since, wanted.id) == ("", "a&b")
     assert wanted.query(after="x") == "since=&type=t&id=a%26b&after=x"
     assert position("2026-11-17T12:00:00+00:00_3_7").offset == 7

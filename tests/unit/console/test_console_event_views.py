@@ -18,15 +18,15 @@ from penstock.cli.operate.event_input import event_of
 from penstock.console.events import folded_json
 from penstock.console.events.copied import as_curl, as_json, as_send, cloud_event, file_name
 from penstock.console.events.data_view import MOST_BYTES, MOST_TEXT, hex_dump, view_of
-from penstock.console.events.folded_json import Node, folded
-from penstock.console.events.places import Place
+from penstock.console.events.folded_json import JsonNode, folded
+from penstock.console.events.places import AcceptingTarget
 from penstock.console.events.resending import account_of, refusal
 from penstock.console.events.text import beginning, size
 from penstock.console.events.timeline import MOST_LANES, span_text, ticks_of, timeline_of
 from penstock.events import json_format
 from penstock.events.event import CloudEvent
 from penstock.history.reader.answers import Attempt, Event
-from penstock.operations.sending.addresses import Address
+from penstock.operations.sending.addresses import SendingAddress
 from penstock.operations.sending.posting import Sent
 
 NOON = datetime(2026, 11, 17, 12, tzinfo=UTC)
@@ -93,7 +93,7 @@ def test_no_more_of_a_document_is_shown_than_one_can_look_at(monkeypatch: pytest
     monkeypatch.setattr(folded_json, "MOST_NODES", 10)
     tree = folded(json.dumps(list(range(100))).encode())
     assert tree is not None
-    assert tree.children[-1] == Node("rest", "91 more")
+    assert tree.children[-1] == JsonNode("rest", "91 more")
     assert len(tree.children) == 10
 
 
@@ -229,8 +229,10 @@ def test_curl_takes_bytes_from_a_pipe_and_long_data_from_a_file() -> None:
     assert file_name(long.with_attributes(id="../..")) == "event--"
 
 
-def place(kind: str = "Broker", audience: str = "", url: str = "https://h/shop/orders", authorities: str = "") -> Place:
-    return Place("uid", kind, "shop", "orders", Address(url, authorities, audience))
+def place(
+    kind: str = "Broker", audience: str = "", url: str = "https://h/shop/orders", authorities: str = ""
+) -> AcceptingTarget:
+    return AcceptingTarget("uid", kind, "shop", "orders", SendingAddress(url, authorities, audience))
 
 
 def test_curl_asks_for_a_token_and_for_the_authorities(tmp_path: Path) -> None:

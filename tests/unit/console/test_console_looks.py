@@ -15,14 +15,14 @@ import pytest
 from penstock.engine.endpoint_tls import certificate_for
 from penstock.engine.problem import Problem
 from penstock.observability.metrics import ACCEPTED
-from penstock.operations.looks import Page, counted_at, pages_of
-from penstock.operations.route_rates import Target
+from penstock.operations.looks import MetricsPage, counted_at, pages_of
+from penstock.operations.route_rates import TargetName
 from penstock.settings import Settings
 from penstock.tls.threads import SecureServing
 
 NAME = "broker-ingress.knative-eventing.svc"
 """A name that the data folder's own certificate has."""
-BROKER = Target("Broker", "default", "orders")
+BROKER = TargetName("Broker", "default", "orders")
 V4, V6 = socket.AF_INET, socket.AF_INET6
 
 
@@ -92,7 +92,7 @@ def test_a_pod_whose_certificate_has_another_name_is_not_believed(tmp_path: Path
 @pytest.mark.parametrize("addresses", [["10.0.0.1"], ["::1", "127.0.0.1"]], ids=["one address", "one of each kind"])
 def test_a_name_of_one_process_is_left_to_the_client(addresses: list[str]) -> None:
     url = "http://localhost:9093/metrics"
-    assert pages_of(url, leading_to(*addresses)) == [Page(url)]
+    assert pages_of(url, leading_to(*addresses)) == [MetricsPage(url)]
 
 
 def test_addresses_of_ipv6_are_in_brackets() -> None:

@@ -11,7 +11,7 @@ from penstock.console.live import _numbers
 from penstock.console.numbers import KEPT_SECONDS, POINT_SECONDS, Frame, Numbers, Past
 from penstock.engine.problem import Problem
 from penstock.operations.looks import Counted
-from penstock.operations.route_rates import Counters, RouteName, Row, Target
+from penstock.operations.route_rates import Counters, RouteName, RouteRow, TargetName
 
 ROUTE = RouteName("Trigger", "default", "orders")
 
@@ -25,11 +25,11 @@ class Looking:
     def __call__(self) -> Counted:
         self.times += 1
         done = 10.0 * self.times
-        return Counted({ROUTE: Counters(succeeded=done, lag=3)}, {Target("Broker", "default", "b"): done})
+        return Counted({ROUTE: Counters(succeeded=done, lag=3)}, {TargetName("Broker", "default", "b"): done})
 
 
-def row(rate: float, lag: int = 0) -> Row:
-    return Row(ROUTE, rate, 0.0, None, None, lag, 0, 0.0, 0, False)
+def row(rate: float, lag: int = 0) -> RouteRow:
+    return RouteRow(ROUTE, rate, 0.0, None, None, lag, 0, 0.0, 0, False)
 
 
 class Clock:
@@ -61,7 +61,7 @@ async def test_what_happens_between_two_looks_is_a_rate() -> None:
     numbers._due = 0.0
     second = await numbers.after(first.number)
     assert second.rows[ROUTE].rate > 0
-    assert second.targets[Target("Broker", "default", "b")].rate > 0
+    assert second.targets[TargetName("Broker", "default", "b")].rate > 0
     assert second.rows[ROUTE].lag == 3
 
 

@@ -14,20 +14,30 @@ import pytest
 from penstock.console.events.archive import Archive
 from penstock.console.events.backtests import Backtests
 from penstock.console.events.tail_page import shape
-from penstock.console.events.tails import PER_SECOND, Away, Nothing, Sampled, Shown, Tails, Viewer, is_marker, step
+from penstock.console.events.tails import (
+    PER_SECOND,
+    Away,
+    Nothing,
+    Sampled,
+    ShownRecord,
+    Tails,
+    Viewer,
+    is_marker,
+    step,
+)
 from penstock.console.events.trial import predicate_of
 from penstock.contract import topics
 from penstock.engine.problem import Problem
 from penstock.filters.predicate import Everything
 from penstock.history.reader.history import History
 from penstock.history.reader.questions import EventFilter
-from penstock.log.live.selection import Selection
+from penstock.log.live.selection import LiveSelection
 from penstock.log.ranges import LogRecord
 from penstock.log.topic_ends import KafkaAway
 from penstock.settings import Settings
 from written import KeptRecords, event
 
-ALL = Selection(Everything())
+ALL = LiveSelection(Everything())
 
 
 class Topic:
@@ -73,15 +83,15 @@ class Topic:
 async def test_all_who_look_share_one_reader_that_ends_with_the_last() -> None:
     topic, stopping = Topic(), asyncio.Event()
     tails = Tails(topic.follow, stopping)
-    one, other = tails.watch(ALL, False), tails.watch(Selection(predicate_of("type=x")), False)
+    one, other = tails.watch(ALL, False), tails.watch(LiveSelection(predicate_of("type=x")), False)
     waiting = asyncio.ensure_future(anext(other))
     topic.add(event(0, "a"), event(1, "b", kind="x"))
     async with asyncio.timeout(60):
         found = await anext(one)
-        assert isinstance(found, Shown)
+        assert isinstance(found, ShownRecord)
         assert found.record.offset == 0
         selected = await waiting
-        assert isinstance(selected, Shown)
+        assert isinstance(selected, ShownRecord)
         assert selected.record.offset == 1
         assert topic.opened == 1
         await one.aclose()
@@ -151,23 +161,23 @@ def test_what_nobody_would_be_shown_is_not_read() -> None:
 
 
 def test_who_looks_for_something_has_everything_read() -> None:
-    topic, wanted = Topic(), Viewer(Selection(predicate_of("type=x")), False)
+    topic, wanted = Topic(), Viewer(LiveSelection(predicate_of("type=x")), False)
     topic.add(*(event(number, f"e{number}") for number in range(30)))
     step(topic, [Viewer(ALL, False), wanted])
     topic.add(event(30, "rare", kind="x"))
     [_, (_, messages)] = step(topic, [Viewer(ALL, False), wanted])
-    assert [one.record.offset for one in messages if isinstance(one, Shown)] == [30]
+    assert [one.record.offset for one in messages if isinstance(one, ShownRecord)] == [30]
     assert topic.left_out == 0
 
 
 def test_lines_for_a_script_and_nothing_for_markers() -> None:
     marker = LogRecord(0, 1, 0, None, [("penstock_marker", b"1:1:1")], None)
     assert is_marker(marker)
-    assert shape(Shown(marker), False) is None
-    line = shape(Shown(event(0, "a")), False)
+    assert shape(ShownRecord(marker), False) is None
+    line = shape(ShownRecord(event(0, "a")), False)
     assert line is not None
     assert (line["href"], line["id"], line["more"]) == ("/events/0/0", "a", '{"a": 1}')
-    assert shape(Shown(LogRecord(0, 1, 0, None, [], b"no attempt")), True) is None
+    assert shape(ShownRecord(LogRecord(0, 1, 0, None, [], b"no attempt")), True) is None
     assert shape(Nothing(), True) == {"beat": True}
     assert shape(Away("x"), True) == {"problem": "Kafka cannot be read: x."}
 

@@ -21,7 +21,7 @@ from penstock.contract.routes import VERSION_KEY, Version, decode
 from penstock.contract.unreadable import Unreadable
 from penstock.controllers.api import CONFIG_MAP, NAMESPACE, Key, Kind, Obj, key_of
 from penstock.history.reader.kept import FirstKept
-from penstock.log.routes import Stored, StoredReader
+from penstock.log.routes import StoredReader, StoredRoutes
 from penstock.log.topic_ends import Retained
 from penstock.resources.admission import CONTROLLER_USER, SYSTEM_NAMESPACE
 from penstock.resources.registry import ADMISSION, AdmissionContext, bootstrap_configmaps
@@ -260,7 +260,7 @@ class TopicDouble:
         self._changing = threading.Lock()
         """The controllers write from a thread of their own while a test looks."""
 
-    def read(self) -> Stored:
+    def read(self) -> StoredRoutes:
         reader = StoredReader()
         with self._changing:
             records, complete = dict(self.records), self.complete and VERSION_KEY in self.records
@@ -269,7 +269,7 @@ class TopicDouble:
                 reader.apply(key, value)
         return dataclasses.replace(reader.stored(), complete=complete)
 
-    def look(self) -> Stored:
+    def look(self) -> StoredRoutes:
         return self.read()
 
     def write(self, changes: list[tuple[str, bytes | None]], version: bytes) -> None:

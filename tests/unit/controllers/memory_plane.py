@@ -13,7 +13,7 @@ from penstock.contract import reports
 from penstock.contract.reports import COMPONENTS, Ack
 from penstock.contract.routes import Record
 from penstock.controllers.api import CONFIG_MAP, POD, Kind, Obj
-from penstock.controllers.reconciler import ReconcilerContext, Workers
+from penstock.controllers.reconciler import ReconcilerContext, ReconcilerWorkers
 from penstock.controllers.recorder import EventRecorder
 from penstock.controllers.routes.dataplane import DataPlane
 from penstock.controllers.routes.publisher import Publisher
@@ -54,7 +54,7 @@ class ControlPlane:
 
     def __init__(self, api: ApiDouble, topic: TopicDouble, settings: Settings) -> None:
         self.api, self.topic = api, topic
-        self._workers = Workers()
+        self._workers = ReconcilerWorkers()
         tracker = Tracker(api, self._workers.enqueue)  # type: ignore[arg-type]
         publisher = Publisher(topic, topic.kept)  # type: ignore[arg-type]
         self.dataplane = AcknowledgingDataPlane(

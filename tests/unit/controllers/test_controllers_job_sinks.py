@@ -14,18 +14,20 @@ from memory_plane import ControlPlane
 
 from penstock.controllers.api import EVENT_POLICY, JOB, JOB_SINK, SECRET, Key, Kind, Obj
 from penstock.controllers.sinks.job_sink import JobSinks
-from penstock.oidc.verifier import Refused
+from penstock.oidc.verifier import TokenRefused
 from penstock.settings import Settings
 
 EVENT = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/s", "ce-type": "t", "content-type": "application/json"}
 POD = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}
 
 
-async def subject(token: str, audience: str) -> str | Refused:
+async def subject(token: str, audience: str) -> str | TokenRefused:
     """Tokens name their owner, and are for the JobSink `ns/s`."""
     if token == "early":
-        return Refused("the keys of the issuer are being fetched", is_passing=True)
-    return token if audience == "sinks.knative.dev/jobsink/ns/s" and token.startswith("system:") else Refused("wrong")
+        return TokenRefused("the keys of the issuer are being fetched", is_passing=True)
+    return (
+        token if audience == "sinks.knative.dev/jobsink/ns/s" and token.startswith("system:") else TokenRefused("wrong")
+    )
 
 
 class Client:

@@ -16,7 +16,7 @@ from penstock.controllers.routes import publisher as module
 from penstock.controllers.routes.publisher import Publisher
 from penstock.controllers.routes.route_records import past_route
 from penstock.history.reader.kept import FirstKept
-from penstock.log.routes import StoredReader, Superseded
+from penstock.log.routes import PublisherSuperseded, StoredReader
 from penstock.log.topic_ends import Retained
 
 ME, OTHER = ("Trigger", Key("ns", "a")), ("Trigger", Key("ns", "b"))
@@ -323,12 +323,12 @@ async def test_a_control_plane_that_another_took_over_from_ends(
     topic: TopicDouble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def superseded(*_: object) -> None:
-        raise Superseded("another control plane publishes")
+        raise PublisherSuperseded("another control plane publishes")
 
     monkeypatch.setattr(topic, "write", superseded)
     async with publishing(topic) as publisher:
         publisher.claim(ME, [route("a")])
-        with pytest.raises(Superseded):
+        with pytest.raises(PublisherSuperseded):
             await asyncio.wait_for(publisher.run(), 2)
 
 

@@ -11,12 +11,12 @@ from penstock.controllers.routes.route_records import (
     trigger_route,
 )
 from penstock.resources.delivery.annotations import RouteOptions
-from penstock.resources.destinations.resolution import Address
-from penstock.resources.metadata import Identity
+from penstock.resources.destinations.resolution import ResolvedAddress
+from penstock.resources.metadata import ObjectIdentity
 from penstock.resources.trigger.model import Trigger
 from penstock.settings import Settings
 
-IDENTITY = Identity("ns", "x", "u", 4)
+IDENTITY = ObjectIdentity("ns", "x", "u", 4)
 
 
 def trigger(**spec: Any) -> Trigger:
@@ -53,9 +53,9 @@ def test_a_trigger_route_has_durations_in_seconds_and_the_dead_letter_sink_resol
     route = trigger_route(
         trigger(broker="b", filter={"attributes": {"source": "s"}}, filters=filters),
         "broker-uid",
-        Address("http://sink", "pem", "aud"),
+        ResolvedAddress("http://sink", "pem", "aud"),
         delivery,
-        Address("http://dead"),
+        ResolvedAddress("http://dead"),
     )
     assert (route.target, route.generation, route.attributes, route.filters) == (
         "broker-uid",

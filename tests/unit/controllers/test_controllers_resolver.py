@@ -7,7 +7,7 @@ import pytest
 
 from penstock.controllers.reconcilers.destinations import resolve, resolve_optional
 from penstock.resources.destinations.kreference import KReference
-from penstock.resources.destinations.resolution import Address, Unresolved
+from penstock.resources.destinations.resolution import ResolvedAddress, Unresolved
 
 SERVICE = {"apiVersion": "v1", "kind": "Service", "name": "test"}
 GADGET = {"apiVersion": "example.com/v1", "kind": "Gadget", "name": "g"}
@@ -25,18 +25,18 @@ def missing(reference: KReference) -> Unresolved:
 
 
 def test_a_uri_leads_where_it_says() -> None:
-    assert resolve({"uri": "https://a/b?c", "CACerts": "pem", "audience": "x"}, "ns", missing) == Address(
+    assert resolve({"uri": "https://a/b?c", "CACerts": "pem", "audience": "x"}, "ns", missing) == ResolvedAddress(
         "https://a/b?c", "pem", "x"
     )
 
 
 def test_a_v1_service_resolves_to_its_cluster_local_dns_name() -> None:
-    assert resolve({"ref": SERVICE}, "ns", lookup()) == Address("http://test.ns.svc.cluster.local")
+    assert resolve({"ref": SERVICE}, "ns", lookup()) == ResolvedAddress("http://test.ns.svc.cluster.local")
 
 
 def test_a_v1_service_with_certificates_is_reached_over_https() -> None:
     found = resolve({"ref": {**SERVICE, "namespace": "other"}, "CACerts": "pem"}, "ns", lookup())
-    assert found == Address("https://test.other.svc.cluster.local", "pem")
+    assert found == ResolvedAddress("https://test.other.svc.cluster.local", "pem")
 
 
 @pytest.mark.parametrize(
@@ -51,22 +51,22 @@ def test_a_v1_service_with_certificates_is_reached_over_https() -> None:
 )
 def test_if_ref_and_uri_are_set_the_uri_is_relative_to_the_ref(base: str | None, uri: str, url: str) -> None:
     ref, status = (SERVICE, {}) if base is None else (GADGET, {"address": {"url": base}})
-    assert resolve({"ref": ref, "uri": uri}, "ns", lookup(**status)) == Address(url)
+    assert resolve({"ref": ref, "uri": uri}, "ns", lookup(**status)) == ResolvedAddress(url)
 
 
 def test_an_addressable_resolves_to_its_status_address_url() -> None:
     address = {"url": "http://g", "CACerts": "pem", "audience": "aud"}
-    assert resolve({"ref": GADGET}, "ns", lookup(address=address)) == Address("http://g", "pem", "aud")
+    assert resolve({"ref": GADGET}, "ns", lookup(address=address)) == ResolvedAddress("http://g", "pem", "aud")
 
 
 def test_the_first_of_addresses_is_preferred() -> None:
     found = lookup(address={"url": "http://old"}, addresses=[{"url": "https://new"}, {"url": "http://old"}])
-    assert resolve({"ref": GADGET}, "ns", found) == Address("https://new")
+    assert resolve({"ref": GADGET}, "ns", found) == ResolvedAddress("https://new")
 
 
 def test_an_address_may_be_chosen_by_name() -> None:
     found = lookup(addresses=[{"name": "https", "url": "https://g"}, {"name": "http", "url": "http://g"}])
-    assert resolve({"ref": {**GADGET, "address": "http"}}, "ns", found) == Address("http://g")
+    assert resolve({"ref": {**GADGET, "address": "http"}}, "ns", found) == ResolvedAddress("http://g")
     refused = resolve({"ref": {**GADGET, "address": "smtp"}}, "ns", found)
     assert isinstance(refused, Unresolved)
     assert refused.message.startswith('address with name "smtp" not found for Kind = Gadget')
@@ -74,7 +74,7 @@ def test_an_address_may_be_chosen_by_name() -> None:
 
 def test_certificates_of_destination_and_addressable_are_both_trusted() -> None:
     found = resolve({"ref": GADGET, "CACerts": "mine"}, "ns", lookup(address={"url": "https://g", "CACerts": "its"}))
-    assert found == Address("https://g", "its\nmine")
+    assert found == ResolvedAddress("https://g", "its\nmine")
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from penstock.controllers.routes.standings import (
     QUIET_SECONDS,
     STATUSES_PER_SECOND,
     TELL_SECONDS,
-    Happening,
-    Standings,
+    RouteHappening,
+    RouteStandings,
     merged,
 )
 
@@ -36,32 +36,32 @@ def well(route: str = "r", at: float = 100.0, instance: str = "one", **more: int
 
 
 @pytest.fixture
-def standings() -> Standings:
-    return Standings()
+def standings() -> RouteStandings:
+    return RouteStandings()
 
 
-def test_a_failure_is_shown_and_told_at_once(standings: Standings) -> None:
+def test_a_failure_is_shown_and_told_at_once(standings: RouteStandings) -> None:
     standings.take(failing(), fresh=True)
     changed, happened = standings.tick(100.0)
     assert changed == ["r"]
     text = f"{URL} refuses connections; 3 events wait, next try in 2 s"
-    assert happened == [Happening("r", "DeliveryFailed", text)]
+    assert happened == [RouteHappening("r", "DeliveryFailed", text)]
     shown = standings.shown("r")
     assert shown is not None
     assert (shown.lag, shown.failures, shown.since) == (3, 2, 99.0)
     assert standings.tick(101.0) == ([], [])
 
 
-def test_the_end_is_shown_and_told_with_how_long_it_took(standings: Standings) -> None:
+def test_the_end_is_shown_and_told_with_how_long_it_took(standings: RouteStandings) -> None:
     standings.take(failing(), fresh=True)
     standings.tick(100.0)
     standings.take(well(at=134.0, lag=1), fresh=True)
     changed, happened = standings.tick(134.0)
     assert changed == ["r"]
-    assert happened == [Happening("r", "DeliveryRecovered", f"{URL} takes events again after 35 s; 1 event waits")]
+    assert happened == [RouteHappening("r", "DeliveryRecovered", f"{URL} takes events again after 35 s; 1 event waits")]
 
 
-def test_numbers_of_a_failing_route_wait_some_seconds(standings: Standings) -> None:
+def test_numbers_of_a_failing_route_wait_some_seconds(standings: RouteStandings) -> None:
     standings.take(failing(), fresh=True)
     standings.tick(100.0)
     standings.take(failing(at=101.0, lag=50, failures=5), fresh=True)
@@ -72,7 +72,7 @@ def test_numbers_of_a_failing_route_wait_some_seconds(standings: Standings) -> N
     assert (shown.lag, shown.failures) == (50, 5)
 
 
-def test_small_numbers_of_a_healthy_route_wait_a_minute(standings: Standings) -> None:
+def test_small_numbers_of_a_healthy_route_wait_a_minute(standings: RouteStandings) -> None:
     standings.take(well(), fresh=True)
     assert standings.tick(100.0)[0] == ["r"]
     standings.take(well(at=130.0, lag=7), fresh=True)
@@ -80,7 +80,7 @@ def test_small_numbers_of_a_healthy_route_wait_a_minute(standings: Standings) ->
     assert standings.tick(100.0 + QUIET_SECONDS)[0] == ["r"]
 
 
-def test_that_nothing_waits_any_more_is_shown_sooner(standings: Standings) -> None:
+def test_that_nothing_waits_any_more_is_shown_sooner(standings: RouteStandings) -> None:
     standings.take(well(lag=1), fresh=True)
     standings.tick(100.0)
     standings.take(well(at=101.0), fresh=True)
@@ -88,14 +88,14 @@ def test_that_nothing_waits_any_more_is_shown_sooner(standings: Standings) -> No
     assert standings.tick(100.0 + NUMBERS_SECONDS)[0] == ["r"]
 
 
-def test_a_healthy_route_that_falls_far_behind_is_shown_sooner(standings: Standings) -> None:
+def test_a_healthy_route_that_falls_far_behind_is_shown_sooner(standings: RouteStandings) -> None:
     standings.take(well(), fresh=True)
     standings.tick(100.0)
     standings.take(well(at=106.0, lag=5000), fresh=True)
     assert standings.tick(106.0)[0] == ["r"]
 
 
-def test_many_routes_are_written_at_a_steady_pace_and_failures_first(standings: Standings) -> None:
+def test_many_routes_are_written_at_a_steady_pace_and_failures_first(standings: RouteStandings) -> None:
     for number in range(1000):
         standings.take(well(f"r{number}"), fresh=True)
     written: list[str] = []
@@ -111,7 +111,7 @@ def test_many_routes_are_written_at_a_steady_pace_and_failures_first(standings: 
     assert len(set(written)) == 1020
 
 
-def test_a_thousand_failures_at_once_are_written_at_that_pace_too(standings: Standings) -> None:
+def test_a_thousand_failures_at_once_are_written_at_that_pace_too(standings: RouteStandings) -> None:
     for number in range(1000):
         standings.take(failing(f"f{number}"), fresh=True)
     written = [uid for second in range(200) for uid in standings.tick(100.0 + second)[0]]
@@ -119,10 +119,10 @@ def test_a_thousand_failures_at_once_are_written_at_that_pace_too(standings: Sta
     assert len(set(written)) == 1000
 
 
-def test_a_thousand_failures_at_once_are_told_of_at_a_pace_and_each_of_them(standings: Standings) -> None:
+def test_a_thousand_failures_at_once_are_told_of_at_a_pace_and_each_of_them(standings: RouteStandings) -> None:
     for number in range(1000):
         standings.take(failing(f"f{number}"), fresh=True)
-    told: list[Happening] = []
+    told: list[RouteHappening] = []
     for second in range(600):
         told += standings.tick(100.0 + second)[1]
         assert len(told) <= BURST + EVENTS_PER_SECOND * second
@@ -130,7 +130,7 @@ def test_a_thousand_failures_at_once_are_told_of_at_a_pace_and_each_of_them(stan
     assert sorted(one.route for one in told) == sorted(f"f{number}" for number in range(1000))
 
 
-def test_drops_of_thousands_of_routes_leave_room_for_a_failure_that_is_new(standings: Standings) -> None:
+def test_drops_of_thousands_of_routes_leave_room_for_a_failure_that_is_new(standings: RouteStandings) -> None:
     for number in range(1000):
         standings.take(failing(f"d{number}", dropped=1), fresh=False)
     standings.tick(100.0)
@@ -148,7 +148,7 @@ def test_drops_of_thousands_of_routes_leave_room_for_a_failure_that_is_new(stand
     assert all(message.startswith("2 events were dropped") for message in dropped.values())
 
 
-def test_drops_and_dead_letters_are_told_with_counts_and_not_too_often(standings: Standings) -> None:
+def test_drops_and_dead_letters_are_told_with_counts_and_not_too_often(standings: RouteStandings) -> None:
     standings.take(failing(dropped=1, dead_lettered=2), fresh=True)
     told = {one.reason: one.message for one in standings.tick(100.0)[1]}
     assert told["EventsDropped"].startswith(f"1 event was dropped: no attempt succeeded at {URL}")
@@ -160,7 +160,7 @@ def test_drops_and_dead_letters_are_told_with_counts_and_not_too_often(standings
     assert dropped.message.startswith("5 events were dropped")
 
 
-def test_a_task_that_begins_anew_counts_from_nothing(standings: Standings) -> None:
+def test_a_task_that_begins_anew_counts_from_nothing(standings: RouteStandings) -> None:
     standings.take(failing(dropped=7), fresh=False)
     standings.tick(100.0)
     standings.take(failing(dropped=1), fresh=True)
@@ -168,7 +168,7 @@ def test_a_task_that_begins_anew_counts_from_nothing(standings: Standings) -> No
     assert told.message.startswith("1 event was dropped")
 
 
-def test_what_lay_in_the_topic_is_shown_but_told_to_nobody(standings: Standings) -> None:
+def test_what_lay_in_the_topic_is_shown_but_told_to_nobody(standings: RouteStandings) -> None:
     standings.take(failing(dropped=7, dead_lettered=7), fresh=False)
     changed, happened = standings.tick(100.0)
     assert (changed, happened) == (["r"], [])
@@ -176,7 +176,7 @@ def test_what_lay_in_the_topic_is_shown_but_told_to_nobody(standings: Standings)
     assert [one.reason for one in standings.tick(120.0)[1]] == ["DeliveryRecovered"]
 
 
-def test_a_subscriber_that_fails_now_and_then_is_not_told_of_each_time(standings: Standings) -> None:
+def test_a_subscriber_that_fails_now_and_then_is_not_told_of_each_time(standings: RouteStandings) -> None:
     told = 0
     for second in range(60):
         at = 100.0 + second
@@ -192,7 +192,7 @@ def test_tasks_are_added_up_and_an_old_failure_gives_way_to_a_success_elsewhere(
     assert not later.fails
 
 
-def test_a_task_that_is_no_more_does_not_count_beside_those_that_are(standings: Standings) -> None:
+def test_a_task_that_is_no_more_does_not_count_beside_those_that_are(standings: RouteStandings) -> None:
     standings.take(failing(instance="gone"), fresh=True)
     standings.take(well(instance="one", lag=2), fresh=True)
     standings.tick(100.0, {"one"})
@@ -206,7 +206,7 @@ def test_a_task_that_is_no_more_does_not_count_beside_those_that_are(standings: 
     assert shown.lag == 5
 
 
-def test_a_task_that_says_no_more_is_forgotten(standings: Standings) -> None:
+def test_a_task_that_says_no_more_is_forgotten(standings: RouteStandings) -> None:
     standings.take(failing(), fresh=True)
     standings.tick(100.0)
     standings.forget(standing_key("r", "one"))
@@ -260,26 +260,26 @@ class Scene:
 
 def test_people_read_an_event_and_a_line() -> None:
     scene = Scene()
-    scene.announce(scene.route("greetings"), Happening("u", "DeliveryFailed", "it fails"))
-    scene.announce(scene.route("s", SUBSCRIPTION, "team"), Happening("u", "DeliveryRecovered", "it goes on"))
+    scene.announce(scene.route("greetings"), RouteHappening("u", "DeliveryFailed", "it fails"))
+    scene.announce(scene.route("s", SUBSCRIPTION, "team"), RouteHappening("u", "DeliveryRecovered", "it goes on"))
     assert scene.recorder.events == [("Warning", "DeliveryFailed", "greetings"), ("Normal", "DeliveryRecovered", "s")]
     assert scene.lines == ["trigger/greetings: it fails", "subscription/s in team: it goes on"]
 
 
 def test_an_object_of_another_life_is_not_spoken_of() -> None:
     scene = Scene()
-    scene.announce(scene.route("greetings", uid="another"), Happening("u", "DeliveryFailed", "it fails"))
+    scene.announce(scene.route("greetings", uid="another"), RouteHappening("u", "DeliveryFailed", "it fails"))
     assert (scene.recorder.events, scene.lines) == ([], [])
 
 
 def test_a_thousand_failures_do_not_hide_everything_else() -> None:
     scene = Scene()
     for number in range(1000):
-        scene.announce(scene.route(f"t{number}"), Happening("u", "DeliveryFailed", "it fails"))
+        scene.announce(scene.route(f"t{number}"), RouteHappening("u", "DeliveryFailed", "it fails"))
     assert len(scene.lines) == LINES
     assert len(scene.recorder.events) == 1000
     scene.now = LINES_SECONDS
-    scene.announce(scene.route("last"), Happening("u", "DeliveryFailed", "it fails"))
+    scene.announce(scene.route("last"), RouteHappening("u", "DeliveryFailed", "it fails"))
     assert scene.lines[-1] == (
         f"trigger/last: it fails (and {1000 - LINES} other lines like this; penstock lag shows all)"
     )

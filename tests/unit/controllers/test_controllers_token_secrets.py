@@ -13,7 +13,7 @@ from api_double import refuse
 from memory_plane import ControlPlane
 
 from penstock.controllers.api import CONFIG_MAP, CONTAINER_SOURCE, DEPLOYMENT, SECRET, SINK_BINDING, Key, Kind, Obj
-from penstock.oidc.tokens import Issued, NoToken, TokenRequests, Wanted, remaining
+from penstock.oidc.tokens import Issued, NoToken, TokenRequests, WantedToken, remaining
 from penstock.settings import Settings
 
 SINK = {"uri": "https://sink", "audience": "sink"}
@@ -30,11 +30,11 @@ class Issuer:
     """Gives tokens, unless it is away."""
 
     def __init__(self) -> None:
-        self.asked: list[Wanted] = []
+        self.asked: list[WantedToken] = []
         self.lasts = 3600.0
         self.away = False
 
-    async def __call__(self, wanted: Wanted) -> Issued:
+    async def __call__(self, wanted: WantedToken) -> Issued:
         self.asked.append(wanted)
         if self.away:
             raise NoToken("the API is away")
@@ -47,7 +47,7 @@ class Issuer:
 def issuer(monkeypatch: pytest.MonkeyPatch) -> Issuer:
     issuer = Issuer()
 
-    async def ask(self: TokenRequests, wanted: Wanted) -> Issued:
+    async def ask(self: TokenRequests, wanted: WantedToken) -> Issued:
         return await issuer(wanted)
 
     monkeypatch.setattr(TokenRequests, "__call__", ask)
@@ -107,7 +107,7 @@ async def bound(plane: ControlPlane, issuer: Issuer) -> ControlPlane:
 
 
 async def test_the_subject_mounts_a_token_for_the_sink(bound: ControlPlane, issuer: Issuer) -> None:
-    assert issuer.asked == [Wanted("ns", ACCOUNT, "sink")]
+    assert issuer.asked == [WantedToken("ns", ACCOUNT, "sink")]
     assert 3500 < remaining(token(bound), "sink", time.time()) <= 3600
     assert mounts(bound) == {"/oidc": NAME}
     said = status(bound)
@@ -192,7 +192,7 @@ async def test_a_container_source_sends_as_its_sinkbinding(plane: ControlPlane, 
     await plane.until(lambda: mounts(plane, "d-deployment") == {"/oidc": "d-sinkbinding-oidc-token"})
     await plane.until(lambda: "auth" in status(plane, CONTAINER_SOURCE))
     account = status(plane, CONTAINER_SOURCE)["auth"]["serviceAccountName"]
-    assert issuer.asked == [Wanted("ns", account, "sink")]
+    assert issuer.asked == [WantedToken("ns", account, "sink")]
 
 
 @pytest.mark.parametrize("said", ["", "no token", jwt.encode({"aud": "sink"}, "x" * 32, algorithm="HS256")])

@@ -6,9 +6,9 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import cast
 
-from penstock.dispatcher.delivery.credentials import Credentials
+from penstock.dispatcher.delivery.credentials import DeliveryCredentials
 from penstock.dispatcher.secrets.kept import KeptSecrets
-from penstock.dispatcher.secrets.requests import NoSecret, Place
+from penstock.dispatcher.secrets.requests import NoSecret, SecretPlace
 from penstock.oidc.tokens import AccountTokens
 
 
@@ -20,9 +20,9 @@ class Kubernetes:
     """What is in them, by name."""
     problem: str = ""
     """Why it answers nothing else."""
-    asked: list[Place] = field(default_factory=list)
+    asked: list[SecretPlace] = field(default_factory=list)
 
-    async def read(self, place: Place) -> dict[str, bytes]:
+    async def read(self, place: SecretPlace) -> dict[str, bytes]:
         self.asked.append(place)
         await asyncio.sleep(0)
         if self.problem or place.name not in self.secrets:
@@ -33,6 +33,6 @@ class Kubernetes:
         return KeptSecrets(self.read, lambda work, name: asyncio.get_running_loop().create_task(work, name=name))
 
 
-def no_credentials() -> Credentials:
+def no_credentials() -> DeliveryCredentials:
     """Of routes that need none."""
-    return Credentials(lambda: cast("AccountTokens", None), Kubernetes().kept())
+    return DeliveryCredentials(lambda: cast("AccountTokens", None), Kubernetes().kept())

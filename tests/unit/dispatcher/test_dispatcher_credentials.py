@@ -14,14 +14,14 @@ from penstock.contract.routes import Endpoint, Route
 from penstock.dispatcher.cursors.cursor import Stage
 from penstock.dispatcher.delivery import credentials as credentials_module
 from penstock.dispatcher.delivery.attempt import AttemptResult, AttemptSender
-from penstock.dispatcher.delivery.credentials import Credentials
+from penstock.dispatcher.delivery.credentials import DeliveryCredentials
 from penstock.dispatcher.delivery.replies import ReplyWriter
 from penstock.dispatcher.http.client import SubscriberClient
 from penstock.dispatcher.http.connection import SubscriberResponse
 from penstock.dispatcher.http.outcome import Outcome
 from penstock.dispatcher.matched.record import Matched
 from penstock.observability.trace import configure
-from penstock.oidc.tokens import AccountTokens, Issued, NoToken, Wanted
+from penstock.oidc.tokens import AccountTokens, Issued, NoToken, WantedToken
 
 TRIGGER = Route("t", "Trigger", "team", "t", "b", subscriber=Endpoint("http://s/", audience="sink"), account="t-oidc")
 STORED = [
@@ -45,7 +45,7 @@ class Deliveries:
     """A sender, its subscriber, and an API that gives tokens."""
 
     def __init__(self) -> None:
-        self.subscriber, self.asked, self.problem = Subscriber(), list[Wanted](), ""
+        self.subscriber, self.asked, self.problem = Subscriber(), list[WantedToken](), ""
         self.made = 0
         self.sender = AttemptSender(
             cast("SubscriberClient", self.subscriber),
@@ -53,7 +53,7 @@ class Deliveries:
             configure("test"),
             1.0,
             1024,
-            credentials=Credentials(self._tokens, Kubernetes().kept()),
+            credentials=DeliveryCredentials(self._tokens, Kubernetes().kept()),
         )
 
     def _tokens(self) -> AccountTokens:
@@ -63,7 +63,7 @@ class Deliveries:
     def _start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[Any]:
         return asyncio.create_task(work, name=name)
 
-    async def _ask(self, wanted: Wanted) -> Issued:
+    async def _ask(self, wanted: WantedToken) -> Issued:
         self.asked.append(wanted)
         if self.problem:
             raise NoToken(self.problem)
@@ -78,7 +78,7 @@ async def test_the_token_is_of_the_routes_account_and_for_the_subscribers_audien
     stage = Deliveries()
     for _ in range(3):
         assert (await stage.attempt(TRIGGER)).verdict.outcome is Outcome.DELIVERED
-    assert stage.asked == [Wanted("team", "t-oidc", "sink")]
+    assert stage.asked == [WantedToken("team", "t-oidc", "sink")]
     assert all(head.endswith(b"authorization: Bearer token1\r\n") for head in stage.subscriber.heads)
 
 

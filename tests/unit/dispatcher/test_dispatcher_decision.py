@@ -12,11 +12,11 @@ from penstock.contract.routes import Delivery, Endpoint, Route
 from penstock.dispatcher.cursors.cursor import Stage
 from penstock.dispatcher.delivery.backoff import LONGEST_SECONDS, backoff, retry_after, wait_before
 from penstock.dispatcher.delivery.decision import (
-    DeadLetter,
     Done,
     Dropped,
     Reply,
     Retry,
+    ToDeadLetter,
     Verdict,
     destination,
     expects_reply,
@@ -89,7 +89,7 @@ def test_no_retry_means_one_attempt() -> None:
 
 def test_a_refusal_is_not_retried() -> None:
     route = trigger(retry=5, dead_letter=SINK)
-    assert next_step(route, Stage.SUBSCRIBER, 1, Verdict(Outcome.REFUSED, 400, reason="no"), NOW) == DeadLetter("no")
+    assert next_step(route, Stage.SUBSCRIBER, 1, Verdict(Outcome.REFUSED, 400, reason="no"), NOW) == ToDeadLetter("no")
 
 
 def test_given_up_without_sink_is_dropped() -> None:

@@ -6,7 +6,7 @@ import msgspec
 
 from penstock.contract.routes import Endpoint, Route
 from penstock.dispatcher.cursors.cursor import Cursor, Outstanding
-from penstock.dispatcher.cursors.partition import Lost, PartitionCursors
+from penstock.dispatcher.cursors.partition import LostOrigins, PartitionCursors
 from penstock.dispatcher.matched.record import Matched
 from penstock.dispatcher.schedule.lanes import GRANTED, Job, Lane, Schedule
 
@@ -191,7 +191,7 @@ def test_what_retention_removed_is_named_and_skipped() -> None:
             Cursor("fine", 60, 70, partition.changed),
         ],
     )
-    assert partition.skip_lost(50, 45, routes) == [Lost("behind", 3, 44)]
+    assert partition.skip_lost(50, 45, routes) == [LostOrigins("behind", 3, 44)]
     assert partition.cursors["behind"].resume == 50
     assert partition.cursors["fine"].resume == 70
     assert sorted(lost.route for lost in partition.skip_lost(120, 110, routes)) == ["abreast", "behind", "fine"]

@@ -20,9 +20,9 @@ from penstock.contract.snapshot import Snapshot
 from penstock.dispatcher.matched.record import Matched
 from penstock.dispatcher.replay import replays as module
 from penstock.dispatcher.replay.given_up import attempt_of, origins_given_up
-from penstock.dispatcher.replay.pace import Pace, share
+from penstock.dispatcher.replay.pace import ReplayPace, share
 from penstock.dispatcher.replay.replays import ROOM, Replays
-from penstock.dispatcher.replay.selection import Selection, as_replayed
+from penstock.dispatcher.replay.selection import ReplaySelection, as_replayed
 from penstock.log.random_reader import Chunk
 from penstock.log.reports import Reporter
 
@@ -303,14 +303,14 @@ def test_reports_are_told_again_now_and_then() -> None:
 def test_what_a_replay_takes(changes: dict[str, Any], headers: dict[str, str | None], wanted: bool) -> None:
     route = replay_route(**changes)
     assert route.replay is not None
-    assert Selection(route, route.replay).wants(event(4, **headers)) is wanted
+    assert ReplaySelection(route, route.replay).wants(event(4, **headers)) is wanted
 
 
 def test_the_filter_of_the_trigger_counts_too() -> None:
     route = msgspec.structs.replace(replay_route(), attributes={"type": "odd"})
     assert route.replay is not None
-    assert not Selection(route, route.replay).wants(event(4))
-    assert Selection(route, route.replay).wants(event(5))
+    assert not ReplaySelection(route, route.replay).wants(event(4))
+    assert ReplaySelection(route, route.replay).wants(event(5))
 
 
 def test_a_subscriber_is_told_by_which_replay_an_event_comes() -> None:
@@ -340,7 +340,7 @@ def test_a_sink_of_a_replay_sees_no_ttl() -> None:
 
 
 def test_a_pace_lets_begin_what_its_rate_allows_and_saves_little() -> None:
-    pace = Pace(10.0, 0.0)
+    pace = ReplayPace(10.0, 0.0)
     begun = 0
     for tenth in range(1, 51):
         while pace.may(tenth / 10):
@@ -352,7 +352,7 @@ def test_a_pace_lets_begin_what_its_rate_allows_and_saves_little() -> None:
         pace.begun()
         burst += 1
     assert burst == 2
-    assert Pace(None, 0.0).may(0.0)
+    assert ReplayPace(None, 0.0).may(0.0)
 
 
 def test_a_rate_is_shared_between_the_tasks() -> None:

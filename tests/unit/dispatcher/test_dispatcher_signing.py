@@ -24,7 +24,7 @@ from penstock.contract.snapshot import Snapshot
 from penstock.dispatcher.cursors.cursor import Stage
 from penstock.dispatcher.cursors.stage_payload import Failure, StagePayload, reply
 from penstock.dispatcher.delivery.attempt import AttemptSender
-from penstock.dispatcher.delivery.credentials import Credentials
+from penstock.dispatcher.delivery.credentials import DeliveryCredentials
 from penstock.dispatcher.delivery.replies import ReplyWriter
 from penstock.dispatcher.http.client import SubscriberClient
 from penstock.dispatcher.http.connection import SubscriberResponse
@@ -91,7 +91,7 @@ class Delivering:
             configure("test"),
             1.0,
             1024,
-            credentials=Credentials(lambda: cast("AccountTokens", None), self.kept, lambda: self.now),
+            credentials=DeliveryCredentials(lambda: cast("AccountTokens", None), self.kept, lambda: self.now),
         )
 
     async def send(

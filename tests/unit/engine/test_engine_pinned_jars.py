@@ -87,7 +87,7 @@ def test_an_empty_cache_lacks_everything(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("wanted", [ivy.PIPELINE, ivy.HISTORY], ids=lambda wanted: wanted.file)
-def test_everything_that_is_asked_for_is_pinned(wanted: ivy.Wanted) -> None:
+def test_everything_that_is_asked_for_is_pinned(wanted: ivy.JarSet) -> None:
     pinned = pinned_jars.pinned(wanted.file)
     known = {(jar.organisation, jar.name, jar.version) for jar in pinned}
     for asked in ElementTree.fromstring(wanted.text).iter("dependency"):

@@ -11,12 +11,12 @@ from penstock.engine.jars import Jars
 from penstock.engine.problem import Problem
 from penstock.engine.spark_cluster import masters
 from penstock.engine.spark_cluster.driver_address import DriverAddress
-from penstock.engine.spark_cluster.properties import Placement
+from penstock.engine.spark_cluster.properties import SparkPlacement
 from penstock.settings import Settings
 
 
-def placed(url: str, packed: Path | None = None) -> Placement:
-    return Placement(masters.parse(url), DriverAddress("10.0.0.7", "0.0.0.0"), packed)
+def placed(url: str, packed: Path | None = None) -> SparkPlacement:
+    return SparkPlacement(masters.parse(url), DriverAddress("10.0.0.7", "0.0.0.0"), packed)
 
 
 def on_cluster(url: str, packed: Path | None = None, **settings: object) -> dict[str, str]:

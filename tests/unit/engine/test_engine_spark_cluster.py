@@ -10,7 +10,7 @@ import pytest
 
 from penstock.engine.problem import Problem
 from penstock.engine.spark_cluster import driver_address, executors, masters, packed_python
-from penstock.engine.spark_cluster.executors import Failure
+from penstock.engine.spark_cluster.executors import TaskFailure
 from penstock.engine.spark_cluster.masters import Master
 from penstock.settings import Settings
 
@@ -117,7 +117,7 @@ def test_the_driver_is_where_the_master_is_reached_from_unless_it_is_given() -> 
     ],
 )
 def test_a_task_that_fails_first_says_what_the_executor_lacks(text: str, told: str) -> None:
-    assert told in str(executors.explained(Failure("w1", text), "python3.11"))
+    assert told in str(executors.explained(TaskFailure("w1", text), "python3.11"))
 
 
 def test_a_master_that_does_not_take_the_application_is_perhaps_another_version() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from examples import examples
 from penstock.contract.routes import Route
-from penstock.engine.topics.growth import Standing, keeps_order, obstacles
+from penstock.engine.topics.growth import PartitionStanding, keeps_order, obstacles
 
 ORDERED = Route("o", "Trigger", "ns", "ordered", "t", ordering="key")
 LOOSE = Route("l", "Trigger", "ns", "loose", "t")
@@ -62,9 +62,9 @@ class Installation:
             if reply:
                 self.store(key)
 
-    def standings(self) -> list[Standing]:
+    def standings(self) -> list[PartitionStanding]:
         return [
-            Standing(
+            PartitionStanding(
                 len(self.stored[n]),
                 self.routed[n],
                 self.routed[n],
@@ -191,10 +191,10 @@ def test_partitions_can_be_made_when_all_is_settled() -> None:
 
 def test_routes_without_order_wait_for_nothing() -> None:
     assert not keeps_order([LOOSE])
-    busy = [Standing(stored=9, routed=1, matched=5, taken=0, waiting={"l": 3})]
+    busy = [PartitionStanding(stored=9, routed=1, matched=5, taken=0, waiting={"l": 3})]
     assert obstacles({"l": LOOSE}, ["ingress"], busy) == []
     assert len(obstacles(ROUTES, ["ingress"], busy)) == 4
 
 
 def test_a_route_that_is_gone_holds_nothing_up() -> None:
-    assert obstacles(ROUTES, [], [Standing(1, 1, 1, 1, {"deleted": 4})]) == []
+    assert obstacles(ROUTES, [], [PartitionStanding(1, 1, 1, 1, {"deleted": 4})]) == []

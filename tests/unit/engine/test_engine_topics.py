@@ -11,7 +11,7 @@ from penstock.engine.problem import Problem
 from penstock.engine.topics import setup as topics
 from penstock.engine.topics.differences import differences
 from penstock.engine.topics.replication import too_few, wanted
-from penstock.log.admin import Brokers, Found, TopicShape
+from penstock.log.admin import Brokers, FoundTopic, TopicShape
 from penstock.settings import Settings
 
 _EVENTS = next(topic for topic in TOPICS if topic.name == EVENTS)
@@ -83,9 +83,9 @@ def test_no_topic_is_made_while_brokers_are_away() -> None:
     assert "offsets.topic.replication.factor" in (too_few(wanted(GIVEN, alone), alone) or "")
 
 
-def found_as(shapes: list[TopicShape]) -> tuple[dict[str, Found], dict[str, dict[str, str]]]:
+def found_as(shapes: list[TopicShape]) -> tuple[dict[str, FoundTopic], dict[str, dict[str, str]]]:
     return (
-        {shape.name: Found(shape.partitions, shape.replication) for shape in shapes},
+        {shape.name: FoundTopic(shape.partitions, shape.replication) for shape in shapes},
         {shape.name: {**shape.config, "unclean.leader.election.enable": "false"} for shape in shapes},
     )
 
@@ -99,7 +99,7 @@ def test_every_difference_says_what_to_do() -> None:
     shapes = topics.shapes(GIVEN, 3)
     found, configs = found_as(shapes)
     del found["penstock.routes"]
-    found["penstock.events"] = Found(2, 1)
+    found["penstock.events"] = FoundTopic(2, 1)
     configs["penstock.events"]["retention.ms"] = "1"
     configs["penstock.cursors"]["cleanup.policy"] = "delete"
     told = {(one.topic, one.what): one for one in differences(shapes, found, configs)}

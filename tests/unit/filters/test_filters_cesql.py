@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.filters.cesql import ParseError, parse
-from penstock.filters.cesql.evaluate import Result, evaluate, passes
+from penstock.filters.cesql.evaluate import Evaluation, evaluate, passes
 from penstock.filters.cesql.like import like
 from penstock.filters.cesql.parser import MAX_DEPTH
 from penstock.filters.cesql.values import Error
@@ -46,8 +46,8 @@ def test_depth_is_limited_and_length_is_not() -> None:
 def test_thousands_of_digits_are_an_error_and_no_failure() -> None:
     with pytest.raises(ParseError):
         parse("9" * 10_000)
-    assert evaluate(parse("INT(n)"), {"n": "9" * 10_000}) == Result(0, (Error.CAST,))
-    assert evaluate(parse("INT(n)"), {"n": "0" * 10_000 + "7"}) == Result(7)
+    assert evaluate(parse("INT(n)"), {"n": "9" * 10_000}) == Evaluation(0, (Error.CAST,))
+    assert evaluate(parse("INT(n)"), {"n": "0" * 10_000 + "7"}) == Evaluation(7)
 
 
 def test_only_a_boolean_without_errors_passes() -> None:
@@ -61,7 +61,7 @@ def test_only_a_boolean_without_errors_passes() -> None:
 
 
 def test_required_attributes_always_exist() -> None:
-    assert evaluate(parse("EXISTS id AND EXISTS source AND EXISTS type AND EXISTS specversion"), {}) == Result(True)
+    assert evaluate(parse("EXISTS id AND EXISTS source AND EXISTS type AND EXISTS specversion"), {}) == Evaluation(True)
 
 
 def test_a_hostile_pattern_takes_no_time() -> None:

@@ -20,7 +20,7 @@ from penstock.history.schema.problem import HistoryProblem
 from penstock.history.writer import arrow_table, day_file
 from penstock.history.writer.arrow_table import STEP_RECORDS, ArrowTable
 from penstock.history.writer.batches import Batches
-from penstock.history.writer.pace import Pace
+from penstock.history.writer.pace import WriterPace
 from penstock.history.writer.ranges import Range
 from penstock.history.writer.stored_table import Conflict
 from penstock.log.ranges import LogRecord
@@ -319,7 +319,7 @@ def test_a_folder_that_is_gone_is_begun_anew(world: World) -> None:
 
 def test_a_writer_with_time_rests_between_steps(tmp_path: Path) -> None:
     world, rests, used = World(tmp_path), list[float](), itertools.count()
-    pace = Pace(0.25, now=lambda: 0.0, used=lambda: float(next(used)), sleep=rests.append)
+    pace = WriterPace(0.25, now=lambda: 0.0, used=lambda: float(next(used)), sleep=rests.append)
     world.add(2 * STEP_RECORDS + 1)
     table = ArrowTable(world.settings, EVENTS, world.kafka, pace)
     table.ensure()

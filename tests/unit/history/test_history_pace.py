@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from penstock.history.writer.pace import Pace
+from penstock.history.writer.pace import WriterPace
 
 
 @dataclass
@@ -18,8 +18,8 @@ class Process:
     rests: list[float] = field(default_factory=list)
     urged: bool = False
 
-    def pace(self, share: float) -> Pace:
-        return Pace(share, lambda: self.urged, now=lambda: self.now, used=lambda: self.used, sleep=self.sleep)
+    def pace(self, share: float) -> WriterPace:
+        return WriterPace(share, lambda: self.urged, now=lambda: self.now, used=lambda: self.used, sleep=self.sleep)
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.history.schema.columns import TableName
-from penstock.history.writer.plan import FAST, GATHER_RECORDS, LAST, RISKY, URGENT, Inflow, Standing, urgency
-from penstock.history.writer.ranges import Lost, Range, next_ranges
-from penstock.history.writer.upkeep import MANY_SMALL, MIB, DataFile, Upkeep, plan
+from penstock.history.writer.plan import FAST, GATHER_RECORDS, LAST, RISKY, URGENT, Inflow, TableStanding, urgency
+from penstock.history.writer.ranges import LostRecords, Range, next_ranges
+from penstock.history.writer.upkeep import MANY_SMALL, MIB, DataFile, TableUpkeep, plan
 from penstock.log.topic_ends import Retained
 from penstock.settings import Settings
 
@@ -21,11 +21,11 @@ SETTINGS = Settings(retention_mib=2048, retention_hours=168)
 TODAY = date(2026, 11, 17)
 
 
-def standing(end: int, position: int = 0, first: int = 0, size: float = 1000.0) -> Standing:
-    return Standing("penstock.events", {0: Retained(first, end)}, {0: position}, size)
+def standing(end: int, position: int = 0, first: int = 0, size: float = 1000.0) -> TableStanding:
+    return TableStanding("penstock.events", {0: Retained(first, end)}, {0: position}, size)
 
 
-def in_room(part: float) -> Standing:
+def in_room(part: float) -> TableStanding:
     """So much of what Kafka retains is unwritten."""
     return standing(1000, position=1000 - int(part * 999), first=1)
 
@@ -67,7 +67,7 @@ def test_how_fast_records_come_is_told_by_two_looks() -> None:
         (standing(1000, position=100, first=500), "hurry"),
     ],
 )
-def test_it_is_written_when_much_has_gathered_or_retention_is_near(behind: Standing, expected: str) -> None:
+def test_it_is_written_when_much_has_gathered_or_retention_is_near(behind: TableStanding, expected: str) -> None:
     assert urgency([behind], SETTINGS, hours_since=0.0, asked=False) == expected
 
 
@@ -84,7 +84,7 @@ def test_short_retention_makes_it_write_more_often() -> None:
 def test_what_retention_took_before_it_was_written_is_told() -> None:
     found = next_ranges({0: Retained(10, 20), 1: Retained(5, 9)}, {0: 4, 1: None}, most=100)
     assert found.ranges == {0: Range(10, 20), 1: Range(5, 9)}
-    assert found.lost == [Lost(0, 4, 10)]
+    assert found.lost == [LostRecords(0, 4, 10)]
 
 
 @given(
@@ -113,7 +113,7 @@ def file(day: int, mib: float, hour: int = 12, table: TableName = "events") -> D
 
 def test_days_that_are_too_old_are_removed() -> None:
     files = [file(day, 1) for day in (1, 10, 17)]
-    assert plan(files, TODAY, days=8, mib=100) == Upkeep(datetime(2026, 11, 10, tzinfo=UTC), ())
+    assert plan(files, TODAY, days=8, mib=100) == TableUpkeep(datetime(2026, 11, 10, tzinfo=UTC), ())
     assert plan(files[1:], TODAY, days=8, mib=100).remove_before is None
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.history.reader.history import History
-from penstock.history.reader.questions import DeadLetterFilter, EventFilter, Position, RouteName
+from penstock.history.reader.questions import DeadLetterFilter, EventFilter, NamedRoute, Position
 from penstock.history.schema.columns import ATTEMPTS, EVENTS
 from penstock.history.schema.problem import HistoryProblem
 from penstock.settings import Settings
@@ -132,7 +132,7 @@ def test_dead_letters_by_route_and_reason(ask: Ask, root: Path) -> None:
             ("e1", "dropped"),
             ("e2", "waiting"),
         }
-        (first,) = history.deadletters(DeadLetterFilter(reason="STATUS 5", route=RouteName(name="orders")))
+        (first,) = history.deadletters(DeadLetterFilter(reason="STATUS 5", route=NamedRoute(name="orders")))
         assert (first.id, first.attempts, first.status, first.kind) == ("e0", 3, 500, "Trigger")
         assert [one.id for one in history.deadletters(DeadLetterFilter(outcome="dropped"))] == ["e1"]
         counts = history.deadletter_counts(DeadLetterFilter())

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from penstock.contract.event_record import Record
+from penstock.contract.event_record import EventRecord
 from penstock.contract.routes import Target
 from penstock.ingress.app import Ingress
 from penstock.ingress.connection import Connection, Refusal
@@ -31,7 +31,7 @@ EVENT = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/here", "ce-type":
 class RememberingLog:
     """Takes the place of Kafka where only the responses are looked at."""
 
-    records: list[Record] = field(default_factory=list)
+    records: list[EventRecord] = field(default_factory=list)
     room: bool = True
     failure: Exception | None = None
     holds: bool = False
@@ -48,7 +48,7 @@ class RememberingLog:
     def has_room(self, events: int = 1) -> bool:
         return self.room
 
-    def store(self, records: Sequence[Record], done: Callable[[Exception | None], None]) -> None:
+    def store(self, records: Sequence[EventRecord], done: Callable[[Exception | None], None]) -> None:
         if self.failure is None:
             self.records.extend(records)
         if self.holds:

@@ -14,7 +14,7 @@ from ingress_requests import EVENT, Client, head
 
 from hostile_clients import SMUGGLING, allow_files, answer_to, bounded, codes
 from penstock.ingress import connection, server
-from penstock.ingress.server import Server
+from penstock.ingress.server import IngressServer
 from penstock.log.threads import Owner
 from penstock.settings import Settings
 from penstock.sockets import bound_socket
@@ -28,7 +28,7 @@ BATCH = {"Content-Type": "application/cloudevents-batch+json"}
 class Ingress:
     """The real server with a log that only remembers."""
 
-    def __init__(self, client: Client, port: int, server: Server) -> None:
+    def __init__(self, client: Client, port: int, server: IngressServer) -> None:
         self.client, self.port, self.server = client, port, server
 
     async def send(self, headers: dict[str, str], body: bytes = b"") -> list[int]:
@@ -43,7 +43,7 @@ class Ingress:
 async def ingress(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Ingress]:
     monkeypatch.setattr(server, "LOOK_SECONDS", 0.05)
     client, owner = Client(), Owner()
-    serving = Server(client.app, Settings(max_connections=HALF_OPEN + 10, drain_seconds=1), owner)
+    serving = IngressServer(client.app, Settings(max_connections=HALF_OPEN + 10, drain_seconds=1), owner)
     with bound_socket("127.0.0.1", 0) as listening, bound_socket("127.0.0.1", 0) as secure:
         await serving.start(listening, secure, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
         try:

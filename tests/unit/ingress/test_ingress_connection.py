@@ -19,7 +19,7 @@ from penstock.ingress.connection import (
     Connection,
     Refusal,
 )
-from penstock.ingress.server import LOOK_SECONDS, MOST_REFUSALS, Server
+from penstock.ingress.server import LOOK_SECONDS, MOST_REFUSALS, IngressServer
 from penstock.log.threads import Owner
 from penstock.settings import Settings
 
@@ -355,7 +355,7 @@ def test_a_connection_beyond_the_limit_is_told_so_when_it_sends_and_ended() -> N
 
 async def test_a_server_serves_as_many_connections_as_it_may() -> None:
     client = Client()
-    server = Server(client.app, Settings(max_connections=2, drain_seconds=0), Owner())
+    server = IngressServer(client.app, Settings(max_connections=2, drain_seconds=0), Owner())
     made = []
     for _ in range(MOST_REFUSALS + 3):
         made.append((server._connection(), Wire()))
@@ -372,7 +372,7 @@ async def test_a_server_serves_as_many_connections_as_it_may() -> None:
 async def test_a_look_at_the_connections_that_fails_ends_the_ingress(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.ingress.server.LOOK_SECONDS", LOOK_SECONDS / 1000)
     owner = Owner()
-    server = Server(Client().app, Settings(), owner)
+    server = IngressServer(Client().app, Settings(), owner)
     server.connections.add(object())  # type: ignore[arg-type]  # what cannot be looked at
     with pytest.raises(AttributeError):
         await asyncio.wait_for(owner.failed(), 5)

@@ -16,7 +16,7 @@ import uvloop
 from ingress_requests import EVENT, Client, head
 
 from penstock.contract.routes import Target
-from penstock.ingress.server import Server
+from penstock.ingress.server import IngressServer
 from penstock.ingress.targets import TargetTable
 from penstock.log.threads import Owner
 from penstock.settings import Settings
@@ -37,7 +37,7 @@ class Running:
         self.client = Client()
         self.tls = ServerTls(settings, lambda: self.now)
         self.tls.look()
-        self.server = Server(self.client.app, settings, Owner())
+        self.server = IngressServer(self.client.app, settings, Owner())
         self.plain, self.secure = bound_socket("127.0.0.1", 0), bound_socket("127.0.0.1", 0)
         self.trust = ssl.create_default_context(cafile=folder / "pki" / "ca.crt")
 

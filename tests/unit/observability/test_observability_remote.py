@@ -13,7 +13,7 @@ from penstock.log.tasks.task_reports import CHANGES, TaskReport, decode, reports
 from penstock.observability import instruments
 from penstock.observability.instruments import BUCKETS, REGISTRY
 from penstock.observability.metrics import RouteMetrics
-from penstock.observability.outbox import Change, KeptLines, Outbox
+from penstock.observability.outbox import KeptLines, MetricChange, Outbox
 from penstock.observability.remote_numbers import RemoteNumbers
 
 ROUTE = ("Trigger", "remote", "orders")
@@ -28,7 +28,7 @@ def outbox(monkeypatch: pytest.MonkeyPatch) -> Outbox:
     return instruments.send_metrics()
 
 
-def changes_of(outbox: Outbox) -> list[Change]:
+def changes_of(outbox: Outbox) -> list[MetricChange]:
     instruments.write_metrics()
     found = [msgspec.msgpack.encode(report) for report in reports_of("run", "dispatcher-0", outbox)]
     return [change for one in found for change in decode(one).changes]
@@ -95,8 +95,8 @@ def test_an_object_that_is_gone_there_is_gone_here(outbox: Outbox) -> None:
 
 def test_what_this_version_does_not_know_is_passed_over() -> None:
     numbers = RemoteNumbers()
-    numbers.take("dispatcher-0", [Change("penstock_of_the_future_total", (), 1.0)])
-    numbers.take("dispatcher-0", [Change("penstock_events_delivered_total", ("Trigger",), 1.0)])
+    numbers.take("dispatcher-0", [MetricChange("penstock_of_the_future_total", (), 1.0)])
+    numbers.take("dispatcher-0", [MetricChange("penstock_events_delivered_total", ("Trigger",), 1.0)])
     assert sample("penstock_of_the_future_total") is None
 
 

@@ -9,17 +9,17 @@ import pytest
 from oidc_world import AUDIENCE, TILL, World
 
 from penstock.controllers.sinks import tokens
-from penstock.controllers.sinks.tokens import Tokens
+from penstock.controllers.sinks.tokens import SinkTokens
 from penstock.log.threads import Owner
 from penstock.oidc import issuers
-from penstock.oidc.verifier import Refused
+from penstock.oidc.verifier import TokenRefused
 from penstock.settings import Settings
 
 
 async def test_the_first_token_waits_for_the_keys_of_its_issuer(monkeypatch: pytest.MonkeyPatch) -> None:
     world, owner, now = World(), Owner(), time.time()
     monkeypatch.setattr(issuers, "issuers_of", lambda settings: world.issuers)
-    subject = Tokens(Settings(), owner).subject
+    subject = SinkTokens(Settings(), owner).subject
     try:
         assert world.asked == 0
         async with asyncio.timeout(10):
@@ -28,8 +28,8 @@ async def test_the_first_token_waits_for_the_keys_of_its_issuer(monkeypatch: pyt
             expired = await subject(world.token(exp=now - 600, nbf=0), AUDIENCE)
     finally:
         await owner.close()
-    assert isinstance(other, Refused)
-    assert expired == Refused("the token has expired")
+    assert isinstance(other, TokenRefused)
+    assert expired == TokenRefused("the token has expired")
 
 
 async def test_a_token_whose_keys_do_not_come_is_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,8 +38,8 @@ async def test_a_token_whose_keys_do_not_come_is_told_to_come_again(monkeypatch:
     monkeypatch.setattr(tokens, "PATIENCE_SECONDS", 0.2)
     monkeypatch.setattr(issuers, "issuers_of", lambda settings: world.issuers)
     try:
-        found = await Tokens(Settings(), owner).subject(world.token(), AUDIENCE)
+        found = await SinkTokens(Settings(), owner).subject(world.token(), AUDIENCE)
     finally:
         await owner.close()
-    assert isinstance(found, Refused)
+    assert isinstance(found, TokenRefused)
     assert found.is_passing

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from penstock.oidc.names import account_of, audience_of, child_name, subject_of
-from penstock.oidc.tokens import AGAIN_SECONDS, AccountTokens, Issued, NoToken, Wanted
+from penstock.oidc.tokens import AGAIN_SECONDS, AccountTokens, Issued, NoToken, WantedToken
 
-WANTED = Wanted("shop", "orders-oidc", "aud")
+WANTED = WantedToken("shop", "orders-oidc", "aud")
 
 
 class Api:
@@ -27,7 +27,7 @@ class Api:
         self.tasks.append(task)
         return task
 
-    async def _ask(self, wanted: Wanted) -> Issued:
+    async def _ask(self, wanted: WantedToken) -> Issued:
         self.asked += 1
         await asyncio.sleep(0)
         if self.problem:

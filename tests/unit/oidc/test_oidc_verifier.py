@@ -14,7 +14,7 @@ from oidc_world import AUDIENCE, CURVE, NEXT_CURVE, NOW, OTHER, RSA, TILL, World
 
 from penstock.oidc import issuers as issuers_module
 from penstock.oidc.issuers import REFETCH_SECONDS, read_keys
-from penstock.oidc.verifier import LONGEST_TOKEN, SKEW_SECONDS, Refused
+from penstock.oidc.verifier import LONGEST_TOKEN, SKEW_SECONDS, TokenRefused
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ async def world() -> World:
 
 def why(world: World, token: str, audience: str = AUDIENCE) -> str:
     found = world.verifier.subject(token, audience)
-    assert isinstance(found, Refused)
+    assert isinstance(found, TokenRefused)
     assert not found.is_passing
     return found.reason
 
@@ -112,7 +112,7 @@ async def test_a_new_key_is_fetched_but_not_all_the_time(world: World) -> None:
     assert "does not have" in why(world, token)
     world.now += REFETCH_SECONDS
     passing = world.verifier.subject(token, AUDIENCE)
-    assert isinstance(passing, Refused)
+    assert isinstance(passing, TokenRefused)
     assert passing.is_passing
     assert world.asked == asked
     assert await world.issuers.fetch_all()
@@ -144,7 +144,7 @@ async def test_an_issuer_that_does_not_answer_keeps_its_keys(world: World) -> No
 async def test_before_the_keys_are_there_nobody_can_tell() -> None:
     world = World()
     found = world.verifier.subject(world.token(), AUDIENCE)
-    assert isinstance(found, Refused)
+    assert isinstance(found, TokenRefused)
     assert found.is_passing
     assert "being fetched" in found.reason
 
@@ -211,7 +211,7 @@ async def test_keys_are_fetched_once_they_are_wanted_and_until_they_are_there(mo
     while world.asked < 4:  # noqa: ASYNC110  # the loop under test is what it waits for
         await asyncio.sleep(0)
     world.answers = True
-    while isinstance(world.verifier.subject(world.token(), AUDIENCE), Refused):  # noqa: ASYNC110  # likewise
+    while isinstance(world.verifier.subject(world.token(), AUDIENCE), TokenRefused):  # noqa: ASYNC110  # likewise
         await asyncio.sleep(0)
     asked = world.asked
     for _ in range(20):

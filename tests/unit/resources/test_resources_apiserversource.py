@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.resources.destinations.resolution import Address, Unresolved
+from penstock.resources.destinations.resolution import ResolvedAddress, Unresolved
 from penstock.resources.sources.apiserversource.status import ApiServerObservation, status_of
 
 Obj = dict[str, Any]
@@ -66,7 +66,7 @@ def test_filters_can_be_switched_off(refusal: Refusal) -> None:
     ],
 )
 def test_the_status_says_what_was_found_out(seen: dict[str, Any], expected: dict[str, str]) -> None:
-    observation = ApiServerObservation(**{"api_url": "https://api", "sink": Address("http://sink"), **seen})
+    observation = ApiServerObservation(**{"api_url": "https://api", "sink": ResolvedAddress("http://sink"), **seen})
     status = status_of(source(mode="Resource"), observation, NOW)
     found = {one["type"]: one["status"] for one in status["conditions"]}
     assert expected.items() <= found.items()

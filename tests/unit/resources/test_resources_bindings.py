@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.resources.destinations.resolution import Address
+from penstock.resources.destinations.resolution import ResolvedAddress
 from penstock.resources.label_selector import matches
 from penstock.resources.sources.containersource.model import child_name, is_within
 from penstock.resources.sources.containersource.status import ContainerObservation, status_of
@@ -69,8 +69,8 @@ def test_a_containersource_without_containers_or_images_is_refused(refusal: Refu
 
 def test_variables_replace_their_predecessors_and_go_without_a_trace() -> None:
     plain = {"spec": {"template": {"spec": {"containers": [{"name": "a"}], "initContainers": [{"name": "b"}]}}}}
-    first = bound(plain, environment_of(Address("http://one"), None))
-    second = bound(first, environment_of(Address("http://two", "PEM"), {"extensions": {"b": "2", "a": "1"}}))
+    first = bound(plain, environment_of(ResolvedAddress("http://one"), None))
+    second = bound(first, environment_of(ResolvedAddress("http://two", "PEM"), {"extensions": {"b": "2", "a": "1"}}))
     pod = second["spec"]["template"]["spec"]
     assert pod["containers"][0]["env"] == pod["initContainers"][0]["env"]
     assert pod["containers"][0]["env"] == [

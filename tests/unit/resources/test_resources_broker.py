@@ -8,7 +8,7 @@ import yaml
 
 from penstock.resources.broker.status import BrokerObservation, status_of
 from penstock.resources.conditions import find
-from penstock.resources.destinations.resolution import Address, Unresolved
+from penstock.resources.destinations.resolution import ResolvedAddress, Unresolved
 
 Obj = dict[str, Any]
 CLASS = "eventing.knative.dev/broker.class"
@@ -114,7 +114,7 @@ STORED = {**broker(), "metadata": {"name": "b", "namespace": "ns", "uid": "u", "
 
 
 def seen(**changes: Any) -> BrokerObservation:
-    fields = {"addresses": (Address("http://h/ns/b"),), "ingress_takes_it": True, "dead_letter": None}
+    fields = {"addresses": (ResolvedAddress("http://h/ns/b"),), "ingress_takes_it": True, "dead_letter": None}
     return BrokerObservation(**{**fields, **changes})
 
 
@@ -127,7 +127,7 @@ def test_a_ready_broker_must_provide_a_status_address_url() -> None:
 
 
 def test_of_two_addresses_the_secure_one_is_preferred_and_the_plain_one_is_what_others_see() -> None:
-    both = (Address("https://h/ns/b", "PEM", "aud"), Address("http://h/ns/b"))
+    both = (ResolvedAddress("https://h/ns/b", "PEM", "aud"), ResolvedAddress("http://h/ns/b"))
     status = status_of(STORED, seen(addresses=both), "now")
     plain = {"name": "http", "url": "http://h/ns/b"}
     assert status["addresses"] == [
@@ -157,7 +157,7 @@ def test_ready_is_unknown_until_the_ingress_has_taken_it_up() -> None:
 
 
 def test_the_dead_letter_sink_uri_is_reported() -> None:
-    status = status_of(STORED, seen(dead_letter=Address("http://dls", "pem", "aud")), "now")
+    status = status_of(STORED, seen(dead_letter=ResolvedAddress("http://dls", "pem", "aud")), "now")
     assert status["deadLetterSinkUri"] == "http://dls"
     assert (status["deadLetterSinkCACerts"], status["deadLetterSinkAudience"]) == ("pem", "aud")
 

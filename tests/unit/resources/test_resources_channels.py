@@ -10,7 +10,7 @@ from penstock.resources.admission import CONTROLLER_USER
 from penstock.resources.channel.status import BackingChannel
 from penstock.resources.channel.status import status_of as channel_status
 from penstock.resources.conditions import find
-from penstock.resources.destinations.resolution import Address, Unresolved
+from penstock.resources.destinations.resolution import ResolvedAddress, Unresolved
 from penstock.resources.inmemorychannel.status import ChannelObservation
 from penstock.resources.inmemorychannel.status import status_of as imc_status
 from penstock.resources.subscription.status import SubscriptionObservation, subscriber_spec
@@ -130,7 +130,7 @@ def test_changes_to_subscriber_reply_and_delivery_should_be_permitted(admit: Cal
 
 def imc_seen(**changes: Any) -> ChannelObservation:
     fields = {
-        "addresses": (Address("http://h/channels/ns/c"),),
+        "addresses": (ResolvedAddress("http://h/channels/ns/c"),),
         "ingress_takes_it": True,
         "dead_letter": None,
         "taken": {},
@@ -205,7 +205,7 @@ def sub_seen(**changes: Any) -> SubscriptionObservation:
     fields = {
         "channel": READY_CHANNEL,
         "channel_failure": "",
-        "subscriber": Address("http://sink"),
+        "subscriber": ResolvedAddress("http://sink"),
         "reply": None,
         "dead_letter": None,
     }
@@ -217,7 +217,7 @@ def sub_ready(seen: SubscriptionObservation) -> Obj:
 
 
 def test_a_subscription_must_set_its_physical_subscription_before_it_is_ready() -> None:
-    seen = sub_seen(reply=Address("http://r", audience="a"), dead_letter=Address("http://d"))
+    seen = sub_seen(reply=ResolvedAddress("http://r", audience="a"), dead_letter=ResolvedAddress("http://d"))
     status = subscription_status(SUBSCRIPTION, seen, "now")
     assert sub_ready(seen)["status"] == "True"
     assert status["physicalSubscription"] == {
@@ -276,7 +276,7 @@ def test_an_older_generation_in_the_channel_does_not_count() -> None:
 def test_the_entry_for_the_channel_has_the_dead_letter_sink_in_uri_form() -> None:
     entry = subscriber_spec(
         SUBSCRIPTION,
-        sub_seen(dead_letter=Address("http://d", "pem")),
+        sub_seen(dead_letter=ResolvedAddress("http://d", "pem")),
         {"retry": 2, "deadLetterSink": {"ref": {"name": "d"}}},
     )
     assert entry == {

@@ -3,14 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.resources.conditions import Finding, conclude, false, find, is_ready, true, unknown
+from penstock.resources.conditions import ConditionFinding, conclude, false, find, is_ready, true, unknown
 
 NOW, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:00:09Z"
 
 states = st.sampled_from(["True", "False", "Unknown"])
 severities = st.sampled_from(["", "Info", "Warning"])
 findings = st.lists(
-    st.builds(Finding, st.sampled_from("ABCDEF"), states, st.just("R"), st.just("m"), severities),
+    st.builds(ConditionFinding, st.sampled_from("ABCDEF"), states, st.just("R"), st.just("m"), severities),
     min_size=1,
     max_size=6,
     unique_by=lambda finding: finding.type,
@@ -18,35 +18,37 @@ findings = st.lists(
 
 
 @given(findings)
-def test_if_an_error_condition_is_false_ready_must_be_false(found: list[Finding]) -> None:
+def test_if_an_error_condition_is_false_ready_must_be_false(found: list[ConditionFinding]) -> None:
     ready = find(conclude([], found, NOW), "Ready") or {}
     if any(f.status == "False" and not f.severity for f in found):
         assert ready["status"] == "False"
 
 
 @given(findings)
-def test_if_an_error_condition_is_unknown_ready_must_be_false_or_unknown(found: list[Finding]) -> None:
+def test_if_an_error_condition_is_unknown_ready_must_be_false_or_unknown(found: list[ConditionFinding]) -> None:
     ready = find(conclude([], found, NOW), "Ready") or {}
     if any(f.status == "Unknown" and not f.severity for f in found):
         assert ready["status"] in ("False", "Unknown")
 
 
 @given(findings)
-def test_ready_is_true_when_every_error_condition_is(found: list[Finding]) -> None:
+def test_ready_is_true_when_every_error_condition_is(found: list[ConditionFinding]) -> None:
     ready = find(conclude([], found, NOW), "Ready") or {}
     if all(f.status == "True" or f.severity for f in found):
         assert ready == {"type": "Ready", "status": "True", "lastTransitionTime": NOW}
 
 
 @given(findings)
-def test_each_resource_must_have_a_ready_condition_and_types_are_unique_and_sorted(found: list[Finding]) -> None:
+def test_each_resource_must_have_a_ready_condition_and_types_are_unique_and_sorted(
+    found: list[ConditionFinding],
+) -> None:
     types = [condition["type"] for condition in conclude([], found, NOW)]
     assert types == sorted(set(types))
     assert "Ready" in types
 
 
 @given(findings)
-def test_finding_the_same_again_changes_nothing(found: list[Finding]) -> None:
+def test_finding_the_same_again_changes_nothing(found: list[ConditionFinding]) -> None:
     once = conclude([], found, NOW)
     assert conclude(once, found, LATER) == once
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.resources.destinations.resolution import Address, Unresolved
+from penstock.resources.destinations.resolution import ResolvedAddress, Unresolved
 from penstock.resources.eventtransform.model import EventTransform
 from penstock.resources.eventtransform.status import EventTransformObservation, status_of
 from penstock.resources.features import Transport
@@ -94,8 +94,8 @@ def test_its_parts_listen_as_transport_encryption_says(
 RUNS = {"metadata": {"generation": 1}, "status": {"replicas": 1, "updatedReplicas": 1, "availableReplicas": 1}}
 
 
-PLAIN = Address("http://t-jsonata.ns.svc.cluster.local")
-SECURE = Address("https://t-jsonata.ns.svc.cluster.local", "pem")
+PLAIN = ResolvedAddress("http://t-jsonata.ns.svc.cluster.local")
+SECURE = ResolvedAddress("https://t-jsonata.ns.svc.cluster.local", "pem")
 
 
 def told(seen: EventTransformObservation) -> dict[str, tuple[str, str | None]]:
@@ -104,7 +104,7 @@ def told(seen: EventTransformObservation) -> dict[str, tuple[str, str | None]]:
 
 
 def test_it_is_ready_when_its_deployment_runs() -> None:
-    seen = EventTransformObservation(RUNS, Address("http://sink"), (PLAIN,))
+    seen = EventTransformObservation(RUNS, ResolvedAddress("http://sink"), (PLAIN,))
     status = status_of(transform(jsonata=JSONATA), seen, "now")
     assert told(seen)["Ready"] == ("True", None)
     assert status["address"] == {"name": "http", "url": "http://t-jsonata.ns.svc.cluster.local"}
@@ -116,7 +116,7 @@ def test_it_is_ready_when_its_deployment_runs() -> None:
     ("known", "names"),
     [((PLAIN,), ["http"]), ((SECURE, PLAIN), ["https", "http"]), ((SECURE,), ["https"])],
 )
-def test_who_knows_one_address_gets_the_one_to_prefer(known: tuple[Address, ...], names: list[str]) -> None:
+def test_who_knows_one_address_gets_the_one_to_prefer(known: tuple[ResolvedAddress, ...], names: list[str]) -> None:
     status = status_of(transform(jsonata=JSONATA), EventTransformObservation(RUNS, None, known), "now")
     assert [one["name"] for one in status["addresses"]] == names
     assert status["address"] == status["addresses"][0]

@@ -9,9 +9,9 @@ import pytest
 
 from penstock.resources.conditions import find
 from penstock.resources.eventtype.conversion import NEWEST, convert
-from penstock.resources.eventtype.model import Passed, Place, describe, name_of
+from penstock.resources.eventtype.model import Passed, SentTo, describe, name_of
 from penstock.resources.eventtype.status import EventTypeObservation, status_of
-from penstock.resources.metadata import Identity
+from penstock.resources.metadata import ObjectIdentity
 from penstock.resources.registry import CONVERSIONS, crds
 
 Obj = dict[str, Any]
@@ -86,7 +86,7 @@ def test_the_reference_gets_the_namespace_of_the_event_type(admit: Callable[...,
     assert filled["spec"]["reference"] == {**REFERENCE, "namespace": "default"}
 
 
-BROKER = Place("eventing.knative.dev/v1", "Broker", Identity("ns", "b", "u"))
+BROKER = SentTo("eventing.knative.dev/v1", "Broker", ObjectIdentity("ns", "b", "u"))
 
 
 def test_what_passes_is_described_under_a_name_that_knative_would_give_it() -> None:
@@ -114,7 +114,7 @@ def test_what_passes_is_described_under_a_name_that_knative_would_give_it() -> N
 
 
 def test_a_name_that_would_be_too_long_is_cut() -> None:
-    long = Place("eventing.knative.dev/v1", "Broker", Identity("ns", "b" * 250, "u"))
+    long = SentTo("eventing.knative.dev/v1", "Broker", ObjectIdentity("ns", "b" * 250, "u"))
     assert len(name_of(long, Passed("t", "/s"))) == 243
 
 

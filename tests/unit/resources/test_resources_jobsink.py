@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.resources.destinations.resolution import Address
+from penstock.resources.destinations.resolution import ResolvedAddress
 from penstock.resources.eventpolicy.access import OPEN
 from penstock.resources.jobsink.model import job_name, job_of, location_of, read_location, secret_of
 from penstock.resources.jobsink.status import status_of
@@ -100,7 +100,7 @@ def test_a_location_says_which_event_is_meant(source: str) -> None:
 
 
 def test_it_is_ready_at_once_and_says_how_to_find_its_jobs() -> None:
-    status = status_of(sink(), (Address("http://job-sink/ns/s"),), OPEN, "now")
+    status = status_of(sink(), (ResolvedAddress("http://job-sink/ns/s"),), OPEN, "now")
     assert status["address"] == {"name": "http", "url": "http://job-sink/ns/s"}
     assert status["job"] == {"selector": "sinks.knative.dev/job-sink-name=s"}
     assert {one["type"]: one["status"] for one in status["conditions"]}["Ready"] == "True"

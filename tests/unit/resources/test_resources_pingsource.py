@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from penstock.resources.destinations.resolution import Address, Unresolved
+from penstock.resources.destinations.resolution import ResolvedAddress, Unresolved
 from penstock.resources.sources.pingsource.schedule import BadSchedule, check_fires, parse
 from penstock.resources.sources.pingsource.status import PingObservation, status_of
 
@@ -132,7 +132,7 @@ def test_leap_days_come() -> None:
 
 
 def test_a_source_with_a_sink_is_ready_and_says_what_it_sends() -> None:
-    status = status_of(ping(), PingObservation(Address("http://sink")), NOW)
+    status = status_of(ping(), PingObservation(ResolvedAddress("http://sink")), NOW)
     assert {c["type"]: c["status"] for c in status["conditions"]} == {
         "Deployed": "True",
         "OIDCIdentityCreated": "True",
@@ -149,7 +149,7 @@ def test_a_sink_that_is_missing_or_takes_nothing_is_told() -> None:
     status = status_of(ping(), PingObservation(Unresolved("gone")), NOW)
     sink = next(c for c in status["conditions"] if c["type"] == "SinkProvided")
     assert (sink["status"], sink["reason"], sink["message"]) == ("False", "NotFound", "gone")
-    waiting = status_of(ping(), PingObservation(Address("http://sink"), trouble="events wait"), NOW)
+    waiting = status_of(ping(), PingObservation(ResolvedAddress("http://sink"), trouble="events wait"), NOW)
     accepted = next(c for c in waiting["conditions"] if c["type"] == "EventsAccepted")
     assert (accepted["status"], accepted["severity"]) == ("False", "Warning")
     assert next(c for c in waiting["conditions"] if c["type"] == "Ready")["status"] == "True"

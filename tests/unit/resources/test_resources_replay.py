@@ -10,7 +10,7 @@ import pytest
 from penstock.resources.conditions import find
 from penstock.resources.registry import AdmissionDenied, crds
 from penstock.resources.replay.model import ReplaySpec
-from penstock.resources.replay.status import Failure, PartitionProgress, ReplayObservation, is_over, status_of
+from penstock.resources.replay.status import PartitionProgress, ReplayFailure, ReplayObservation, is_over, status_of
 
 Obj = dict[str, Any]
 TRIGGER = {"kind": "Trigger", "name": "t"}
@@ -97,7 +97,7 @@ def test_a_replay_is_read() -> None:
 
 
 def test_it_runs_and_then_it_has_succeeded() -> None:
-    waiting = status_of(replay(), ReplayObservation(Failure("TargetNotFound", "no t")), NOW)
+    waiting = status_of(replay(), ReplayObservation(ReplayFailure("TargetNotFound", "no t")), NOW)
     assert condition(waiting) == ("Unknown", "TargetNotFound")
     assert "startTime" not in waiting
     begun = status_of(replay(), ReplayObservation(begun=True), NOW)
@@ -122,7 +122,7 @@ def test_events_that_could_not_be_delivered_make_it_fail_once_it_is_complete() -
 
 def test_a_target_that_went_ends_it() -> None:
     half = [PartitionProgress(0, 0, 10, 5, 4, 0, 1, 0, False)]
-    failed = status_of(replay(), ReplayObservation(None, Failure("TargetGone", "t went"), half, False, True), NOW)
+    failed = status_of(replay(), ReplayObservation(None, ReplayFailure("TargetGone", "t went"), half, False, True), NOW)
     assert condition(failed) == ("False", "TargetGone")
     assert failed["completionTime"] == NOW
 

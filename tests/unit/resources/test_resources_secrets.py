@@ -16,7 +16,7 @@ from penstock.certificates import KeyPair
 from penstock.resources.conditions import false, true
 from penstock.resources.delivery.annotations import CLIENT_CERTIFICATE, SIGN_WITH, RouteOptions, check_options
 from penstock.resources.secrets.client_certificate import client_certificate
-from penstock.resources.secrets.content import Malformed, content_of
+from penstock.resources.secrets.content import MalformedSecret, content_of
 from penstock.resources.secrets.signing import MOST, signing_keys
 from penstock.resources.secrets.uses import SECRETS_RESOLVED, SIGNING, UsedSecrets, find_certificate, find_secret
 
@@ -67,9 +67,9 @@ def test_another_form_is_told_by_its_key_and_never_shown(text: bytes) -> None:
 
 
 def test_none_and_too_many_are_told() -> None:
-    with pytest.raises(Malformed, match="it holds no secret; add one"):
+    with pytest.raises(MalformedSecret, match="it holds no secret; add one"):
         signing_keys({})
-    with pytest.raises(Malformed, match="9 secrets, and 8 can be in force at once"):
+    with pytest.raises(MalformedSecret, match="9 secrets, and 8 can be in force at once"):
         signing_keys({str(number): GOOD for number in range(MOST + 1)})
 
 
@@ -93,7 +93,7 @@ def test_only_a_secret_of_use_has_a_version() -> None:
 
 
 def test_data_that_is_not_base64_is_told_without_it() -> None:
-    with pytest.raises(Malformed, match="its data is not in base64") as caught:
+    with pytest.raises(MalformedSecret, match="its data is not in base64") as caught:
         content_of({"data": {"a": "hunter2!"}})
     assert "hunter2" not in repr(caught.value)
     assert caught.value.__cause__ is None
@@ -135,7 +135,7 @@ def test_a_certificate_with_its_key_is_taken_with_those_that_lead_to_the_authori
     ],
 )
 def test_what_cannot_be_shown_is_told(content: dict[str, bytes], words: str) -> None:
-    with pytest.raises(Malformed, match=words) as caught:
+    with pytest.raises(MalformedSecret, match=words) as caught:
         client_certificate(content)
     assert "hunter2" not in str(caught.value)
 
@@ -145,7 +145,7 @@ def test_a_key_with_a_passphrase_is_told() -> None:
     locked = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.BestAvailableEncryption(b"x")
     )
-    with pytest.raises(Malformed, match="the key has a passphrase"):
+    with pytest.raises(MalformedSecret, match="the key has a passphrase"):
         client_certificate({"tls.crt": PAIR.certificate, "tls.key": locked})
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock.resources.conditions import find
-from penstock.resources.destinations.resolution import Address, Unresolved
+from penstock.resources.destinations.resolution import ResolvedAddress, Unresolved
 from penstock.resources.trigger.dependency import dependency_finding, missing_dependency, no_dependency
 from penstock.resources.trigger.status import TriggerObservation, status_of
 from penstock.settings import Settings
@@ -167,7 +167,7 @@ def seen(**changes: Any) -> TriggerObservation:
     fields = {
         "broker_name": "default",
         "broker": READY_BROKER,
-        "subscriber": Address("http://sink"),
+        "subscriber": ResolvedAddress("http://sink"),
         "dead_letter": None,
         "dependency": no_dependency(),
         "taken": True,
@@ -229,7 +229,7 @@ def test_ready_must_only_be_true_after_the_broker_has_been_configured() -> None:
 
 
 def test_the_dead_letter_sink_is_reported_in_the_same_manner() -> None:
-    assert status_of(STORED, seen(dead_letter=Address("http://d")), "now")["deadLetterSinkUri"] == "http://d"
+    assert status_of(STORED, seen(dead_letter=ResolvedAddress("http://d")), "now")["deadLetterSinkUri"] == "http://d"
     failed = seen(dead_letter=Unresolved("gone"))
     assert ready(failed)["status"] == "False"
     assert status_of(STORED, failed, "now")["deadLetterSinkUri"] == ""

@@ -16,7 +16,7 @@ from penstock.contract.generations import LivePoint
 from penstock.contract.reports import Served
 from penstock.contract.routes import Route
 from penstock.contract.snapshot import Snapshot
-from penstock.log.fences import Superseded
+from penstock.log.fences import RouterSuperseded
 from penstock.log.topic_ends import Retained
 from penstock.router.generations.fencing import Fencing
 from penstock.router.generations.generations import Generation, Generations
@@ -145,7 +145,7 @@ class Scene:
 
     def note_epoch(self, epoch: int) -> None:
         if self.superseded:
-            raise Superseded
+            raise RouterSuperseded
         self.epoch = epoch + 1
 
     def note(self, point: LivePoint, forget: Iterable[str]) -> None:

@@ -15,7 +15,7 @@ from examples import examples
 from penstock.contract import generations as contract
 from penstock.contract.generations import LivePoint
 from penstock.contract.routes import Route
-from penstock.log.fences import Superseded
+from penstock.log.fences import RouterSuperseded
 from penstock.log.topic_ends import Retained
 from penstock.router.generations.generations import StandsStill
 
@@ -131,7 +131,7 @@ def test_a_router_that_was_replaced_acknowledges_nothing_even_where_it_need_not_
     scene = Scene([Retained(0, 50)], origin=49)
     scene.advance(1, ROUTE)
     scene.superseded = True
-    with pytest.raises(Superseded):
+    with pytest.raises(RouterSuperseded):
         scene.advance(2, ROUTE)
     assert [generation.version for generation in scene.announced] == [1]
 

@@ -22,7 +22,7 @@ from penstock.contract.routes import Route
 from penstock.contract.snapshot import Snapshot
 from penstock.dispatcher.cursors.partition import PartitionCursors, TailPosition
 from penstock.dispatcher.matched.record import Matched
-from penstock.log.fences import Superseded
+from penstock.log.fences import RouterSuperseded
 from penstock.log.topic_ends import KafkaAway, Retained
 from penstock.router.generations.fencing import Fencing
 from penstock.router.generations.generations import Generation, GenerationFailed, Generations
@@ -230,7 +230,7 @@ class Driver:
         self._launching = dict(snapshot.routes)
         try:
             self.generations.advance(snapshot)
-        except (Crash, Superseded):
+        except (Crash, RouterSuperseded):
             self.die()
             return False
         except (KafkaAway, GenerationFailed):
@@ -263,7 +263,7 @@ class Driver:
 
     def _owning(self) -> None:
         if self._world.owner is not self:
-            raise Superseded
+            raise RouterSuperseded
 
     def note(self, point: LivePoint, forget: Iterable[str]) -> None:
         self._risk()

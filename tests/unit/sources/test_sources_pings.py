@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from penstock.events.event import CloudEvent
-from penstock.resources.destinations.resolution import Address
+from penstock.resources.destinations.resolution import ResolvedAddress
 from penstock.resources.sources.pingsource.model import PingSource
 from penstock.resources.sources.pingsource.schedule import parse
 from penstock.sources import deliveries
@@ -25,10 +25,10 @@ from penstock.sources.sinks import NotAccepted
 NOON = 1_767_268_800
 """2026-01-01T12:00:00Z."""
 MINUTELY = parse("* * * * *")
-SINK = Address("http://sink")
+SINK = ResolvedAddress("http://sink")
 
 
-def ping(uid: str = "u1", schedule: str = "* * * * *", sink: Address = SINK, **spec: Any) -> Ping:
+def ping(uid: str = "u1", schedule: str = "* * * * *", sink: ResolvedAddress = SINK, **spec: Any) -> Ping:
     obj = {"metadata": {"name": "p", "namespace": "ns", "uid": uid}, "spec": {"schedule": schedule, **spec}}
     return Ping(PingSource.read(obj), parse(schedule), sink)
 
@@ -41,7 +41,7 @@ class Sink:
         self.refusals = 0
         self.refuses = False
 
-    async def send(self, sink: Address, event: CloudEvent, namespace: str) -> None:
+    async def send(self, sink: ResolvedAddress, event: CloudEvent, namespace: str) -> None:
         await asyncio.sleep(0)
         if self.refuses:
             self.refusals += 1

@@ -10,7 +10,7 @@ from certificate_files import authority
 from penstock.contract.names import Location, NothingThere
 from penstock.destinations import Destinations
 from penstock.events.event import CloudEvent
-from penstock.resources.destinations.resolution import Address
+from penstock.resources.destinations.resolution import ResolvedAddress
 from penstock.settings import Settings
 from penstock.sources.sinks import NotAccepted, Sinks
 from tls_sink import served
@@ -21,14 +21,14 @@ EVENT = CloudEvent({"specversion": "1.0", "id": "1", "source": "/s", "type": "t"
 @pytest.mark.parametrize(
     ("sink", "event"),
     [
-        (Address("http://no such host/"), EVENT),
-        (Address("ftp://127.0.0.1/"), EVENT),
-        (Address("https://127.0.0.1:1/", "no certificate"), EVENT),
-        (Address("http://127.0.0.1:1/"), EVENT.with_attributes(datacontenttype="text/plain\nx-other: 1")),
-        (Address("http://127.0.0.1:1/"), EVENT.with_attributes(**{"no name": "x"})),
+        (ResolvedAddress("http://no such host/"), EVENT),
+        (ResolvedAddress("ftp://127.0.0.1/"), EVENT),
+        (ResolvedAddress("https://127.0.0.1:1/", "no certificate"), EVENT),
+        (ResolvedAddress("http://127.0.0.1:1/"), EVENT.with_attributes(datacontenttype="text/plain\nx-other: 1")),
+        (ResolvedAddress("http://127.0.0.1:1/"), EVENT.with_attributes(**{"no name": "x"})),
     ],
 )
-async def test_what_cannot_be_sent_is_not_accepted(sink: Address, event: CloudEvent) -> None:
+async def test_what_cannot_be_sent_is_not_accepted(sink: ResolvedAddress, event: CloudEvent) -> None:
     async with Sinks(Location) as sinks:
         with pytest.raises(NotAccepted):
             await sinks.send(sink, event, "ns")
@@ -40,7 +40,7 @@ async def test_a_name_with_nothing_behind_it_is_told() -> None:
 
     async with Sinks(locate) as sinks:
         with pytest.raises(NotAccepted, match="no ready address"):
-            await sinks.send(Address("http://sink.ns"), EVENT, "ns")
+            await sinks.send(ResolvedAddress("http://sink.ns"), EVENT, "ns")
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ async def test_sinks_are_judged_like_other_destinations(url: str, told: str) -> 
     settings = Settings.model_validate({"deliver_deny": ["127.0.0.0/8", "::1/128"]})
     async with Sinks(Location, destinations=Destinations(settings)) as sinks:
         with pytest.raises(NotAccepted, match=told):
-            await sinks.send(Address(url), EVENT, "ns")
+            await sinks.send(ResolvedAddress(url), EVENT, "ns")
 
 
 async def test_a_name_is_connected_to_at_an_address_that_was_judged() -> None:
@@ -70,7 +70,7 @@ async def test_a_name_is_connected_to_at_an_address_that_was_judged() -> None:
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     async with server, Sinks(Location, destinations=Destinations(Settings())) as sinks:
-        await sinks.send(Address(f"http://localhost:{port}/in"), EVENT, "ns")
+        await sinks.send(ResolvedAddress(f"http://localhost:{port}/in"), EVENT, "ns")
     assert heard[0].startswith(b"POST /in HTTP/1.1")
     assert f"host: localhost:{port}".encode() in heard[0].lower()
 
@@ -84,7 +84,7 @@ async def test_a_service_over_tls_is_believed_by_its_name(destinations: Destinat
             return Location(sink.url, name if url == f"https://{name}/" else "other.ns.svc.cluster.local")
 
         async with Sinks(locate, destinations=destinations) as sinks:
-            await sinks.send(Address(f"https://{name}/", signer.certificate.decode()), EVENT, "ns")
+            await sinks.send(ResolvedAddress(f"https://{name}/", signer.certificate.decode()), EVENT, "ns")
             with pytest.raises(NotAccepted):
-                await sinks.send(Address("https://other/", signer.certificate.decode()), EVENT, "ns")
+                await sinks.send(ResolvedAddress("https://other/", signer.certificate.decode()), EVENT, "ns")
     assert sink.types == ["t"]

@@ -11,14 +11,14 @@ import pytest
 
 from penstock.events.event import CloudEvent
 from penstock.filters.parse import parse
-from penstock.resources.destinations.resolution import Address
+from penstock.resources.destinations.resolution import ResolvedAddress
 from penstock.resources.sources.apiserversource.model import ApiServerSource
 from penstock.sources import deliveries
 from penstock.sources.sinks import NotAccepted
 from penstock.sources.watches import runner as runner_module
 from penstock.sources.watches.known_objects import KnownObjects
-from penstock.sources.watches.runner import Forbidden, Gone, NotServed, WatchRunner
-from penstock.sources.watches.watch_plan import Watched, WatchPlan, event_of
+from penstock.sources.watches.runner import Forbidden, NotServed, WatchExpired, WatchRunner
+from penstock.sources.watches.watch_plan import WatchedObjects, WatchPlan, event_of
 
 Obj = dict[str, Any]
 
@@ -37,7 +37,7 @@ def pod(name: str = "p", version: int = 1, labels: dict[str, str] | None = None,
 def plan(sink: str = "http://sink", namespaces: tuple[str, ...] = ("ns",), **spec: Any) -> WatchPlan:
     spec = {"resources": [{"apiVersion": "v1", "kind": "Pod"}], **spec}
     source = ApiServerSource.read({"metadata": {"name": "s", "namespace": "ns", "uid": "u"}, "spec": spec})
-    return WatchPlan(source, namespaces, parse(None, source.filters), Address(sink), "https://api")
+    return WatchPlan(source, namespaces, parse(None, source.filters), ResolvedAddress(sink), "https://api")
 
 
 def test_a_reference_and_a_whole_object_are_told_as_knative_does() -> None:
@@ -126,27 +126,27 @@ class Cluster:
         """Name of the object that the sink does not want to hear of."""
         self._changes: asyncio.Queue[tuple[str, Obj] | Exception] = asyncio.Queue()
 
-    async def listing(self, user: str, watched: Watched) -> tuple[list[Obj], str]:
+    async def listing(self, user: str, watched: WatchedObjects) -> tuple[list[Obj], str]:
         await asyncio.sleep(0)
         self.listed.append(watched.namespace)
         if self.failures:
             raise self.failures.pop(0)
         return list(self.objects), "0"
 
-    async def changes(self, user: str, watched: Watched, version: str) -> AsyncIterator[tuple[str, Obj]]:
+    async def changes(self, user: str, watched: WatchedObjects, version: str) -> AsyncIterator[tuple[str, Obj]]:
         while True:
             change = await self._changes.get()
             if isinstance(change, Exception):
                 raise change
             yield change
 
-    def plural(self, watched: Watched) -> str:
+    def plural(self, watched: WatchedObjects) -> str:
         return "pods"
 
     def happens(self, change: tuple[str, Obj] | Exception) -> None:
         self._changes.put_nowait(change)
 
-    async def send(self, sink: Address, event: CloudEvent, namespace: str) -> None:
+    async def send(self, sink: ResolvedAddress, event: CloudEvent, namespace: str) -> None:
         await asyncio.sleep(0)
         if self.refuses:
             raise NotAccepted("503", 503)
@@ -199,7 +199,7 @@ async def test_a_watch_that_breaks_repeats_nothing_and_skips_nothing(cluster: Cl
     cluster.happens(OSError("connection lost"))
     await until(lambda: cluster.told == ["add a"])
     cluster.objects = [pod("a", 2), pod("b", 3)]
-    cluster.happens(Gone("too old"))
+    cluster.happens(WatchExpired("too old"))
     await until(lambda: cluster.told == ["add a", "add b"])
 
 

@@ -13,12 +13,12 @@ from penstock.workloads.images import Actor, Images
 from penstock.workloads.kubernetes import Manifest, PodApi, PodChange, PodList
 from penstock.workloads.pods import node as nodes
 from penstock.workloads.pods import podlife, restarts
-from penstock.workloads.pods.addresses import Address
+from penstock.workloads.pods.addresses import PodAddress
 from penstock.workloads.pods.node import Pods
 from penstock.workloads.pods.podlife import PodLife
 from penstock.workloads.pods.preparation import Node, Preparation
 from penstock.workloads.processes.environment import ConfigError
-from penstock.workloads.processes.node_context import Surroundings
+from penstock.workloads.processes.node_context import NodeContext
 
 
 class RememberingApi:
@@ -62,7 +62,7 @@ def pod(name: str, **more: Any) -> Manifest:
 
 def pods_on(api: RememberingApi, tmp_path: Path) -> Pods:
     nothing = cast(Any, None)
-    node = Node(cast(PodApi, api), nothing, nothing, nothing, nothing, tmp_path, Images({}), Surroundings(tmp_path))
+    node = Node(cast(PodApi, api), nothing, nothing, nothing, nothing, tmp_path, Images({}), NodeContext(tmp_path))
     return Pods(node)
 
 
@@ -209,8 +209,8 @@ async def test_an_actor_knows_services_of_its_namespace_by_their_short_names(tmp
     spec = {"name": "main", "image": "eventshub", "env": listed}
     nothing = cast(Any, None)
     node = Node(
-        cast(PodApi, RememberingApi()), nothing, nothing, nothing, locate, tmp_path, Images({}), Surroundings(tmp_path)
+        cast(PodApi, RememberingApi()), nothing, nothing, nothing, locate, tmp_path, Images({}), NodeContext(tmp_path)
     )
-    run = await Preparation(pod("web"), node, tmp_path, Address("127.0.0.1")).run(spec, Actor("eventshub"))
+    run = await Preparation(pod("web"), node, tmp_path, PodAddress("127.0.0.1")).run(spec, Actor("eventshub"))
     await run.run(lambda: None)
     assert asked == ["http://sink.default.svc.cluster.local"]

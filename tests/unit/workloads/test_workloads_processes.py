@@ -15,7 +15,7 @@ from penstock.workloads.processes import files, probes, volumes
 from penstock.workloads.processes.command import base_environment, command_of, exit_code, first_port
 from penstock.workloads.processes.environment import ConfigError, environment, quantity, references
 from penstock.workloads.processes.files import Files
-from penstock.workloads.processes.node_context import Surroundings
+from penstock.workloads.processes.node_context import NodeContext
 from penstock.workloads.processes.process import CannotStart, executable, last_words
 
 POD: dict[str, Any] = {
@@ -241,7 +241,7 @@ MOUNTING: dict[str, Any] = {
 
 
 async def test_volumes_show_what_secrets_hold_by_now(tmp_path: Path) -> None:
-    api, around = SecretsAlone(one={"a": b"1"}, two={"token": b"old"}), Surroundings(tmp_path)
+    api, around = SecretsAlone(one={"a": b"1"}, two={"token": b"old"}), NodeContext(tmp_path)
     container = {"volumeMounts": [{"name": name} for name in ("plain", "mixed", "empty")]}
     folder = around.folder_of(MOUNTING) / "volumes"
     for name, content in (("plain", {"a": b"1"}), ("mixed", {"token": b"old", "own": b"mine"})):

@@ -12,7 +12,7 @@ import pytest
 
 from penstock.events.event import CloudEvent
 from penstock.workloads.actors.eventinfo import EventInfo, canonical_name, event_json
-from penstock.workloads.actors.options import Options, read_options
+from penstock.workloads.actors.options import ActorOptions, read_options
 from penstock.workloads.actors.receiver import Receiver
 from penstock.workloads.actors.reporting import PodLog, Reports
 
@@ -40,7 +40,7 @@ class Sink:
     """A receiver, what it answered, and what it reported."""
 
     def __init__(self, tmp_path: Path, **env: str) -> None:
-        options: Options = read_options("eventshub", ENV | env)
+        options: ActorOptions = read_options("eventshub", ENV | env)
         assert options.receiver is not None
         self.names: list[str] = []
         self.infos: list[dict[str, Any]] = []

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from penstock.apiserver.access import account_tokens, user_tokens
 from penstock.apiserver.access.account_tokens import AUDIENCES, Lookup
-from penstock.apiserver.access.identity import Tokens, User
+from penstock.apiserver.access.identity import KnownTokens, User
 from penstock.apiserver.access.signing import Claims, Signer
 
 
@@ -24,7 +24,7 @@ class Authenticator:
 
     def __init__(
         self,
-        tokens: Tokens,
+        tokens: KnownTokens,
         signer: Signer,
         lookup: Lookup,
         clock: Callable[[], float] = time.time,

@@ -87,7 +87,7 @@ COMPONENTS = {
 """Who has a token in the data folder, and the groups they are in, whatever the file of an earlier version says."""
 
 
-class Tokens:
+class KnownTokens:
     """Valid tokens. Only their digests are compared, so timing tells nothing about them."""
 
     def __init__(self, entries: Iterable[tuple[str, User]]) -> None:
@@ -98,7 +98,7 @@ class Tokens:
         return self._users.get(digest(token))
 
 
-def load_tokens(path: Path) -> tuple[Tokens, dict[str, str]]:
+def load_tokens(path: Path) -> tuple[KnownTokens, dict[str, str]]:
     """The tokens in the file, made at the first start that needs them; and the token of each user."""
     entries: list[Obj] = decode(path.read_bytes()) if path.exists() else []
     missing = COMPONENTS.keys() - {entry["user"] for entry in entries}
@@ -106,7 +106,7 @@ def load_tokens(path: Path) -> tuple[Tokens, dict[str, str]]:
         entries += [{"token": secrets.token_urlsafe(32), "user": user} for user in COMPONENTS if user in missing]
         write_private(path, encode(entries))
     known = [(str(entry["token"]), _listed_user(entry)) for entry in entries]
-    return Tokens(known), {user.name: token for token, user in known}
+    return KnownTokens(known), {user.name: token for token, user in known}
 
 
 def _listed_user(entry: Obj) -> User:

@@ -66,7 +66,7 @@ class _Grants:
         return Decision(False, f"RBAC: {told}" if missing else "")
 
 
-class Policy:
+class AccessPolicy:
     """One state of all roles and bindings."""
 
     def __init__(self, objects: Mapping[Key, Obj]) -> None:
@@ -140,7 +140,7 @@ class Authorizer:
     """The policy as last stored. Follows changes; the writer's thread and the event loop both read it."""
 
     def __init__(self) -> None:
-        self.policy = Policy({})
+        self.policy = AccessPolicy({})
         self._objects: dict[Key, Obj] = {}
 
     async def load(self, store: Store) -> None:
@@ -150,7 +150,7 @@ class Authorizer:
                 obj = decode(body)
                 metadata = obj["metadata"]
                 self._objects[(resource, metadata.get("namespace", ""), metadata["name"])] = obj
-        self.policy = Policy(dict(self._objects))
+        self.policy = AccessPolicy(dict(self._objects))
 
     def follow(self, changes: Iterable[Change]) -> None:
         """Takes in changed roles and bindings."""
@@ -162,7 +162,7 @@ class Authorizer:
             else:
                 self._objects[key] = decode(change.body)
         if relevant:
-            self.policy = Policy(dict(self._objects))
+            self.policy = AccessPolicy(dict(self._objects))
 
     def decide(self, user: User, request: AccessRequest) -> Decision:
         """Whether the user may do that now."""

@@ -45,7 +45,7 @@ class KeyFile(NamedTuple):
     path: Path
 
 
-class Upkeep(NamedTuple):
+class KeyUpkeep(NamedTuple):
     """What is to be done about the keys."""
 
     needs_new: bool
@@ -58,14 +58,14 @@ def signing(keys: list[KeyFile], now: float) -> KeyFile:
     return max(known) if known else min(keys)
 
 
-def upkeep(keys: list[KeyFile], now: float, days: float) -> Upkeep:
+def upkeep(keys: list[KeyFile], now: float, days: float) -> KeyUpkeep:
     """Whether it is time for a new key, and which are older than any token that they signed."""
     ordered = sorted(keys)
     if not ordered:
-        return Upkeep(True, ())
+        return KeyUpkeep(True, ())
     needs_new = now >= ordered[-1].made + days * DAY
     outlived = tuple(key for key, successor in pairwise(ordered) if now >= successor.made + AHEAD_SECONDS + days * DAY)
-    return Upkeep(needs_new, outlived)
+    return KeyUpkeep(needs_new, outlived)
 
 
 def key_files(folder: Path) -> list[KeyFile]:

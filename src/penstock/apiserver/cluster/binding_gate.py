@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from penstock.apiserver.documents import Obj, decode
 from penstock.apiserver.store.storage import Change
 from penstock.apiserver.verbs.admission import AdmissionRequest
-from penstock.resources.destinations.resolution import Address
+from penstock.resources.destinations.resolution import ResolvedAddress
 from penstock.resources.sources.sinkbinding.environment import Environment, bound, environment_of
 from penstock.resources.sources.sinkbinding.model import SinkBinding
 from penstock.resources.sources.trust_bundles import is_bundle
@@ -81,6 +81,6 @@ def _environment_for(obj: Obj, stored: Obj, occasion: AdmissionRequest) -> Envir
     if stored["metadata"].get("deletionTimestamp"):
         return None
     binding = SinkBinding.read(stored)
-    subject, sink = binding.subject, Address.read(stored.get("status") or {}, "sink")
+    subject, sink = binding.subject, ResolvedAddress.read(stored.get("status") or {}, "sink")
     same_kind = (subject.group, subject.kind) == (occasion.kind.group, occasion.kind.kind)
     return environment_of(sink, binding.overrides) if same_kind and sink is not None and subject.has(obj) else None

@@ -22,11 +22,11 @@ from penstock.apiserver.errors import ApiError
 from penstock.apiserver.http import pod_logs, requests
 from penstock.apiserver.http.changing import Changer
 from penstock.apiserver.http.fair_use import FairUse
-from penstock.apiserver.http.guard import Guard
+from penstock.apiserver.http.guard import ApiGuard
 from penstock.apiserver.http.issuer import DISCOVERY_PATH, KEYS_PATH, Issuer
 from penstock.apiserver.http.openapi_documents import OpenApiDocuments
-from penstock.apiserver.http.reading import Reader
-from penstock.apiserver.http.requests import Place
+from penstock.apiserver.http.reading import ReadingVerbs
+from penstock.apiserver.http.requests import ResourcePath
 from penstock.apiserver.http.responses import object_response, refusal, warn
 from penstock.apiserver.http.watching import WatchResponse
 from penstock.apiserver.kinds import discovery
@@ -50,14 +50,14 @@ VERSION = {
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
 
 
-class Api:
+class ApiApp:
     """Everything that is served."""
 
     def __init__(
         self,
         registry: Registry,
         store: Store,
-        reader: Reader,
+        reader: ReadingVerbs,
         changer: Changer,
         *,
         authenticator: Authenticator,
@@ -95,7 +95,7 @@ class Api:
         app = Starlette(routes=routes, exception_handlers={ApiError: _refused, Exception: _failed})
         # Kubernetes takes paths with a slash at the end for those without it, and has no redirects.
         app.router.redirect_slashes = False
-        return Guard(_without_last_slash(app), self._authenticator, self._authorizer, self._fair_use)
+        return ApiGuard(_without_last_slash(app), self._authenticator, self._authorizer, self._fair_use)
 
     def _groups(self, request: Request) -> Response:
         form = requests.accepted_form(request.headers.get("accept"))
@@ -134,7 +134,7 @@ class Api:
             raise errors.vacant(place.kind.kind) if place.kind.vacant else errors.method_not_allowed()
         if place.kind.verbs == ("create",):
             return await self._review(request, place)
-        actions: dict[str, Callable[[Request, Place], Awaitable[Response | WatchResponse]]] = {
+        actions: dict[str, Callable[[Request, ResourcePath], Awaitable[Response | WatchResponse]]] = {
             "list": self._reader.list,
             "watch": self._reader.watch,
             "create": self._changer.create,
@@ -148,13 +148,13 @@ class Api:
             warn(answer, [place.kind.deprecation])
         return answer
 
-    async def _review(self, request: Request, place: Place) -> Response:
+    async def _review(self, request: Request, place: ResourcePath) -> Response:
         body = await requests.read_body(request)
         review = requests.parse_object(body, requests.media_type(request))
         answered = self._reviews.answer(place.kind, review, request.state.user, place.namespace)
         return object_response(answered, status=201)
 
-    async def _token(self, request: Request, place: Place) -> Response:
+    async def _token(self, request: Request, place: ResourcePath) -> Response:
         """A token of a ServiceAccount."""
         if request.method != "POST":
             raise errors.method_not_allowed()
@@ -170,7 +170,7 @@ class Api:
         )
         return object_response(issued, status=201)
 
-    def _pod_log(self, request: Request, place: Place) -> Response:
+    def _pod_log(self, request: Request, place: ResourcePath) -> Response:
         def pod() -> Obj | None:
             body = self._store.get("pods", place.namespace or "", place.name)
             return None if body is None else decode(body)
@@ -182,7 +182,7 @@ class Api:
         return pod_logs.respond(folder, found, request.query_params, pod)
 
 
-def _verb(request: Request, place: Place) -> str:
+def _verb(request: Request, place: ResourcePath) -> str:
     method = request.method
     if method in ("GET", "HEAD"):
         if request.query_params.get("watch") in ("true", "1"):

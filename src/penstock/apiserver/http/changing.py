@@ -16,7 +16,7 @@ from penstock.apiserver.documents import Obj, encode, meta
 from penstock.apiserver.http import requests
 from penstock.apiserver.http.reading import selection
 from penstock.apiserver.http.rendering import Renderer
-from penstock.apiserver.http.requests import Place
+from penstock.apiserver.http.requests import ResourcePath
 from penstock.apiserver.http.responses import json_response, list_response, object_response
 from penstock.apiserver.kinds.scale import scale_of, scaled
 from penstock.apiserver.kinds.schema_walkers import walker_of
@@ -32,7 +32,7 @@ class Changer:
     def __init__(self, store: Store, verbs: Verbs, authorizer: Authorizer) -> None:
         self._store, self._verbs, self._authorizer = store, verbs, authorizer
 
-    async def create(self, request: Request, place: Place) -> Response:
+    async def create(self, request: Request, place: ResourcePath) -> Response:
         """POST to a collection."""
         given = await _object(request)
         _check_namespaced(place)
@@ -42,7 +42,7 @@ class Changer:
         )
         return _answer(request, target, stored, 201)
 
-    async def update(self, request: Request, place: Place) -> Response:
+    async def update(self, request: Request, place: ResourcePath) -> Response:
         """PUT of an object or its status."""
         given = await _object(request)
         target = _target(request, place)
@@ -54,7 +54,7 @@ class Changer:
         )
         return _answer(request, target, stored)
 
-    async def patch(self, request: Request, place: Place) -> Response:
+    async def patch(self, request: Request, place: ResourcePath) -> Response:
         """PATCH of an object or its status, in any of the four ways."""
         media, query = requests.media_type(request), request.query_params
         body = await requests.read_body(request)
@@ -85,7 +85,7 @@ class Changer:
             self._authorizer.demand(user, create)
         return stored, created
 
-    async def delete(self, request: Request, place: Place) -> Response:
+    async def delete(self, request: Request, place: ResourcePath) -> Response:
         """DELETE of an object."""
         options, dry = await _options(request)
         target = _target(request, place)
@@ -99,7 +99,7 @@ class Changer:
             {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
         )
 
-    async def delete_collection(self, request: Request, place: Place) -> Response:
+    async def delete_collection(self, request: Request, place: ResourcePath) -> Response:
         """DELETE of everything that the selectors leave."""
         options, dry = await _options(request)
         query = request.query_params
@@ -118,12 +118,12 @@ class Changer:
         return object_response({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"})
 
     def _delete_all(
-        self, tx: Transaction, request: Request, place: Place, bodies: list[bytes], options: DeleteOptions
+        self, tx: Transaction, request: Request, place: ResourcePath, bodies: list[bytes], options: DeleteOptions
     ) -> list[Obj]:
         deleted = []
         for body in bodies:
             details = meta(requests.parse_object(body, "application/json"))
-            one = Place(place.kind, details.get("namespace"), details["name"])
+            one = ResourcePath(place.kind, details.get("namespace"), details["name"])
             target = _target(request, one)
             # An owner deleted before may have taken this one with it.
             if tx.get(place.kind.resource, target.namespace, target.name) is not None:
@@ -131,7 +131,7 @@ class Changer:
         return deleted
 
 
-def _patch_types(place: Place) -> list[str]:
+def _patch_types(place: ResourcePath) -> list[str]:
     applied = [patches.APPLY] * (place.subresource != "scale")
     return [patches.JSON, patches.MERGE, *applied, *[patches.STRATEGIC] * (not place.kind.custom)]
 
@@ -145,12 +145,12 @@ async def _options(request: Request) -> tuple[DeleteOptions, bool]:
     return requests.delete_options(body, requests.media_type(request), request.query_params)
 
 
-def _check_namespaced(place: Place) -> None:
+def _check_namespaced(place: ResourcePath) -> None:
     if place.kind.namespaced and place.namespace is None:
         raise errors.bad_request("an object of this kind is created in a namespace")
 
 
-def _target(request: Request, place: Place) -> WriteTarget:
+def _target(request: Request, place: ResourcePath) -> WriteTarget:
     query = request.query_params
     agent = request.headers.get("user-agent", "unknown").partition("/")[0]
     return WriteTarget(

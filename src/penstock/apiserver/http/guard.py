@@ -29,7 +29,7 @@ _TELLING = re.compile(r"%|watch=|fieldSelector=")
 _AUTHENTICATION = "authentication.k8s.io"
 
 
-class Guard:
+class ApiGuard:
     """Lets requests in that carry a valid token, are allowed and not too many; all others get 401, 403 or 429."""
 
     def __init__(self, app: ASGIApp, authenticator: Authenticator, authorizer: Authorizer, fair_use: FairUse) -> None:

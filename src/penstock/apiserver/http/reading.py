@@ -15,23 +15,23 @@ from penstock.apiserver.documents import Obj, decode, encode, labels_of
 from penstock.apiserver.http import selectors
 from penstock.apiserver.http.pieces import pieces
 from penstock.apiserver.http.rendering import CLOSING, Renderer
-from penstock.apiserver.http.requests import Place, accepted_form, whole_number
+from penstock.apiserver.http.requests import ResourcePath, accepted_form, whole_number
 from penstock.apiserver.http.responses import json_response, list_response, streamed
-from penstock.apiserver.http.watching import DEFAULT_TIMEOUT_SECONDS, Watched, Watches, WatchResponse, WatchStart
+from penstock.apiserver.http.watching import DEFAULT_TIMEOUT_SECONDS, Watches, WatchResponse, WatchScope, WatchStart
 from penstock.apiserver.kinds.scale import scale_of
-from penstock.apiserver.store.storage import PART_BYTES, Page, Store
-from penstock.apiserver.verbs.history import History
+from penstock.apiserver.store.storage import PART_BYTES, ListPage, Store
+from penstock.apiserver.verbs.history import WatchHistory
 
 Keep = Callable[[bytes], bool]
 
 
-class Reader:
+class ReadingVerbs:
     """The verbs that change nothing."""
 
-    def __init__(self, store: Store, history: History, watches: Watches) -> None:
+    def __init__(self, store: Store, history: WatchHistory, watches: Watches) -> None:
         self._store, self._history, self._watches = store, history, watches
 
-    def get(self, request: Request, place: Place) -> Response:
+    def get(self, request: Request, place: ResourcePath) -> Response:
         """One object."""
         body = self._store.get(place.kind.resource, place.namespace or "", place.name)
         if body is None:
@@ -42,7 +42,7 @@ class Reader:
         renderer = self._renderer(request, place)
         return json_response(renderer.one(body), as_yaml=renderer.form.yaml)
 
-    async def list(self, request: Request, place: Place) -> Response:
+    async def list(self, request: Request, place: ResourcePath) -> Response:
         """A collection, or a page of it."""
         query = request.query_params
         renderer = self._renderer(request, place)
@@ -74,7 +74,7 @@ class Reader:
         listed = renderer.many(page.bodies, metadata)
         return json_response(b"".join(listed), as_yaml=True) if renderer.form.yaml else list_response(listed)
 
-    async def watch(self, request: Request, place: Place) -> Response | WatchResponse:
+    async def watch(self, request: Request, place: ResourcePath) -> Response | WatchResponse:
         """Changes of a collection, or of one object."""
         query = request.query_params
         renderer = self._renderer(request, place)
@@ -93,16 +93,16 @@ class Reader:
             self._watches,
             self._history,
             renderer,
-            Watched(place.namespace if place.kind.namespaced else None, name, keep),
+            WatchScope(place.namespace if place.kind.namespaced else None, name, keep),
             start,
             timeout=float(seconds) if seconds else DEFAULT_TIMEOUT_SECONDS,
             bookmarks=query.get("allowWatchBookmarks") in ("true", "1"),
         )
 
-    def _namespace(self, place: Place) -> str | None:
+    def _namespace(self, place: ResourcePath) -> str | None:
         return place.namespace if place.kind.namespaced else ""
 
-    def _renderer(self, request: Request, place: Place) -> Renderer:
+    def _renderer(self, request: Request, place: ResourcePath) -> Renderer:
         include = request.query_params.get("includeObject", "Metadata")
         return Renderer(place.kind, accepted_form(request.headers.get("accept")), include)
 
@@ -118,7 +118,7 @@ class Reader:
 
 
 async def _whole(
-    renderer: Renderer, metadata: Obj, first: list[bytes], following: AsyncIterator[Page]
+    renderer: Renderer, metadata: Obj, first: list[bytes], following: AsyncIterator[ListPage]
 ) -> AsyncIterator[bytes]:
     """A list that is too long to be held: part after part is read while it is sent."""
     yield renderer.opening(metadata)
@@ -130,7 +130,7 @@ async def _whole(
     yield CLOSING
 
 
-async def _bodies(first: list[bytes], following: AsyncIterator[Page]) -> AsyncIterator[list[bytes]]:
+async def _bodies(first: list[bytes], following: AsyncIterator[ListPage]) -> AsyncIterator[list[bytes]]:
     """The objects of each part; none is kept here when the next is read."""
     yield first
     del first
@@ -138,7 +138,7 @@ async def _bodies(first: list[bytes], following: AsyncIterator[Page]) -> AsyncIt
         yield page.bodies
 
 
-def selection(label_text: str, field_text: str, place: Place) -> tuple[Keep | None, str | None]:
+def selection(label_text: str, field_text: str, place: ResourcePath) -> tuple[Keep | None, str | None]:
     """A test of encoded objects, None if all pass; and the only name that can pass, if there is one."""
     labels = selectors.parse_labels(label_text)
     fields = selectors.parse_fields(field_text, place.kind.field_selectors)

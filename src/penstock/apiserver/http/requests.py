@@ -24,7 +24,7 @@ DRAIN_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True)
-class Place:
+class ResourcePath:
     """The resource, object or subresource a path names."""
 
     kind: ServedKind
@@ -39,7 +39,7 @@ def path_parts(path: str) -> list[str]:
     return [part for part in path.split("/") if part]
 
 
-def locate(path: str, registry: Registry) -> Place:
+def locate(path: str, registry: Registry) -> ResourcePath:
     """Parses `/api/v1/…` and `/apis/<group>/<version>/…`; raises 404."""
     parts = path_parts(path)
     if parts[:1] == ["api"] and len(parts) >= 3:
@@ -59,7 +59,7 @@ def locate(path: str, registry: Registry) -> Place:
     subresource = rest[2] if len(rest) > 2 else ""
     if (subresource and subresource not in kind.subresources) or (name and kind.namespaced and namespace is None):
         raise errors.no_such_path()
-    return Place(kind, namespace, name, subresource)
+    return ResourcePath(kind, namespace, name, subresource)
 
 
 @dataclass(frozen=True)

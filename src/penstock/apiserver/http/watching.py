@@ -19,7 +19,7 @@ from penstock.apiserver.documents import encode
 from penstock.apiserver.http.pieces import pieces
 from penstock.apiserver.http.rendering import Renderer
 from penstock.apiserver.store.storage import Change
-from penstock.apiserver.verbs.history import History, Ring
+from penstock.apiserver.verbs.history import Ring, WatchHistory
 
 BATCH = 128
 SEND_BYTES = 16 * 1024
@@ -57,7 +57,7 @@ class Watches:
 
 
 @dataclass(frozen=True)
-class Watched:
+class WatchScope:
     """Which objects are watched."""
 
     namespace: str | None
@@ -96,9 +96,9 @@ class WatchResponse:
     def __init__(
         self,
         watches: Watches,
-        history: History,
+        history: WatchHistory,
         renderer: Renderer,
-        scope: Watched,
+        scope: WatchScope,
         start: WatchStart,
         *,
         timeout: float,

@@ -9,18 +9,18 @@ from typing import Any
 from penstock.apiserver.documents import Obj
 from penstock.apiserver.kinds import jsonpath
 from penstock.apiserver.kinds.ages import human_age
-from penstock.apiserver.kinds.registry import Column
+from penstock.apiserver.kinds.registry import PrinterColumn
 
 Cell = Callable[[Obj, datetime], Any]
-Cells = tuple[tuple[Column, Cell], ...]
+Cells = tuple[tuple[PrinterColumn, Cell], ...]
 NONE = "<none>"
 SHOWN_ITEMS = 3
 """How many items of a list are shown before the rest is only counted."""
 
 
-def column(name: str, type_: str = "string", priority: int = 0, format_: str = "") -> Column:
+def column(name: str, type_: str = "string", priority: int = 0, format_: str = "") -> PrinterColumn:
     """A column whose cells are made by a function."""
-    return Column(name, "", type_, priority, format=format_)
+    return PrinterColumn(name, "", type_, priority, format=format_)
 
 
 def at(path: str, missing: Any = NONE) -> Cell:
@@ -78,6 +78,6 @@ _NAME_DESCRIPTION = (
     "idempotence and configuration definition. Cannot be updated. More info: "
     "https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names"
 )
-NAME = (Column("Name", "", format="name", description=_NAME_DESCRIPTION), at(".metadata.name"))
+NAME = (PrinterColumn("Name", "", format="name", description=_NAME_DESCRIPTION), at(".metadata.name"))
 AGE = (column("Age"), age())
 CREATED = (column("Created At", "date"), at(".metadata.creationTimestamp"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.apiserver import errors
-from penstock.apiserver.kinds.registry import Column, ServedKind
+from penstock.apiserver.kinds.registry import PrinterColumn, ServedKind
 from penstock.apiserver.kinds.schema import Complaint
 
 GROUP, PLURAL, KIND = "apiextensions.k8s.io", "customresourcedefinitions", "CustomResourceDefinition"
@@ -13,7 +13,7 @@ RESOURCE = f"{PLURAL}.{GROUP}"
 Obj = dict[str, Any]
 
 _TYPES = ("object", "array", "string", "boolean", "integer", "number")
-_AGE = Column("Age", ".metadata.creationTimestamp", "date")
+_AGE = PrinterColumn("Age", ".metadata.creationTimestamp", "date")
 
 
 def check(definition: Obj) -> None:
@@ -149,8 +149,8 @@ def _deprecation(group: str, kind: str, version: Obj) -> str:
     return str(version.get("deprecationWarning") or f"{group}/{version['name']} {kind} is deprecated")
 
 
-def _column(column: Obj) -> Column:
-    return Column(
+def _column(column: Obj) -> PrinterColumn:
+    return PrinterColumn(
         column["name"],
         column["jsonPath"],
         column.get("type", "string"),

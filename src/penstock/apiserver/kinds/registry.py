@@ -19,7 +19,7 @@ Convert = Callable[[Obj, str], Obj]
 
 
 @dataclass(frozen=True)
-class Column:
+class PrinterColumn:
     """A column of a kind's table: how it is called, and the JSONPath of its cells."""
 
     name: str
@@ -48,7 +48,7 @@ class ServedKind:
     schema: Mapping[str, Any] = field(default_factory=dict, repr=False)
     definitions: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """Schemas that `schema` refers to by `$ref`."""
-    columns: tuple[Column, ...] = ()
+    columns: tuple[PrinterColumn, ...] = ()
     storage_version: str = ""
     custom: bool = False
     """Whether the kind came from a CustomResourceDefinition: then strategic merge patches are refused."""

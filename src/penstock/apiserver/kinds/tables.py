@@ -11,7 +11,7 @@ from penstock.apiserver.documents import Obj, encode
 from penstock.apiserver.kinds import core_columns, jsonpath, workload_columns
 from penstock.apiserver.kinds.ages import human_age
 from penstock.apiserver.kinds.cells import NAME, Cell, Cells
-from penstock.apiserver.kinds.registry import Column, ServedKind
+from penstock.apiserver.kinds.registry import PrinterColumn, ServedKind
 
 _CELLS = {**core_columns.CELLS, **workload_columns.CELLS}
 
@@ -64,11 +64,11 @@ def _cells(kind: ServedKind) -> Cells:
     return own if any(column.name == "Name" for column, _ in own) and not kind.custom else (NAME, *own)
 
 
-def _at_path(column: Column) -> Cell:
+def _at_path(column: PrinterColumn) -> Cell:
     return lambda obj, now: _cell(column, jsonpath.first(column.path, obj), now)
 
 
-def _cell(column: Column, value: Any, now: datetime) -> Any:
+def _cell(column: PrinterColumn, value: Any, now: datetime) -> Any:
     if value is None:
         return None
     if column.type == "date":

@@ -21,7 +21,7 @@ RUNTIME = "k8s.io.apimachinery.pkg.runtime"
 EXTENSIONS = "k8s.io.apiextensions_apiserver.pkg.apis.apiextensions.v1"
 
 
-class Rules(msgspec.Struct, frozen=True):
+class MessageRules(msgspec.Struct, frozen=True):
     """How one message differs from its JSON form."""
 
     inline: frozenset[str] = frozenset()
@@ -33,7 +33,7 @@ class Rules(msgspec.Struct, frozen=True):
     """Whether the message stands for the list in its only field."""
 
 
-NO_RULES = Rules()
+NO_RULES = MessageRules()
 
 
 def message(name: str, pool: str = "kubernetes") -> Message:
@@ -43,9 +43,9 @@ def message(name: str, pool: str = "kubernetes") -> Message:
 
 
 @cache
-def rules() -> dict[str, Rules]:
+def rules() -> dict[str, MessageRules]:
     """The rules by the full name of the message; most messages have none."""
-    return msgspec.json.decode(_data("kubernetes.json"), type=dict[str, Rules])
+    return msgspec.json.decode(_data("kubernetes.json"), type=dict[str, MessageRules])
 
 
 def kind_message(api_version: str, kind: str) -> Message:

@@ -10,7 +10,7 @@ import structlog
 
 from penstock.apiserver.documents import Obj, decode, meta
 from penstock.apiserver.errors import ApiError
-from penstock.apiserver.store.storage import Page, Store, Transaction
+from penstock.apiserver.store.storage import ListPage, Store, Transaction
 from penstock.observability.logs import describe
 from penstock.timestamps import parse_rfc3339
 
@@ -40,7 +40,7 @@ async def expire(store: Store, now: datetime) -> int:
     return count
 
 
-async def _remove(store: Store, page: Page, now: datetime) -> int:
+async def _remove(store: Store, page: ListPage, now: datetime) -> int:
     old = [(meta(event)["namespace"], meta(event)["name"]) for event in map(decode, page.bodies)]
 
     def remove(tx: Transaction) -> int:

@@ -64,7 +64,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ListPage:
     """A part of a list: bodies in order, the version it shows, and where the next part starts."""
 
     bodies: list[bytes]
@@ -227,11 +227,11 @@ class Store:
         limit: int = 0,
         max_bytes: int = 0,
         after: tuple[str, str] = ("", ""),
-    ) -> Page:
+    ) -> ListPage:
         """The committed objects of a kind, in all namespaces if `namespace` is None: all of them, or so many as the
         limit and the bytes allow."""
 
-        def read() -> Page:
+        def read() -> ListPage:
             with _snapshot(self._lister) as connection:
                 return self._read_page(
                     connection, resource, namespace, keep, limit=limit, max_bytes=max_bytes, after=after
@@ -246,7 +246,7 @@ class Store:
         *,
         keep: Callable[[bytes], bool] | None = None,
         after: tuple[str, str] = ("", ""),
-    ) -> AsyncGenerator[Page, None]:
+    ) -> AsyncGenerator[ListPage, None]:
         """The same in pages that fit into memory, however many objects there are and however large.
 
         They show one state, unless they are read very slowly. Even then, who goes on from the version of the first
@@ -279,7 +279,7 @@ class Store:
         keep: Callable[[bytes], bool] | None,
         *,
         after: tuple[str, str],
-    ) -> Page:
+    ) -> ListPage:
         page = self._read_page(
             snapshot.fresh_enough(), resource, namespace, keep, limit=0, max_bytes=PART_BYTES, after=after
         )
@@ -310,7 +310,7 @@ class Store:
         limit: int,
         max_bytes: int,
         after: tuple[str, str],
-    ) -> Page:
+    ) -> ListPage:
         wanted = limit + 1 if limit else -1
         version = connection.execute(statements.VERSION).fetchone()[0]
         # A selector is applied here, so the database must not stop at `limit` before it.
@@ -340,7 +340,7 @@ class Store:
                 else connection.execute(statements.COUNT_NAMESPACE, (resource, namespace, last[1]))
             )
             remaining = count.fetchone()[0]
-        return Page(bodies, version, last if more else None, remaining)
+        return ListPage(bodies, version, last if more else None, remaining)
 
     def _write_all(self) -> None:
         batch: list[_Waiting] = []

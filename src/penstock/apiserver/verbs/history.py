@@ -80,7 +80,7 @@ class Ring:
         return list(islice(self._changes, start, start + limit))
 
 
-class History:
+class WatchHistory:
     """The rings of all kinds."""
 
     def __init__(self, version: int, *, max_bytes: int = HISTORY_BYTES) -> None:

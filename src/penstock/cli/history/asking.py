@@ -14,7 +14,7 @@ from penstock.engine.problem import Problem
 
 if TYPE_CHECKING:
     from penstock.history.reader.history import History
-    from penstock.history.reader.moment import Reader
+    from penstock.history.reader.moment import RecordReader
     from penstock.settings import Settings
 
 SinceOption = Annotated[
@@ -59,13 +59,13 @@ def opened(data_dir: Path | None) -> Iterator[History]:
         raise Problem(problem.what, problem.remedy) from None
 
 
-def connect_of(settings: Settings) -> Callable[[Settings], Reader]:
+def connect_of(settings: Settings) -> Callable[[Settings], RecordReader]:
     """How Kafka is reached. One that ended with its stack is not waited for."""
     from penstock.engine import datadir
     from penstock.log.ranges import RangeReader
     from penstock.log.topic_ends import KafkaAway
 
-    def none(_: Settings) -> Reader:
+    def none(_: Settings) -> RecordReader:
         raise KafkaAway("no stack runs")
 
     return none if settings.kafka is None and not datadir.runs(settings.data_dir) else RangeReader

@@ -10,7 +10,7 @@ import typer
 from penstock.cli.installation import DataDirOption, JsonOption, KubeconfigOption, NamespaceOption
 
 if TYPE_CHECKING:
-    from penstock.backtest.report import Report, Result
+    from penstock.backtest.report import BacktestReport, TriggerResult
     from penstock.settings import Settings
 
 NOT_AS_EXPECTED = 1
@@ -77,7 +77,9 @@ def _documents(file: Path) -> list[Any]:
         raise Problem(f"{file} is no YAML: {' '.join(str(error).split())}", exit_code=2) from None
 
 
-def _run(documents: list[Any], window: Any, namespace: str, samples: int, settings: Settings, *, quiet: bool) -> Report:
+def _run(
+    documents: list[Any], window: Any, namespace: str, samples: int, settings: Settings, *, quiet: bool
+) -> BacktestReport:
     from rich.console import Console
 
     from penstock.backtest.open_events import open_events, routes_in_force
@@ -93,7 +95,7 @@ def _run(documents: list[Any], window: Any, namespace: str, samples: int, settin
         return run(open_events(spark, settings), trials, window, samples)
 
 
-def _print(report: Report) -> None:
+def _print(report: BacktestReport) -> None:
     from penstock.cli.terminal import console
     from penstock.timestamps import rfc3339
 
@@ -108,7 +110,7 @@ def _print(report: Report) -> None:
     )
 
 
-def _print_result(result: Result) -> None:
+def _print_result(result: TriggerResult) -> None:
     from rich.markup import escape
 
     from penstock.cli.terminal import console
@@ -129,7 +131,7 @@ def _print_result(result: Result) -> None:
                 say(f"  [{colour}]{word}[/{colour}] {escape(text)}")
 
 
-def _chart(result: Result) -> Any:
+def _chart(result: TriggerResult) -> Any:
     from rich.table import Table
 
     from penstock.cli.history.bars import bar, rows_of

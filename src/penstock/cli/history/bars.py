@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from penstock.backtest.report import Counts
+    from penstock.backtest.report import EventCounts
 
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
@@ -18,11 +18,11 @@ def bar(value: int, most: int, width: int) -> str:
     return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
 
 
-def rows_of(hours: Mapping[datetime, Counts], most: int) -> list[tuple[str, Counts]]:
+def rows_of(hours: Mapping[datetime, EventCounts], most: int) -> list[tuple[str, EventCounts]]:
     """Labels and counts by hour, or by day where that would be too many rows."""
     if len(hours) <= most:
         return [(f"{hour:%m-%d %H:%M}", counts) for hour, counts in hours.items()]
-    days: dict[str, Counts] = {}
+    days: dict[str, EventCounts] = {}
     for hour, counts in hours.items():
         day = f"{hour:%Y-%m-%d}"
         days[day] = days[day] + counts if day in days else counts

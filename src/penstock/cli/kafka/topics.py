@@ -9,7 +9,7 @@ import typer
 from penstock.cli.options import DataDirOption, SetOption
 
 if TYPE_CHECKING:
-    from penstock.engine.topics.care import Report
+    from penstock.engine.topics.care import TopicsReport
     from penstock.settings import Settings
 
 DIFFERS_EXIT_CODE = 3
@@ -65,7 +65,7 @@ def _settings(settings: Settings) -> Settings:
     return of_stack(running_folder(chosen)).settings or settings
 
 
-def _print(report: Report) -> None:
+def _print(report: TopicsReport) -> None:
     from penstock.cli.tables import lines_of
 
     headings = ("topic", "partitions", "replicas", "in sync", "kept for", "kept MiB", "cleanup")

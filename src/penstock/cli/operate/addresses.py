@@ -11,7 +11,7 @@ from penstock.engine.problem import Problem
 if TYPE_CHECKING:
     from penstock.operations.cluster_api import ClusterApi, Obj, Resource
     from penstock.operations.installation import Installation
-    from penstock.operations.sending.addresses import Address
+    from penstock.operations.sending.addresses import SendingAddress
 
 INGRESS_VARIABLE = "PENSTOCK_INGRESS"
 
@@ -36,7 +36,7 @@ def target_of(api: ClusterApi, namespace: str, broker: str | None, channel: str 
     return BROKERS, found
 
 
-def address_of(installation: Installation, resource: Resource, obj: Obj) -> Address:
+def address_of(installation: Installation, resource: Resource, obj: Obj) -> SendingAddress:
     """Where events are sent to. Raises Problem where that is not known yet."""
     from penstock.operations.sending.addresses import address_in
 

@@ -11,8 +11,8 @@ from penstock.engine.problem import Problem
 
 if TYPE_CHECKING:
     from penstock.operations.cluster_api import ClusterApi, Obj
-    from penstock.operations.sending.addresses import Address
-    from penstock.operations.sending.credentials import Credentials
+    from penstock.operations.sending.addresses import SendingAddress
+    from penstock.operations.sending.credentials import SendingCredentials
 
 TOKEN_VARIABLE = "PENSTOCK_SEND_TOKEN"  # noqa: S105  # the name of a variable
 
@@ -35,7 +35,9 @@ CaFileOption = Annotated[
 ]
 
 
-def credentials_for(address: Address, token: str, ca_file: Path | None, authority: Path | None = None) -> Credentials:
+def credentials_for(
+    address: SendingAddress, token: str, ca_file: Path | None, authority: Path | None = None
+) -> SendingCredentials:
     """What to send to the address with. Raises Problem where a certificate cannot be used."""
     from penstock.operations.sending.credentials import credentials_to
 
@@ -57,7 +59,7 @@ def given_token(text: str | None) -> str:
     return token
 
 
-def token_of(api: ClusterApi, account: str, target: Obj, address: Address) -> str:
+def token_of(api: ClusterApi, account: str, target: Obj, address: SendingAddress) -> str:
     """A token of the ServiceAccount for the Broker or Channel. Raises Problem."""
     metadata = target["metadata"]
     if not address.audience:

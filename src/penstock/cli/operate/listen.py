@@ -45,7 +45,7 @@ def listen(
     """
     import asyncio
 
-    from penstock.cli.operate.subscriber import Listener, own_trigger
+    from penstock.cli.operate.subscriber import PrintingSubscriber, own_trigger
     from penstock.cli.terminal import problems
     from penstock.engine.problem import Problem
 
@@ -53,6 +53,6 @@ def listen(
         if filters and broker is None:
             raise Problem("--filter needs --broker: without it, the Trigger's own filters count.", exit_code=2)
         chosen = port if port is not None else 0 if broker is not None else DEFAULT_PORT
-        listener = Listener(host, chosen, answer=answer, count=count, full=full, as_json=as_json)
+        listener = PrintingSubscriber(host, chosen, answer=answer, count=count, full=full, as_json=as_json)
         with own_trigger(broker, filters, listener.url, namespace, (data_dir, kubeconfig)):
             asyncio.run(listener.run())

@@ -14,8 +14,8 @@ from penstock.contract import topics
 from penstock.engine.problem import Problem
 from penstock.events.event import CloudEvent
 from penstock.log.live.reader import following
-from penstock.log.live.sample import Sample
-from penstock.log.live.selection import Selection
+from penstock.log.live.sample import SampleLimit
+from penstock.log.live.selection import LiveSelection
 from penstock.log.ranges import LogRecord
 from penstock.operations.cluster_api import CHANNELS, ClusterApi
 from penstock.settings import Settings
@@ -26,7 +26,7 @@ ROUTES = ("trigger", "subscription")
 
 
 @dataclass(frozen=True)
-class Wanted(Selection):
+class WantedView(LiveSelection):
     """What is to be shown."""
 
     is_attempts: bool = False
@@ -36,7 +36,7 @@ class Wanted(Selection):
         """Where it is."""
         return topics.ATTEMPTS if self.is_attempts else topics.EVENTS
 
-    def narrowed(self, api: ClusterApi, what: str, namespace: str) -> Wanted:
+    def narrowed(self, api: ClusterApi, what: str, namespace: str) -> WantedView:
         """The same of one object. Raises Problem."""
         resource, obj = look_up(api, what, namespace, EVENTS + ROUTES)
         is_route = resource.kind.lower() in ROUTES
@@ -54,9 +54,9 @@ class Wanted(Selection):
 class LiveView:
     """Prints what is wanted."""
 
-    def __init__(self, wanted: Wanted, *, as_json: bool, count: int | None, everything: bool) -> None:
+    def __init__(self, wanted: WantedView, *, as_json: bool, count: int | None, everything: bool) -> None:
         self._wanted, self._as_json, self._left = wanted, as_json, count
-        self._sample = None if everything else Sample(self._say)
+        self._sample = None if everything else SampleLimit(self._say)
 
     def run(self, settings: Settings) -> None:
         """Until there were as many as asked for."""

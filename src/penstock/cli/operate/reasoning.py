@@ -16,7 +16,7 @@ from penstock.resources.delivery.delivering import DELIVERING
 
 
 @dataclass(frozen=True)
-class Verdict:
+class FilterVerdict:
     """What came of it."""
 
     name: str
@@ -31,7 +31,7 @@ class Verdict:
         return f"{self.name} {'gets' if self.matches else 'does not get'} this event"
 
 
-def reasons(route: Mapping[str, Any], event: CloudEvent) -> Verdict:
+def reasons(route: Mapping[str, Any], event: CloudEvent) -> FilterVerdict:
     """Filter by filter, whether the event passes the route. Raises Problem where the filters are not valid."""
     spec = route.get("spec") or {}
     name = f"{str(route.get('kind')).lower()}/{(route.get('metadata') or {}).get('name', '')}"
@@ -40,7 +40,7 @@ def reasons(route: Mapping[str, Any], event: CloudEvent) -> Verdict:
     except InvalidFilter as invalid:
         raise Problem(f"{name} has a filter that is not valid: {invalid}.") from None
     steps = steps_of(predicate, event)
-    return Verdict(name, steps[0].passes, steps, list(_notes(route)))
+    return FilterVerdict(name, steps[0].passes, steps, list(_notes(route)))
 
 
 def _notes(route: Mapping[str, Any]) -> Iterator[str]:

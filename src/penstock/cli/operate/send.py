@@ -30,7 +30,7 @@ from penstock.cli.operate.names import completion_of
 
 if TYPE_CHECKING:
     from penstock.events.event import CloudEvent
-    from penstock.operations.sending.credentials import Credentials
+    from penstock.operations.sending.credentials import SendingCredentials
 
 BrokerOption = Annotated[
     str | None,
@@ -76,11 +76,11 @@ def send(
     """
     from penstock.cli.operate.addresses import address_of, target_of
     from penstock.cli.operate.event_input import event_of
-    from penstock.cli.operate.watching import Watched, watched_event
+    from penstock.cli.operate.watching import WatchedEvent, watched_event
     from penstock.cli.terminal import problems
     from penstock.engine.problem import Problem
     from penstock.operations.installation import find
-    from penstock.operations.sending.addresses import Address
+    from penstock.operations.sending.addresses import SendingAddress
 
     with problems():
         one = event_of(
@@ -104,7 +104,12 @@ def send(
         if to is not None:
             raise typer.Exit(
                 _send_all(
-                    to, credentials_for(Address(to), known, ca_file), one, count=count, rate=rate, as_json=as_json
+                    to,
+                    credentials_for(SendingAddress(to), known, ca_file),
+                    one,
+                    count=count,
+                    rate=rate,
+                    as_json=as_json,
                 )
             )
         installation = find(data_dir, kubeconfig)
@@ -116,7 +121,7 @@ def send(
             credentials = credentials_for(address, known, ca_file, installation.authority)
             if not watch:
                 raise typer.Exit(_send_all(address.url, credentials, one, count=count, rate=rate, as_json=as_json))
-            watched = Watched(one.id, one.source, api, resource, target)
+            watched = WatchedEvent(one.id, one.source, api, resource, target)
         settings = installation.kafka_settings("penstock send --watch")
         raise typer.Exit(
             watched_event(
@@ -127,7 +132,7 @@ def send(
 
 def _send_all(
     url: str,
-    credentials: Credentials,
+    credentials: SendingCredentials,
     event: CloudEvent,
     *,
     count: int = 1,
@@ -137,7 +142,7 @@ def _send_all(
     import asyncio
 
     from penstock.cli.operate.refusals import remedy
-    from penstock.cli.operate.sending import Sender
+    from penstock.cli.operate.sending import EventSender
     from penstock.operations.sending.posting import Sent
 
     remedies: set[str] = set()
@@ -149,7 +154,7 @@ def _send_all(
         elif count == 1 or not sent.accepted:
             typer.echo(sent.line(), err=not sent.accepted)
 
-    outcome = asyncio.run(Sender(url, one, credentials).send(event, count, rate))
+    outcome = asyncio.run(EventSender(url, one, credentials).send(event, count, rate))
     for advice in sorted(filter(None, remedies)):
         typer.echo(f"  {advice}", err=True)
     if count > 1 and not as_json:

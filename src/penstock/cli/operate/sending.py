@@ -11,16 +11,16 @@ import httpx2
 
 from penstock.cli.operate.event_input import numbered
 from penstock.events.event import CloudEvent
-from penstock.operations.sending.credentials import Credentials
+from penstock.operations.sending.credentials import SendingCredentials
 from penstock.operations.sending.posting import Sent, client_for, post
 
 AT_ONCE = 64
 """Requests under way at once, where many are to be sent."""
-NOBODY = Credentials()
+NOBODY = SendingCredentials()
 
 
 @dataclass
-class Outcome:
+class SendingOutcome:
     """What became of all."""
 
     accepted: int = 0
@@ -34,14 +34,14 @@ class Outcome:
         return f"{self.accepted} accepted{rest} in {self.seconds:.1f} s ({rate:.0f}/s)"
 
 
-class Sender:
+class EventSender:
     """Sends to one address."""
 
-    def __init__(self, url: str, tell: Callable[[Sent], None], credentials: Credentials = NOBODY) -> None:
+    def __init__(self, url: str, tell: Callable[[Sent], None], credentials: SendingCredentials = NOBODY) -> None:
         self._url, self._tell, self._credentials = url, tell, credentials
-        self._outcome = Outcome()
+        self._outcome = SendingOutcome()
 
-    async def send(self, event: CloudEvent, count: int = 1, rate: float | None = None) -> Outcome:
+    async def send(self, event: CloudEvent, count: int = 1, rate: float | None = None) -> SendingOutcome:
         """Sends the event `count` times, each with an id of its own, at `rate` a second or as fast as it goes."""
         begun, slots = time.perf_counter(), asyncio.Semaphore(AT_ONCE)
         limits = httpx2.Limits(max_connections=AT_ONCE)

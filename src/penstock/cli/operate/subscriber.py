@@ -27,10 +27,10 @@ from penstock.events.event import CloudEvent, MalformedEvent
 from penstock.operations.cluster_api import BROKERS, TRIGGERS
 from penstock.operations.installation import find
 from penstock.workloads.actors.event_display import display
-from penstock.workloads.server import Server
+from penstock.workloads.server import WorkloadServer
 
 
-class Listener:
+class PrintingSubscriber:
     """Takes events and prints them."""
 
     def __init__(self, host: str, port: int, *, answer: int, count: int | None, full: bool, as_json: bool) -> None:
@@ -44,7 +44,7 @@ class Listener:
         loop = asyncio.get_running_loop()
         for signum in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(signum, self._end.set)
-        server = Server(self._app, self._socket)
+        server = WorkloadServer(self._app, self._socket)
         await server.start()
         typer.echo(f"listening at {self.url}", err=True)
         try:

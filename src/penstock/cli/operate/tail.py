@@ -40,14 +40,14 @@ def tail(
     source and type.
     """
     from penstock.cli.operate.filtering import predicate_of
-    from penstock.cli.operate.live_view import LiveView, Wanted
+    from penstock.cli.operate.live_view import LiveView, WantedView
     from penstock.cli.terminal import problems
     from penstock.operations.installation import find
 
     with problems():
         installation = find(data_dir, kubeconfig)
         settings = installation.kafka_settings("penstock tail")
-        wanted = Wanted(predicate_of(filters), is_attempts=deliveries)
+        wanted = WantedView(predicate_of(filters), is_attempts=deliveries)
         if what is not None:
             with installation.api() as api:
                 wanted = wanted.narrowed(api, what, namespace or api.namespace)

@@ -27,7 +27,7 @@ ROUTING_SECONDS = 5.0
 """An event that is nowhere in `penstock.matched` by then is wanted by no route."""
 
 
-class Watched:
+class WatchedEvent:
     """An event, and the routes that may want it."""
 
     def __init__(self, event_id: str, source: str, api: ClusterApi, resource: Resource, target: Obj) -> None:
@@ -85,7 +85,9 @@ class Journey:
         return all(end == "delivered" for end in self.routes.values())
 
 
-def watched_event(settings: Settings, watched: Watched, send: Callable[[], int], timeout: float, as_json: bool) -> int:
+def watched_event(
+    settings: Settings, watched: WatchedEvent, send: Callable[[], int], timeout: float, as_json: bool
+) -> int:
     """Sends the event and follows it; the exit code."""
     try:
         with following(settings, topics.MATCHED, topics.ATTEMPTS) as reader:
@@ -95,7 +97,7 @@ def watched_event(settings: Settings, watched: Watched, send: Callable[[], int],
         raise Problem(f"Kafka cannot be read: {away}.") from None
 
 
-def _follow(reader: LiveReader, watched: Watched, timeout: float, as_json: bool) -> int:
+def _follow(reader: LiveReader, watched: WatchedEvent, timeout: float, as_json: bool) -> int:
     journey, begun = Journey(watched.identity), time.monotonic()
     while not journey.is_over:
         passed = time.monotonic() - begun

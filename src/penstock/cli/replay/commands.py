@@ -50,11 +50,11 @@ def replay(
     """Deliver events once more: to a Trigger or Subscription, or those of a Broker or channel to a sink."""
     from penstock.cli.terminal import problems
     from penstock.operations.installation import find
-    from penstock.operations.replay_request import Place, Wishes, replay_of
+    from penstock.operations.replay_request import ReplaySubject, Wishes, replay_of
 
     with problems():
         wishes = Wishes(since, until, tuple(ids or ()), tuple(where or ()), sink, rate, dry_run)
-        wanted = replay_of(Place.read(place), wishes, name)
+        wanted = replay_of(ReplaySubject.read(place), wishes, name)
         with find(data_dir, kubeconfig).api() as api:
             _make(api, namespace or api.namespace, wanted, watch=watch, as_json=as_json)
 
@@ -79,10 +79,10 @@ def redrive(
     from penstock.cli.terminal import problems
     from penstock.engine.problem import Problem
     from penstock.operations.installation import find
-    from penstock.operations.replay_request import Place, Wishes, replay_of
+    from penstock.operations.replay_request import ReplaySubject, Wishes, replay_of
 
     with problems():
-        given = Place.read(place)
+        given = ReplaySubject.read(place)
         if not given.is_route:
             raise Problem(f"A {given.kind} gives nothing up.", "Name the Trigger or Subscription.", exit_code=2)
         wishes = Wishes(since, until, tuple(ids or ()), (), None, rate, dry_run, given_up=True, reason=reason)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.cli.tables import lines_of
 from penstock.engine.problem import Problem
 from penstock.operations.figures import count
-from penstock.operations.replay_request import Place, moment
+from penstock.operations.replay_request import ReplaySubject, moment
 from penstock.resources.moments import EXPECTED, moment_of
 from penstock.timestamps import rfc3339
 
@@ -29,12 +29,12 @@ def wanted_of(
     now: float,
 ) -> DeadLetterFilter:
     """What the flags ask for. Raises Problem."""
-    from penstock.history.reader.questions import DeadLetterFilter, RouteName
+    from penstock.history.reader.questions import DeadLetterFilter, NamedRoute
 
-    route = RouteName(namespace=namespace)
+    route = NamedRoute(namespace=namespace)
     if place is not None:
-        named = Place.read(place)
-        route = RouteName(named.kind, namespace or "default", named.name)
+        named = ReplaySubject.read(place)
+        route = NamedRoute(named.kind, namespace or "default", named.name)
     return DeadLetterFilter(_time(since, now), _time(until, now), route, reason, limit=limit)
 
 

@@ -16,16 +16,16 @@ from rich.live import Live
 from rich.text import Text
 
 from penstock.operations.looks import Looks
-from penstock.operations.route_rates import SORTS, Row
+from penstock.operations.route_rates import SORTS, RouteRow
 
 END = ("q", "\x03", "\x04")
 KEYS = {"r": "rate", "p": "latency", "l": "lag", "f": "failures", "n": "name"}
 
 
-def run(looks: Looks, sort: str, every: float, lines: Callable[[list[Row]], list[str]]) -> None:
+def run(looks: Looks, sort: str, every: float, lines: Callable[[list[RouteRow]], list[str]]) -> None:
     """Shows the table until `q` or Ctrl-C."""
     console = Console(highlight=False)
-    rows: list[Row] = []
+    rows: list[RouteRow] = []
     due = time.monotonic() + every
     with _keys() as key, Live(console=console, screen=True, auto_refresh=False) as live:
         while True:

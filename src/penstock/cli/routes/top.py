@@ -9,7 +9,7 @@ import typer
 from penstock.cli.installation import DataDirOption, JsonOption
 
 if TYPE_CHECKING:
-    from penstock.operations.route_rates import Row
+    from penstock.operations.route_rates import RouteRow
 
 HEADINGS = ("/s", "fail/s", "p50 ms", "p99 ms", "lag", "oldest", "route")
 NUMBERS = HEADINGS[:-1]
@@ -54,7 +54,7 @@ def top(
             typer.echo("\n".join(lines(rows)))
 
 
-def lines(rows: list[Row]) -> list[str]:
+def lines(rows: list[RouteRow]) -> list[str]:
     """The table."""
     from penstock.cli.tables import lines_of
     from penstock.operations.figures import count, duration
@@ -74,7 +74,7 @@ def lines(rows: list[Row]) -> list[str]:
     return lines_of(HEADINGS, cells, NUMBERS)
 
 
-def as_object(row: Row) -> dict[str, Any]:
+def as_object(row: RouteRow) -> dict[str, Any]:
     """A row for programs."""
     return {
         **row.route._asdict(),

@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 import shlex
 
-from penstock.console.events.places import Place
+from penstock.console.events.places import AcceptingTarget
 from penstock.events import http, json_format
 from penstock.events.event import CloudEvent
 from penstock.history.reader.answers import Event
-from penstock.operations.sending.addresses import Address
+from penstock.operations.sending.addresses import SendingAddress
 
 LONGEST_ARGUMENT = 64 * 1024
 """Half of what Linux lets a single argument have."""
@@ -28,12 +28,12 @@ def as_json(event: CloudEvent) -> str:
     return json_format.encode(event).decode()
 
 
-def as_curl(event: CloudEvent, place: Place | None, account: str = "") -> str:
+def as_curl(event: CloudEvent, place: AcceptingTarget | None, account: str = "") -> str:
     """A command that sends the event again, with a token of the ServiceAccount where the place asks for one. Data that
     is too long for a command is taken from a file.
     """
     headers, body = http.to_binary(event)
-    address = place.address if place is not None else Address("")
+    address = place.address if place is not None else SendingAddress("")
     lines = [f"curl {shlex.quote(address.url or 'http://ADDRESS')}"]
     lines += [f"-H {shlex.quote(f'{name}: {value}')}" for name, value in headers]
     before = ""
@@ -56,7 +56,7 @@ def as_curl(event: CloudEvent, place: Place | None, account: str = "") -> str:
     return f"{before}printf %s {encoded} | base64 -d | " + _joined([*lines, "--data-binary @-"])
 
 
-def as_send(event: CloudEvent, place: Place, sender: str) -> str:
+def as_send(event: CloudEvent, place: AcceptingTarget, sender: str) -> str:
     """`penstock send` with the event as it is; `sender` are the flags that say who sends. Data that is too long for a
     command is taken from a file.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from penstock.console.events.folded_json import Node, folded
+from penstock.console.events.folded_json import JsonNode, folded
 from penstock.events import media_type
 
 MOST_JSON = 1024 * 1024
@@ -25,7 +25,7 @@ class DataView:
 
     size: int
     content_type: str = ""
-    tree: Node | None = None
+    tree: JsonNode | None = None
     text: str | None = None
     hex_lines: tuple[str, ...] = ()
     left: int = 0

@@ -20,10 +20,10 @@ from penstock.console.pages import back, form_fields, fragment, render
 from penstock.engine.problem import Problem
 from penstock.history.reader.answers import DeadLetter, DeadLetterCount
 from penstock.history.reader.history import History
-from penstock.history.reader.questions import DeadLetterFilter, RouteName
+from penstock.history.reader.questions import DeadLetterFilter, NamedRoute
 from penstock.operations.cluster_api import ClusterApi, Resource
 from penstock.operations.replay_progress import is_over, line_of, succeeded, warning_of
-from penstock.operations.replay_request import Place, Wishes, replay_of
+from penstock.operations.replay_request import ReplaySubject, Wishes, replay_of
 from penstock.operations.times import window
 from penstock.settings import Settings
 
@@ -37,7 +37,7 @@ Obj = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class DeadLettersForm:
     """What the form asks for, as it was typed."""
 
     since: str = SINCE
@@ -46,14 +46,14 @@ class Wanted:
     reason: str = ""
 
     @classmethod
-    def read(cls, query: Mapping[str, str]) -> Wanted:
+    def read(cls, query: Mapping[str, str]) -> DeadLettersForm:
         """Of a request."""
         return cls(query.get("since", SINCE).strip(), query.get("route", "").strip(), query.get("reason", "").strip())
 
     def filter(self) -> DeadLetterFilter:
         """The question. Raises Problem."""
         begin, _ = window(self.since or None, None, names=("since", "until"))
-        route = route_named(self.route) if self.route else RouteName()
+        route = route_named(self.route) if self.route else NamedRoute()
         return DeadLetterFilter(begin, None, route, self.reason or None, limit=MOST)
 
     def query(self, **more: str) -> str:
@@ -62,7 +62,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class GivenUp:
+class FoundDeadLetters:
     """The answer."""
 
     counts: list[DeadLetterCount]
@@ -84,13 +84,13 @@ class ReplayLine:
     warning: str
 
 
-def route_named(text: str) -> RouteName:
+def route_named(text: str) -> NamedRoute:
     """The route of `trigger/NAMESPACE/NAME`. Raises Problem."""
     parts = text.split("/")
     kinds = {kind.lower(): kind for kind in KINDS}
     if len(parts) != 3 or parts[0].lower() not in kinds:
         raise Problem(f"{text} is no route.", "Write it as trigger/NAMESPACE/NAME.")
-    return RouteName(kinds[parts[0].lower()], parts[1], parts[2])
+    return NamedRoute(kinds[parts[0].lower()], parts[1], parts[2])
 
 
 def route_text(one: DeadLetter | DeadLetterCount) -> str:
@@ -98,10 +98,10 @@ def route_text(one: DeadLetter | DeadLetterCount) -> str:
     return f"{(one.kind or '').lower()}/{one.namespace}/{one.name}" if one.name else ""
 
 
-def given_up(history: History, wanted: DeadLetterFilter, settings: Settings) -> GivenUp:
+def given_up(history: History, wanted: DeadLetterFilter, settings: Settings) -> FoundDeadLetters:
     """The answer."""
     counts, each = history.deadletter_counts(wanted), history.deadletters(wanted)
-    return GivenUp(counts, each, blind_spots(history, settings))
+    return FoundDeadLetters(counts, each, blind_spots(history, settings))
 
 
 def replay_line(replay: Obj) -> ReplayLine:
@@ -153,14 +153,14 @@ def requests_of(fields: Iterable[tuple[str, str]]) -> list[tuple[str, Obj]]:
 
 def _request(route: str, wishes: Wishes) -> tuple[str, Obj]:
     named = route_named(route)
-    return named.namespace or "", replay_of(Place(named.kind or "", named.name or ""), wishes)
+    return named.namespace or "", replay_of(ReplaySubject(named.kind or "", named.name or ""), wishes)
 
 
 async def page(request: Request) -> Response:
     """The page."""
-    room, wanted = room_of(request), Wanted.read(request.query_params)
+    room, wanted = room_of(request), DeadLettersForm.read(request.query_params)
     replays = await run_in_threadpool(_redrives, console_of(request).api(request))
-    problem, answer = None, GivenUp([], [], [])
+    problem, answer = None, FoundDeadLetters([], [], [])
     try:
         asked = wanted.filter()
         answer = await room.archive.ask(lambda history: given_up(history, asked, room.settings))

@@ -16,7 +16,7 @@ from starlette.routing import Route
 from penstock.console.console import console_of
 from penstock.console.events.copied import as_curl, as_json, cloud_event, file_name
 from penstock.console.events.data_view import view_of
-from penstock.console.events.places import Place, places_of
+from penstock.console.events.places import AcceptingTarget, places_of
 from penstock.console.events.resending import account_of, send_again
 from penstock.console.events.room import EventsRoom, room_of
 from penstock.console.events.search_page import blind_spots
@@ -52,7 +52,7 @@ class Story:
 
 
 @dataclass(frozen=True)
-class Row:
+class AttemptRow:
     """An attempt in the table."""
 
     number: int
@@ -92,10 +92,10 @@ def story_of(history: History, room: EventsRoom, partition: int, offset: int) ->
     return Story(history.trace_of(event), history.parents(event), blind_spots(history, room.settings))
 
 
-def rows_of(event: Event, attempts: Sequence[Attempt]) -> list[Row]:
+def rows_of(event: Event, attempts: Sequence[Attempt]) -> list[AttemptRow]:
     """The attempts as the table shows them."""
     return [
-        Row(
+        AttemptRow(
             number,
             attempt,
             f"+{span_text(max(0.0, (attempt.start - event.arrival).total_seconds()))}",
@@ -121,7 +121,9 @@ def _descendants(traced: Traced, depth: int) -> Iterator[tuple[Traced, int]]:
         yield from _descendants(child, depth + 1)
 
 
-def untouched(triggers: Sequence[Obj], place: Place, attempts: Sequence[Attempt], event: CloudEvent) -> list[Untouched]:
+def untouched(
+    triggers: Sequence[Obj], place: AcceptingTarget, attempts: Sequence[Attempt], event: CloudEvent
+) -> list[Untouched]:
     """The Triggers of the event's Broker that have not tried it, with why: those that want it first."""
     tried = {attempt.route for attempt in attempts}
     found = [
@@ -132,7 +134,7 @@ def untouched(triggers: Sequence[Obj], place: Place, attempts: Sequence[Attempt]
     return sorted(found, key=lambda one: (not one.passes, one.name))[:MOST_ROUTES]
 
 
-def _listens_to(trigger: Obj, place: Place) -> bool:
+def _listens_to(trigger: Obj, place: AcceptingTarget) -> bool:
     spec, namespace = trigger.get("spec") or {}, trigger["metadata"]["namespace"]
     ref = spec.get("brokerRef") or {}
     named = (ref.get("namespace") or namespace, ref.get("name") or spec.get("broker"))
@@ -202,7 +204,7 @@ async def page(request: Request) -> Response:
 
 def _surroundings(
     api: ClusterApi, event: Event, attempts: Sequence[Attempt], sent: CloudEvent
-) -> tuple[dict[str, Place], list[Untouched]]:
+) -> tuple[dict[str, AcceptingTarget], list[Untouched]]:
     places = places_of(api)
     place = places.get(event.target)
     triggers = api.all(TRIGGERS) if place is not None and place.kind == "Broker" else []
@@ -238,7 +240,7 @@ async def resend(request: Request) -> Response:
     return back(f"/events/{event.partition}/{event.offset}?{query}")
 
 
-def _account(request: Request, place: Place) -> str:
+def _account(request: Request, place: AcceptingTarget) -> str:
     session = console_of(request).session(request)
     return account_of(session.user if session is not None else "", place)
 

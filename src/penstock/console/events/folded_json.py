@@ -24,18 +24,18 @@ class Number(str):
 
 
 @dataclass(frozen=True)
-class Node:
+class JsonNode:
     """A value, under its name where it has one."""
 
     kind: Kind
     text: str
     """The value; of an object or array, how many entries it has."""
     name: str | None = None
-    children: tuple[Node, ...] = ()
+    children: tuple[JsonNode, ...] = ()
     is_open: bool = False
 
 
-def folded(data: bytes) -> Node | None:
+def folded(data: bytes) -> JsonNode | None:
     """The tree of a JSON document; None where it is none, or is nested too deeply to be looked at as one."""
     try:
         value = json.loads(data, parse_float=Number, parse_int=Number, parse_constant=_refused)
@@ -54,29 +54,29 @@ class _Folding:
     def __init__(self) -> None:
         self._left = MOST_NODES
 
-    def node(self, value: Any, name: str | None, depth: int) -> Node:
+    def node(self, value: Any, name: str | None, depth: int) -> JsonNode:
         self._left -= 1
         match value:
             case dict() | list():
                 return self._branch(value, name, depth)
             case Number():
-                return Node("number", str(value), name)
+                return JsonNode("number", str(value), name)
             case str():
-                return Node("string", _cut(json.dumps(value, ensure_ascii=False)), name)
+                return JsonNode("string", _cut(json.dumps(value, ensure_ascii=False)), name)
             case _:
-                return Node("literal", json.dumps(value), name)
+                return JsonNode("literal", json.dumps(value), name)
 
-    def _branch(self, value: dict[str, Any] | list[Any], name: str | None, depth: int) -> Node:
+    def _branch(self, value: dict[str, Any] | list[Any], name: str | None, depth: int) -> JsonNode:
         is_object = isinstance(value, dict)
         entries = iter(value.items()) if isinstance(value, dict) else iter((None, one) for one in value)
         children = tuple(self._children(entries, len(value), depth))
         is_open = depth == 0 or (depth < OPEN_DEPTH and len(value) <= OPEN_NODES)
-        return Node("object" if is_object else "array", _entries(len(value)), name, children, is_open)
+        return JsonNode("object" if is_object else "array", _entries(len(value)), name, children, is_open)
 
-    def _children(self, entries: Iterator[tuple[str | None, Any]], count: int, depth: int) -> Iterator[Node]:
+    def _children(self, entries: Iterator[tuple[str | None, Any]], count: int, depth: int) -> Iterator[JsonNode]:
         for number, (name, value) in enumerate(entries):
             if self._left <= 0:
-                yield Node("rest", f"{count - number:,} more")
+                yield JsonNode("rest", f"{count - number:,} more")
                 return
             yield self.node(value, name, depth + 1)
 

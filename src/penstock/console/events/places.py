@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.operations.cluster_api import BROKERS, IN_MEMORY_CHANNELS, ClusterApi
-from penstock.operations.sending.addresses import Address, address_in
+from penstock.operations.sending.addresses import SendingAddress, address_in
 
 Obj = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Place:
+class AcceptingTarget:
     """A Broker or channel that accepts events."""
 
     uid: str
     kind: str
     namespace: str
     name: str
-    address: Address
+    address: SendingAddress
 
     @property
     def label(self) -> str:
@@ -28,13 +28,13 @@ class Place:
         return f"{'broker' if self.kind == 'Broker' else 'channel'} {self.namespace}/{self.name}"
 
 
-def place_of(obj: Obj) -> Place:
+def place_of(obj: Obj) -> AcceptingTarget:
     """The place behind an object."""
     metadata = obj["metadata"]
-    return Place(metadata["uid"], obj["kind"], metadata["namespace"], metadata["name"], address_in(obj))
+    return AcceptingTarget(metadata["uid"], obj["kind"], metadata["namespace"], metadata["name"], address_in(obj))
 
 
-def places_of(api: ClusterApi) -> dict[str, Place]:
+def places_of(api: ClusterApi) -> dict[str, AcceptingTarget]:
     """All of them, by uid. Blocks."""
     objects: Iterable[Obj] = [obj for kind in (BROKERS, IN_MEMORY_CHANNELS) for obj in api.all(kind)]
     return {place.uid: place for place in sorted(map(place_of, objects), key=lambda place: place.label)}

@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from penstock.console.console import console_of
 from penstock.console.events.copied import cloud_event
-from penstock.console.events.places import Place, places_of
+from penstock.console.events.places import AcceptingTarget, places_of
 from penstock.console.events.room import EventsRoom, room_of
 from penstock.console.events.search_page import blind_spots
 from penstock.console.events.text import clock
@@ -54,7 +54,7 @@ class Typed:
 
 
 @dataclass(frozen=True)
-class Shown:
+class TriedEvent:
     """An event that was tried."""
 
     event: Event
@@ -63,10 +63,10 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class FilterOutcome:
     """What came of a filter."""
 
-    shown: list[Shown]
+    shown: list[TriedEvent]
     notes: list[str]
     yaml: str = ""
     problem: Problem | None = None
@@ -77,18 +77,20 @@ class Outcome:
         return sum(one.tried.passes for one in self.shown)
 
 
-def chosen(places: Mapping[str, Place], uid: str) -> Place | None:
+def chosen(places: Mapping[str, AcceptingTarget], uid: str) -> AcceptingTarget | None:
     """The Broker that is meant: without a choice the first."""
     brokers = brokers_of(places)
     return next((place for place in brokers if place.uid == uid), brokers[0] if brokers else None)
 
 
-def brokers_of(places: Mapping[str, Place]) -> list[Place]:
+def brokers_of(places: Mapping[str, AcceptingTarget]) -> list[AcceptingTarget]:
     """The Brokers among the places."""
     return [place for place in places.values() if place.kind == "Broker"]
 
 
-def recent(history: History, room: EventsRoom, broker: Place | None, now: datetime) -> tuple[list[Event], list[str]]:
+def recent(
+    history: History, room: EventsRoom, broker: AcceptingTarget | None, now: datetime
+) -> tuple[list[Event], list[str]]:
     """The newest events of a Broker."""
     target = None if broker is None else broker.uid
     events = history.events(EventFilter(since=now - LOOK_BACK, target=target, limit=RECENT))
@@ -96,21 +98,23 @@ def recent(history: History, room: EventsRoom, broker: Place | None, now: dateti
 
 
 def outcome_of(
-    typed: Typed, broker: Place | None, events: Sequence[Event], notes: list[str], room: EventsRoom
-) -> Outcome:
+    typed: Typed, broker: AcceptingTarget | None, events: Sequence[Event], notes: list[str], room: EventsRoom
+) -> FilterOutcome:
     """What comes of the filter; a wrong one is told in the API's words."""
     namespace, name = (broker.namespace, broker.name) if broker is not None else ("default", "default")
     try:
         trigger = trigger_of(filters_of(typed.text), namespace, name)
         predicate = admitted(trigger, room.settings)
     except Problem as problem:
-        return Outcome([], notes, problem=problem)
+        return FilterOutcome([], notes, problem=problem)
     found = tried(predicate, map(cloud_event, events))
-    shown = [Shown(event, one, clock(event.arrival)[11:]) for event, one in zip(events, found, strict=True)]
-    return Outcome(shown, notes, yaml_of(trigger))
+    shown = [TriedEvent(event, one, clock(event.arrival)[11:]) for event, one in zip(events, found, strict=True)]
+    return FilterOutcome(shown, notes, yaml_of(trigger))
 
 
-async def _outcome(request: Request, typed: Typed) -> tuple[dict[str, Place], Place | None, Outcome]:
+async def _outcome(
+    request: Request, typed: Typed
+) -> tuple[dict[str, AcceptingTarget], AcceptingTarget | None, FilterOutcome]:
     room = room_of(request)
     places = await run_in_threadpool(places_of, console_of(request).api(request))
     broker = chosen(places, typed.broker)

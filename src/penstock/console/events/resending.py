@@ -11,7 +11,7 @@ from http import HTTPStatus
 from starlette.concurrency import run_in_threadpool
 
 from penstock.console.events.copied import as_send
-from penstock.console.events.places import Place
+from penstock.console.events.places import AcceptingTarget
 from penstock.engine.problem import Problem
 from penstock.events.event import CloudEvent
 from penstock.operations.cluster_api import ClusterApi, NotReached
@@ -23,7 +23,7 @@ DEFAULT_ACCOUNT = "default"
 """Every namespace has it."""
 
 
-async def send_again(event: CloudEvent, place: Place, api: ClusterApi, account: str) -> None:
+async def send_again(event: CloudEvent, place: AcceptingTarget, api: ClusterApi, account: str) -> None:
     """Sends the event to the place, as the ServiceAccount where it asks for tokens. Raises Problem where it is not
     accepted.
     """
@@ -40,13 +40,13 @@ async def send_again(event: CloudEvent, place: Place, api: ClusterApi, account: 
         raise refusal(sent, event, place, account)
 
 
-def account_of(user: str, place: Place) -> str:
+def account_of(user: str, place: AcceptingTarget) -> str:
     """The ServiceAccount that is proposed to somebody: their own where it is one of the place's namespace."""
     prefix, _, named = user.rpartition(f":{place.namespace}:")
     return named if prefix == ACCOUNTS and named else DEFAULT_ACCOUNT
 
 
-def token_for(place: Place, api: ClusterApi, account: str) -> str:
+def token_for(place: AcceptingTarget, api: ClusterApi, account: str) -> str:
     """A token of the ServiceAccount for the place. Raises Problem. Blocks."""
     try:
         return api.token(place.namespace, account, place.address.audience)
@@ -61,7 +61,7 @@ def token_for(place: Place, api: ClusterApi, account: str) -> str:
         ) from None
 
 
-def refusal(sent: Sent, event: CloudEvent, place: Place, account: str) -> Problem:
+def refusal(sent: Sent, event: CloudEvent, place: AcceptingTarget, account: str) -> Problem:
     """What happened to an event that was not accepted, and what to do."""
     if sent.status is None:
         return Problem(f"The {place.label} does not answer at {sent.url}: {sent.problem}.")

@@ -31,7 +31,7 @@ FIELDS = ("since", "until", "type", "source", "id", "target", "where")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SearchForm:
     """What the form asks for, as it was typed."""
 
     since: str = SINCE
@@ -43,7 +43,7 @@ class Wanted:
     where: str = ""
 
     @classmethod
-    def read(cls, query: Mapping[str, str]) -> Wanted:
+    def read(cls, query: Mapping[str, str]) -> SearchForm:
         """Of a request. Who asks for an id means it whenever it came."""
         given = {name: query[name].strip() for name in FIELDS if name in query}
         return cls(**({"since": ""} if given.get("id") and "since" not in given else {}) | given)
@@ -70,7 +70,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Line:
+class EventLine:
     """An event in the table."""
 
     event: Event
@@ -78,16 +78,16 @@ class Line:
     data: str
 
     @classmethod
-    def of(cls, event: Event) -> Line:
+    def of(cls, event: Event) -> EventLine:
         """The line of an event."""
         return cls(event, clock(event.arrival), beginning(event.data, event.datacontenttype or ""))
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundEvents:
     """A page of the answer."""
 
-    lines: list[Line]
+    lines: list[EventLine]
     after: str
     """Where the next page begins; empty: there is none."""
     notes: list[str]
@@ -121,18 +121,18 @@ def blind_spots(history: History, settings: Settings) -> list[str]:
     return notes
 
 
-def found(history: History, wanted: EventFilter, settings: Settings) -> Found:
+def found(history: History, wanted: EventFilter, settings: Settings) -> FoundEvents:
     """A page of the answer."""
     events = history.events(wanted)
     shown = events[:PAGE]
     after = position_text(shown[-1]) if len(events) > PAGE else ""
-    return Found([Line.of(event) for event in shown], after, blind_spots(history, settings))
+    return FoundEvents([EventLine.of(event) for event in shown], after, blind_spots(history, settings))
 
 
 async def search(request: Request) -> Response:
     """The page."""
     room = room_of(request)
-    wanted, after = Wanted.read(request.query_params), request.query_params.get("after", "")
+    wanted, after = SearchForm.read(request.query_params), request.query_params.get("after", "")
     places = await run_in_threadpool(places_of, console_of(request).api(request))
     problem, answer = await _answer(room, wanted, after)
     return render(
@@ -147,13 +147,13 @@ async def search(request: Request) -> Response:
     )
 
 
-async def _answer(room: EventsRoom, wanted: Wanted, after: str) -> tuple[Problem | None, Found]:
+async def _answer(room: EventsRoom, wanted: SearchForm, after: str) -> tuple[Problem | None, FoundEvents]:
     """A wrong condition is told beside the form, where it can be mended."""
     try:
         asked = wanted.filter(after)
         return None, await room.archive.ask(lambda history: found(history, asked, room.settings))
     except Problem as problem:
-        return problem, Found([], "", [])
+        return problem, FoundEvents([], "", [])
 
 
 ROUTES = [Route("/events", search)]

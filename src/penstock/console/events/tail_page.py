@@ -14,7 +14,7 @@ from starlette.routing import Route
 from penstock.console.console import console_of
 from penstock.console.events.places import places_of
 from penstock.console.events.room import room_of
-from penstock.console.events.tails import Away, Message, Nothing, Sampled, Shown
+from penstock.console.events.tails import Away, Message, Nothing, Sampled, ShownRecord
 from penstock.console.events.text import beginning, clock
 from penstock.console.events.timeline import span_text
 from penstock.console.events.trial import predicate_of
@@ -24,7 +24,7 @@ from penstock.contract import attempts
 from penstock.contract.unreadable import Unreadable
 from penstock.events import kafka_binding as kafka
 from penstock.events.event import MalformedEvent
-from penstock.log.live.selection import Selection
+from penstock.log.live.selection import LiveSelection
 from penstock.log.ranges import LogRecord
 from penstock.operations.attempt_words import RESULTS
 
@@ -51,7 +51,7 @@ async def page(request: Request) -> Response:
 async def follow(request: Request) -> Response:
     """`/live/events`: what comes, as server-sent events. Raises Problem for a filter that is none."""
     room, query = room_of(request), request.query_params
-    selection = Selection(predicate_of(query.get("filter", "")), query.get("target") or None)
+    selection = LiveSelection(predicate_of(query.get("filter", "")), query.get("target") or None)
     is_attempts = query.get("what") == "deliveries"
     room.tails.check_room()
     return stream(_messages(room.tails.watch(selection, is_attempts), is_attempts))
@@ -70,7 +70,7 @@ async def _messages(found: AsyncGenerator[Message], is_attempts: bool) -> AsyncI
 def shape(one: Message, is_attempts: bool) -> dict[str, Any] | None:
     """A message as the script of the page reads it; None: nothing to say."""
     match one:
-        case Shown(record):
+        case ShownRecord(record):
             return _attempt_line(record) if is_attempts else _event_line(record)
         case Sampled(shown, of):
             return {"sample": {"shown": shown, "of": of}}

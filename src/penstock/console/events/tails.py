@@ -14,8 +14,8 @@ from penstock.console.events.giving_way import thread_that_gives_way
 from penstock.contract import headers, topics
 from penstock.engine.problem import Problem
 from penstock.filters.predicate import Everything
-from penstock.log.live.sample import Sample
-from penstock.log.live.selection import Selection
+from penstock.log.live.sample import SampleLimit
+from penstock.log.live.selection import LiveSelection
 from penstock.log.ranges import LogRecord
 from penstock.log.topic_ends import KafkaAway
 
@@ -30,7 +30,7 @@ MOST_VIEWERS = 50
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownRecord:
     """A record that is shown."""
 
     record: LogRecord
@@ -56,7 +56,7 @@ class Nothing:
     """Nothing has come."""
 
 
-Message = Shown | Sampled | Away | Nothing
+Message = ShownRecord | Sampled | Away | Nothing
 
 
 class LiveRecords(Protocol):
@@ -76,20 +76,22 @@ Follow = Callable[..., AbstractContextManager[LiveRecords]]
 class Viewer:
     """Somebody who looks."""
 
-    def __init__(self, selection: Selection, is_attempts: bool, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, selection: LiveSelection, is_attempts: bool, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.topic = topics.ATTEMPTS if is_attempts else topics.EVENTS
         self.waiting: asyncio.Queue[Message] = asyncio.Queue(MOST_WAITING)
         self._selection, self._is_attempts = selection, is_attempts
         self._wants_all = isinstance(selection.predicate, Everything) and selection.uid is None
         self._found: list[Message] = []
-        self._sample = Sample(lambda shown, of: self._found.append(Sampled(shown, of)), PER_SECOND, clock)
+        self._sample = SampleLimit(lambda shown, of: self._found.append(Sampled(shown, of)), PER_SECOND, clock)
 
     def look_at(self, records: Iterable[LogRecord]) -> list[Message]:
         """What is to be shown of these. What is beyond the sample is not even read, where everything is wanted."""
         self._found = []
         for record in records:
             if self._wants(record) and self._sample.admits():
-                self._found.append(Shown(record))
+                self._found.append(ShownRecord(record))
         self._sample.turn()
         return self._found
 
@@ -126,7 +128,7 @@ class Tails:
         self._reading: asyncio.Task[None] | None = None
         self._thread = thread_that_gives_way("tails")
 
-    async def watch(self, selection: Selection, is_attempts: bool) -> AsyncGenerator[Message]:
+    async def watch(self, selection: LiveSelection, is_attempts: bool) -> AsyncGenerator[Message]:
         """What comes, until the console stops or the caller has seen enough. Raises what the reader failed with."""
         viewer = Viewer(selection, is_attempts)
         self._viewers.add(viewer)

@@ -32,7 +32,7 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Lane:
+class TimelineLane:
     """The attempts of one route, in the order of time."""
 
     title: str
@@ -54,7 +54,7 @@ class Tick:
 class Timeline:
     """The picture."""
 
-    lanes: tuple[Lane, ...]
+    lanes: tuple[TimelineLane, ...]
     ticks: tuple[Tick, ...]
     more: int = 0
     """Routes that are left out."""
@@ -95,14 +95,14 @@ def _span(event: Event, attempts: Sequence[Attempt], now: datetime) -> float:
     return max([0.001, *((end - event.arrival).total_seconds() for end in ends)])
 
 
-def _lane(event: Event, numbered: Sequence[tuple[int, Attempt]], seconds: float, now: datetime) -> Lane:
+def _lane(event: Event, numbered: Sequence[tuple[int, Attempt]], seconds: float, now: datetime) -> TimelineLane:
     last = numbered[-1][1]
     bars = tuple(_bar(event, number, attempt, seconds) for number, attempt in numbered)
     waits = None
     if last.due is not None and last.due > now:
         waits = bars[-1].left + bars[-1].width, _place((last.due - event.arrival).total_seconds(), seconds)
     title = f"{route_text(last)} → {numbered[0][1].destination}"
-    return Lane(title, bars, waits, last.succeeded and last.stage != "deadletter")
+    return TimelineLane(title, bars, waits, last.succeeded and last.stage != "deadletter")
 
 
 def _bar(event: Event, number: int, attempt: Attempt, seconds: float) -> Bar:
@@ -126,7 +126,7 @@ def _round_step(least: float) -> float:
     return next((power * factor for factor in (1, 2, 5) if power * factor >= least * 0.999), power * 10)
 
 
-def _summary(lanes: Iterable[Lane]) -> str:
+def _summary(lanes: Iterable[TimelineLane]) -> str:
     states = [lane.is_well for lane in lanes]
     routes = f"{len(states)} route{'' if len(states) == 1 else 's'}"
     return f"{routes}, {states.count(True)} served, {states.count(False)} not"

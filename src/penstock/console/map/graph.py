@@ -18,7 +18,7 @@ BAD = ("failing", "not ready")
 
 
 @dataclass(frozen=True)
-class Place:
+class MapSink:
     """Where events go: a subscriber or a dead letter sink."""
 
     title: str
@@ -34,8 +34,8 @@ class RouteNode:
     why: str
     wants: str
     """Which events it takes, in a few words."""
-    subscriber: Place
-    dead_letters: Place | None
+    subscriber: MapSink
+    dead_letters: MapSink | None
     lag: int
 
     @property
@@ -117,19 +117,19 @@ def route_node(obj: Obj) -> RouteNode:
         state,
         why,
         wants_of(spec),
-        place_of(given, status.get("subscriberUri") or physical.get("subscriberUri")) or Place("nowhere"),
+        place_of(given, status.get("subscriberUri") or physical.get("subscriberUri")) or MapSink("nowhere"),
         dead,
         int((status.get("delivery") or {}).get("lag") or 0),
     )
 
 
-def place_of(destination: Obj, resolved: str | None) -> Place | None:
+def place_of(destination: Obj, resolved: str | None) -> MapSink | None:
     """A destination by what it refers to, and the address that was found for it."""
     ref = destination.get("ref") or {}
     address = short_address(str(resolved or destination.get("uri") or ""))
     if ref.get("name"):
-        return Place(str(ref["name"]), str(ref.get("kind") or ""))
-    return Place(*address) if address[0] else None
+        return MapSink(str(ref["name"]), str(ref.get("kind") or ""))
+    return MapSink(*address) if address[0] else None
 
 
 def short_address(url: str) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from penstock.console.map.graph import Band, Place, RouteNode
+from penstock.console.map.graph import Band, MapSink, RouteNode
 
 MARGIN = 24.0
 ROW = 66.0
@@ -67,7 +67,7 @@ class Box:
 
 
 @dataclass(frozen=True)
-class Line:
+class MapLine:
     """A way that events take."""
 
     key: str
@@ -92,7 +92,7 @@ class Drawing:
     width: float
     height: float
     boxes: tuple[Box, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[MapLine, ...]
     routes: int
     """How many there are, shown or folded."""
     left_out: int
@@ -103,7 +103,7 @@ def drawing_of(bands: Sequence[Band], opened: Iterable[str] = ()) -> Drawing:
     """The map of these bands. `opened`: keys of bands that are not to be folded."""
     total, open_keys = sum(len(band.routes) for band in bands), frozenset(opened)
     boxes: list[Box] = []
-    lines: list[Line] = []
+    lines: list[MapLine] = []
     y, left_out = MARGIN, 0
     for band in sorted(bands, key=lambda band: band.key not in open_keys):  # what was opened is on top
         folds = total > EASY and len(band.routes) > FOLD and band.key not in open_keys
@@ -117,7 +117,7 @@ def drawing_of(bands: Sequence[Band], opened: Iterable[str] = ()) -> Drawing:
         if folds:
             summary = _summary(band, y + len(shown) * ROW)
             boxes.append(summary)
-            lines.append(Line(summary.key, "in", target.right, summary.left, summary.state))
+            lines.append(MapLine(summary.key, "in", target.right, summary.left, summary.state))
         y += max(1, rows) * ROW + BAND_GAP
     return Drawing(WIDTH, max(y, 200.0), tuple(boxes), tuple(lines), total, left_out)
 
@@ -126,12 +126,12 @@ def _in_trouble(band: Band) -> tuple[RouteNode, ...]:
     return band.bad[:TROUBLES]
 
 
-def _rows(target: Box, routes: Sequence[RouteNode], top: float, boxes: list[Box], lines: list[Line]) -> None:
+def _rows(target: Box, routes: Sequence[RouteNode], top: float, boxes: list[Box], lines: list[MapLine]) -> None:
     routed = {}
     for row, route in enumerate(routes):
         box = routed[route.key] = _route(route, top + row * ROW)
         boxes.append(box)
-        lines.append(Line(route.key, "in", target.right, box.left, route.state))
+        lines.append(MapLine(route.key, "in", target.right, box.left, route.state))
     for column, kind in (("subscriber", "out"), ("dead", "dead")):
         for place, group in groupby(routes, key=lambda one, of=column: _place(one, of)):  # type: ignore[misc]
             members = list(group)
@@ -140,10 +140,10 @@ def _rows(target: Box, routes: Sequence[RouteNode], top: float, boxes: list[Box]
             ys = [routed[one.key].y for one in members]
             box = _box(column, f"{column}:{members[0].key}", sum(ys) / len(ys), place.title, place.detail)
             boxes.append(box)
-            lines += [Line(one.key, kind, routed[one.key].right, box.left, one.state) for one in members]
+            lines += [MapLine(one.key, kind, routed[one.key].right, box.left, one.state) for one in members]
 
 
-def _place(route: RouteNode, column: str) -> Place | None:
+def _place(route: RouteNode, column: str) -> MapSink | None:
     return route.subscriber if column == "subscriber" else route.dead_letters
 
 

@@ -10,7 +10,7 @@ Obj = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Happening:
+class RepeatedHappening:
     """What happened for one reason."""
 
     reason: str
@@ -27,14 +27,14 @@ def events_path(namespace: str, name: str) -> str:
     return f"/api/v1/namespaces/{quote(namespace, safe='')}/events?fieldSelector={chosen}"
 
 
-def happenings_of(answer: Obj | None, kind: str, name: str) -> list[Happening]:
+def happenings_of(answer: Obj | None, kind: str, name: str) -> list[RepeatedHappening]:
     """The Events of an object by reason, the newest first."""
-    found: dict[str, Happening] = {}
+    found: dict[str, RepeatedHappening] = {}
     events = [one for one in (answer or {}).get("items") or [] if _is_about(one, kind, name)]
     for event in sorted(events, key=_when):
         reason, before = str(event.get("reason") or ""), found.pop(str(event.get("reason") or ""), None)
         times = int(event.get("count") or (event.get("series") or {}).get("count") or 1)
-        found[reason] = Happening(
+        found[reason] = RepeatedHappening(
             reason,
             event.get("type") == "Warning",
             times + (before.count if before else 0),

@@ -23,7 +23,7 @@ from penstock.engine.problem import Problem
 from penstock.operations.cluster_api import REPLAYS, SUBSCRIPTIONS, TRIGGERS, ClusterApi, Obj, Resource
 from penstock.operations.pausing import is_paused, set_paused
 from penstock.operations.replay_progress import is_over, line_of, succeeded, warning_of
-from penstock.operations.replay_request import Place, Wishes, replay_of
+from penstock.operations.replay_request import ReplaySubject, Wishes, replay_of
 from penstock.operations.route_rates import RouteName
 
 KINDS = {"trigger": TRIGGERS, "subscription": SUBSCRIPTIONS}
@@ -151,7 +151,7 @@ def _resume(api: ClusterApi, resource: Resource, namespace: str, name: str, give
 
 def _replay(api: ClusterApi, resource: Resource, namespace: str, name: str, given: dict[str, str]) -> None:
     api.get(resource, namespace, name)
-    api.create(REPLAYS, namespace, replay_of(Place(resource.kind, name), wishes_of(given)))
+    api.create(REPLAYS, namespace, replay_of(ReplaySubject(resource.kind, name), wishes_of(given)))
 
 
 def wishes_of(given: dict[str, str]) -> Wishes:

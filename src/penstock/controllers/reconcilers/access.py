@@ -19,7 +19,7 @@ from penstock.controllers.api import (
     code_of,
     key_of,
 )
-from penstock.controllers.reconciler import ReconcilerContext, Workers
+from penstock.controllers.reconciler import ReconcilerContext, ReconcilerWorkers
 from penstock.controllers.reconcilers.configuration import features_of
 from penstock.controllers.tracker import Observer
 from penstock.oidc.names import account_of, audience_of
@@ -98,7 +98,7 @@ def access_of(world: ReconcilerContext, me: Observer, kind: Kind, obj: Obj) -> T
     )
 
 
-def tell_of_policies(world: ReconcilerContext, workers: Workers, kinds: tuple[Kind, ...]) -> None:
+def tell_of_policies(world: ReconcilerContext, workers: ReconcilerWorkers, kinds: tuple[Kind, ...]) -> None:
     """Has the objects of these kinds looked at again when an EventPolicy of their namespace changes."""
 
     def changed(key: Key, _: Obj | None) -> None:

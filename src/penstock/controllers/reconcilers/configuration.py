@@ -10,7 +10,7 @@ from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.tracker import Observer
 from penstock.resources import features
 from penstock.resources.admission import SYSTEM_NAMESPACE
-from penstock.resources.destinations.resolution import Address
+from penstock.resources.destinations.resolution import ResolvedAddress
 from penstock.tls import own
 from penstock.tls.server import FOLDER, trusted_by_clients
 
@@ -31,25 +31,31 @@ def transport(world: ReconcilerContext, me: Observer) -> features.Transport:
     return features.transport(features_of(world, me))
 
 
-def ingress_addresses(world: ReconcilerContext, me: Observer, path: str, audience: str | None) -> tuple[Address, ...]:
+def ingress_addresses(
+    world: ReconcilerContext, me: Observer, path: str, audience: str | None
+) -> tuple[ResolvedAddress, ...]:
     """The addresses of what the ingress takes events for at this path, the one to prefer first."""
     settings, wanted = world.settings, transport(world, me)
-    plain = Address(settings.ingress_url + path, audience=audience)
+    plain = ResolvedAddress(settings.ingress_url + path, audience=audience)
     if wanted == "disabled":
         return (plain,)
-    secure = Address(settings.tls_ingress_url + path, trusted_by_clients(settings, datetime.now(UTC)), audience)
+    secure = ResolvedAddress(settings.tls_ingress_url + path, trusted_by_clients(settings, datetime.now(UTC)), audience)
     return _offered(wanted, secure, plain)
 
 
-def service_addresses(world: ReconcilerContext, me: Observer, place: str, audience: str | None) -> tuple[Address, ...]:
+def service_addresses(
+    world: ReconcilerContext, me: Observer, place: str, audience: str | None
+) -> tuple[ResolvedAddress, ...]:
     """The addresses of what the embedded control plane serves itself, behind a Service: `place` is its host and path.
     The one to prefer first."""
-    wanted, plain = transport(world, me), Address(f"http://{place}", audience=audience)
+    wanted, plain = transport(world, me), ResolvedAddress(f"http://{place}", audience=audience)
     if wanted == "disabled":
         return (plain,)
     authority = own.authority_certificate(world.settings.data_dir / FOLDER, datetime.now(UTC)).decode()
-    return _offered(wanted, Address(f"https://{place}", authority, audience), plain)
+    return _offered(wanted, ResolvedAddress(f"https://{place}", authority, audience), plain)
 
 
-def _offered(wanted: features.Transport, secure: Address, plain: Address) -> tuple[Address, ...]:
+def _offered(
+    wanted: features.Transport, secure: ResolvedAddress, plain: ResolvedAddress
+) -> tuple[ResolvedAddress, ...]:
     return (secure,) if wanted == "strict" else (secure, plain)

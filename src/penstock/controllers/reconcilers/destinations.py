@@ -13,7 +13,7 @@ from urllib.parse import urljoin, urlsplit
 from penstock.contract.names import service_host
 from penstock.controllers.api import Kind
 from penstock.resources.destinations.kreference import KReference
-from penstock.resources.destinations.resolution import Address, Resolution, Unresolved
+from penstock.resources.destinations.resolution import Resolution, ResolvedAddress, Unresolved
 
 Lookup = Callable[[KReference], Mapping[str, Any] | Unresolved]
 """The object as stored, or why it cannot be had."""
@@ -24,7 +24,7 @@ def resolve_optional(destination: Mapping[str, Any] | None, namespace: str, look
     return resolve(destination, namespace, lookup) if destination and any(destination.values()) else None
 
 
-def resolve(destination: Mapping[str, Any], namespace: str, lookup: Lookup) -> Address | Unresolved:
+def resolve(destination: Mapping[str, Any], namespace: str, lookup: Lookup) -> ResolvedAddress | Unresolved:
     """Where the destination leads."""
     certificates, audience = destination.get("CACerts") or None, destination.get("audience") or None
     uri = destination.get("uri")
@@ -36,16 +36,16 @@ def resolve(destination: Mapping[str, Any], namespace: str, lookup: Lookup) -> A
         return base
     url = _relative(base.url, uri) if uri else base.url
     joined = "\n".join(part for part in (base.ca_certs, certificates) if part) if base.ca_certs else certificates
-    return Address(url, joined, audience or base.audience)
+    return ResolvedAddress(url, joined, audience or base.audience)
 
 
-def _absolute(uri: object, certificates: str | None, audience: str | None) -> Address | Unresolved:
+def _absolute(uri: object, certificates: str | None, audience: str | None) -> ResolvedAddress | Unresolved:
     if not uri:
         return Unresolved("destination missing Ref and URI, expected at least one")
     parts = urlsplit(str(uri))
     if not parts.scheme or not parts.netloc:
         return Unresolved(f"URI is not absolute (both scheme and host should be non-empty): {json_quoted(str(uri))}")
-    return Address(str(uri), certificates, audience)
+    return ResolvedAddress(str(uri), certificates, audience)
 
 
 def _relative(base: str, uri: str) -> str:
@@ -53,19 +53,19 @@ def _relative(base: str, uri: str) -> str:
     return urljoin(base if urlsplit(base).path else f"{base}/", uri)
 
 
-def _address_of(reference: KReference, certificates: str | None, lookup: Lookup) -> Address | Unresolved:
+def _address_of(reference: KReference, certificates: str | None, lookup: Lookup) -> ResolvedAddress | Unresolved:
     found = lookup(reference)
     if isinstance(found, Unresolved):
         return Unresolved(f"failed to get object {reference.namespace}/{reference.name}: {found.message}")
     if Kind(reference.api_version, reference.kind) == ("v1", "Service"):
         scheme = "https" if certificates else "http"
-        return Address(f"{scheme}://{service_host(reference.name, reference.namespace)}")
+        return ResolvedAddress(f"{scheme}://{service_host(reference.name, reference.namespace)}")
     address = _chosen(reference, found.get("status") or {})
     if isinstance(address, Unresolved):
         return address
     if not address.get("url"):
         return Unresolved(f"URL missing in address of {_described(reference)}")
-    return Address(str(address["url"]), address.get("CACerts") or None, address.get("audience") or None)
+    return ResolvedAddress(str(address["url"]), address.get("CACerts") or None, address.get("audience") or None)
 
 
 def _chosen(reference: KReference, status: Mapping[str, Any]) -> Mapping[str, Any] | Unresolved:

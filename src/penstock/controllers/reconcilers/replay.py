@@ -21,7 +21,7 @@ from penstock.resources.destinations.kreference import KReference
 from penstock.resources.destinations.resolution import Unresolved
 from penstock.resources.replay.model import ReplaySpec
 from penstock.resources.replay.status import (
-    Failure,
+    ReplayFailure,
     ReplayObservation,
     has_begun,
     is_over,
@@ -31,14 +31,14 @@ from penstock.resources.replay.status import (
 KINDS = {kind.kind: kind for kind in (TRIGGER, SUBSCRIPTION, BROKER, CHANNEL, IN_MEMORY_CHANNEL)}
 
 
-class Gone(Exception):  # an answer, not a defect
+class ReferenceGone(Exception):  # an answer, not a defect
     """What the Replay refers to is not there."""
 
     def __init__(self, kind: Kind, name: str) -> None:
         super().__init__(f'{kind.qualified_plural} "{name}" not found')
 
 
-class NotReady(Exception):  # an answer, not a defect
+class ReferenceNotReady(Exception):  # an answer, not a defect
     """What the Replay refers to is there, and not yet of use."""
 
 
@@ -62,17 +62,17 @@ class ReplayReconciler:
         try:
             if kept is None and spec.since > time.time():
                 message = "It begins in the future. A Replay takes what had come when it began."
-                await self._end(me, obj, spec, Failure("WindowInFuture", message))
+                await self._end(me, obj, spec, ReplayFailure("WindowInFuture", message))
                 return
             route = self._route(me, spec)
-        except Gone as gone:
+        except ReferenceGone as gone:
             if has_begun(obj):
-                await self._end(me, obj, spec, Failure("TargetGone", str(gone)))
+                await self._end(me, obj, spec, ReplayFailure("TargetGone", str(gone)))
             else:
-                await self._wait(me, obj, spec, kept, Failure("TargetNotFound", str(gone)))
+                await self._wait(me, obj, spec, kept, ReplayFailure("TargetNotFound", str(gone)))
             return
-        except NotReady as reason:
-            await self._wait(me, obj, spec, kept, Failure("TargetNotReady", str(reason)))
+        except ReferenceNotReady as reason:
+            await self._wait(me, obj, spec, kept, ReplayFailure("TargetNotReady", str(reason)))
             return
         if not has_begun(obj):
             # The change comes back through the watch, and the work begins then.
@@ -85,7 +85,7 @@ class ReplayReconciler:
             world.publisher.claim(me, [])
             self._tell(obj, seen)
 
-    async def _end(self, me: Observer, obj: Obj, spec: ReplaySpec, failure: Failure) -> None:
+    async def _end(self, me: Observer, obj: Obj, spec: ReplaySpec, failure: ReplayFailure) -> None:
         """For good: the status says so before the route goes."""
         held = self._world.publisher.held(f"route/{spec.identity.uid}")
         partitions = progress_of(self._world.dataplane, held) if isinstance(held, Route) else []
@@ -94,7 +94,7 @@ class ReplayReconciler:
         self._world.publisher.claim(me, [])
         self._world.recorder.warning(obj, failure.reason, failure.message)
 
-    async def _wait(self, me: Observer, obj: Obj, spec: ReplaySpec, kept: Route | None, why: Failure) -> None:
+    async def _wait(self, me: Observer, obj: Obj, spec: ReplaySpec, kept: Route | None, why: ReplayFailure) -> None:
         """For what it refers to. One that has begun goes on as it was."""
         self._world.publisher.claim(me, [] if kept is None else [kept], expected=[f"route/{spec.identity.uid}"])
         partitions = [] if kept is None else progress_of(self._world.dataplane, kept)
@@ -116,27 +116,29 @@ class ReplayReconciler:
     # --- what it refers to ---------------------------------------------------------------------------------------
 
     def _route(self, me: Observer, spec: ReplaySpec) -> Route:
-        """Raises Gone or NotReady."""
+        """Raises ReferenceGone or ReferenceNotReady."""
         if spec.target is not None:
             found = self._found(me, spec.target)
             held = self._world.publisher.held(f"route/{found['metadata']['uid']}")
             if not isinstance(held, Route):
-                raise NotReady(f"The {spec.target.kind} {spec.target.name} is not ready: events have no way to go.")
+                raise ReferenceNotReady(
+                    f"The {spec.target.kind} {spec.target.name} is not ready: events have no way to go."
+                )
             options = RouteOptions.read(found)
             first = held.subscriber or held.reply
             url = None if first is None else first.url
             secrets = used_secrets(self._world.tracker, me, spec.identity.namespace, options, url)
             return replay_route(spec, held, secrets)
         if spec.source is None:
-            raise NotReady("It names neither a target nor a source.")
+            raise ReferenceNotReady("It names neither a target nor a source.")
         namespace, lookup = spec.identity.namespace, self._world.tracker.lookup(me)
         target = self._target(me, spec.source)
         sink = resolve(spec.sink, namespace, lookup)
         dead_letter = resolve_optional(spec.delivery.get("deadLetterSink"), namespace, lookup)
         if isinstance(sink, Unresolved):
-            raise NotReady(f"The sink cannot be resolved: {sink.message}")
+            raise ReferenceNotReady(f"The sink cannot be resolved: {sink.message}")
         if isinstance(dead_letter, Unresolved):
-            raise NotReady(f"The dead letter sink cannot be resolved: {dead_letter.message}")
+            raise ReferenceNotReady(f"The dead letter sink cannot be resolved: {dead_letter.message}")
         return replay_to_sink(spec, target, sink, dead_letter)
 
     def _target(self, me: Observer, source: KReference) -> str:
@@ -147,12 +149,12 @@ class ReplayReconciler:
             reference = KReference(IN_MEMORY_CHANNEL.api_version, IN_MEMORY_CHANNEL.kind, source.name, source.namespace)
         uid = str(self._found(me, reference)["metadata"]["uid"])
         if not isinstance(self._world.publisher.held(f"target/{uid}"), Target):
-            raise NotReady(f"The {source.kind} {source.name} is not ready, or not served here.")
+            raise ReferenceNotReady(f"The {source.kind} {source.name} is not ready, or not served here.")
         return uid
 
     def _found(self, me: Observer, reference: KReference) -> Obj:
         kind = KINDS[reference.kind]
         found = self._world.tracker.look(me, kind, Key(reference.namespace, reference.name))
         if found is None or found["metadata"].get("deletionTimestamp"):
-            raise Gone(kind, reference.name)
+            raise ReferenceGone(kind, reference.name)
         return found

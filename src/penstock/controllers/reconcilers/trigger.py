@@ -20,10 +20,10 @@ from penstock.controllers.routes.route_secrets import used_secrets
 from penstock.controllers.tracker import Observer
 from penstock.resources.broker.model import Broker
 from penstock.resources.broker.status import is_unattended
-from penstock.resources.conditions import Finding
+from penstock.resources.conditions import ConditionFinding
 from penstock.resources.delivery.options import effective
 from penstock.resources.destinations.kreference import KReference
-from penstock.resources.destinations.resolution import Address, Resolution, Unresolved
+from penstock.resources.destinations.resolution import Resolution, ResolvedAddress, Unresolved
 from penstock.resources.secrets.uses import UsedSecrets
 from penstock.resources.trigger.dependency import (
     dependency_finding,
@@ -64,7 +64,7 @@ class TriggerReconciler:
         subscriber = resolve(trigger.subscriber, key.namespace, lookup)
         dead_letter = resolve_optional(delivery.get("deadLetterSink"), key.namespace, lookup)
         identity = await identity_of(world, me, TRIGGER, obj)
-        url = subscriber.url if isinstance(subscriber, Address) else None
+        url = subscriber.url if isinstance(subscriber, ResolvedAddress) else None
         secrets = used_secrets(world.tracker, me, key.namespace, trigger.options, url)
         route = None
         if served:
@@ -104,7 +104,7 @@ class TriggerReconciler:
         self,
         trigger: Trigger,
         broker: Obj | None,
-        subscriber: Address | Unresolved,
+        subscriber: ResolvedAddress | Unresolved,
         delivery: dict[str, Any],
         dead_letter: Resolution,
         *,
@@ -123,7 +123,7 @@ class TriggerReconciler:
             return []
         return [one for one in held if isinstance(one, Route) and one.target == broker["metadata"]["uid"]]
 
-    def _dependency(self, me: Observer, trigger: Trigger) -> Finding:
+    def _dependency(self, me: Observer, trigger: Trigger) -> ConditionFinding:
         if trigger.dependency is None:
             return no_dependency()
         try:

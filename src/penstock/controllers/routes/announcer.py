@@ -11,7 +11,7 @@ import structlog
 from penstock.contract.routes import Route
 from penstock.controllers.api import SUBSCRIPTION, TRIGGER, Key
 from penstock.controllers.recorder import EventRecorder
-from penstock.controllers.routes.standings import Happening
+from penstock.controllers.routes.standings import RouteHappening
 from penstock.controllers.tracker import Tracker
 
 log = structlog.get_logger()
@@ -34,7 +34,7 @@ class Announcer:
         self._lines: deque[float] = deque(maxlen=LINES)
         self._unsaid = 0
 
-    def __call__(self, route: Route, happening: Happening) -> None:
+    def __call__(self, route: Route, happening: RouteHappening) -> None:
         """Something happened."""
         kind = TRIGGER if route.kind == "Trigger" else SUBSCRIPTION
         obj = self._tracker.informer(kind).get(Key(route.namespace, route.name))

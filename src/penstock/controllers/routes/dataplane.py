@@ -20,7 +20,7 @@ from penstock.contract.reports import Ack, Heard, Loss, ReplayProgress, Report, 
 from penstock.contract.routes import Route
 from penstock.controllers.api import Key
 from penstock.controllers.routes.publisher import Publisher
-from penstock.controllers.routes.standings import Happening, Standings
+from penstock.controllers.routes.standings import RouteHappening, RouteStandings
 from penstock.controllers.tracker import Observer
 from penstock.log.table import TableFollower
 from penstock.log.threads import Owner
@@ -59,8 +59,8 @@ class DataPlane:
         """Why the router cannot act by a newer version for now; empty where nothing is in its way."""
         self.type_seen: Callable[[SeenType], None] = lambda _: None
         """Told of types of events that pass."""
-        self._standings = Standings()
-        self.happened: Callable[[Route, Happening], None] = lambda _route, _happening: None
+        self._standings = RouteStandings()
+        self.happened: Callable[[Route, RouteHappening], None] = lambda _route, _happening: None
         """Told what people should know of a route's deliveries."""
         self._heard_ingress = time.monotonic()
         self._following = False

@@ -13,7 +13,7 @@ import structlog
 
 from penstock.contract.routes import IDENTITY_KEY, Identity, Route
 from penstock.controllers.api import NAMESPACE, Api, code_of
-from penstock.log.routes import Stored
+from penstock.log.routes import StoredRoutes
 from penstock.observability.logs import describe
 
 log = structlog.get_logger()
@@ -58,7 +58,7 @@ async def identify(api: Api) -> Identity:
     raise NotIdentified(f"The API at {api.url} has no namespace {IDENTIFIED_BY}: it is no Kubernetes.")
 
 
-def check(stored: Stored, own: Identity, *, adopt: bool) -> None:
+def check(stored: StoredRoutes, own: Identity, *, adopt: bool) -> None:
     """Raises OtherApi where the routes are another API's and nobody said to adopt them."""
     held = stored.records.get(IDENTITY_KEY)
     if not isinstance(held, Identity) or held == own:

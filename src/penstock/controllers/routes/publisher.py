@@ -41,7 +41,7 @@ from penstock.contract.routes import (
 from penstock.controllers.tracker import Observer
 from penstock.history.reader.kept import FirstKept
 from penstock.lifecycle import first
-from penstock.log.routes import RoutesTopic, Stored, Superseded
+from penstock.log.routes import PublisherSuperseded, RoutesTopic, StoredRoutes
 from penstock.log.threads import Owner
 from penstock.log.topic_ends import Retained
 from penstock.observability.logs import describe
@@ -91,11 +91,11 @@ class Publisher:
         self._names: NameTable | None = None
         self._work = asyncio.Event()
 
-    async def look(self) -> Stored:
+    async def look(self) -> StoredRoutes:
         """What is published already, by whomever, without taking it up."""
         return await asyncio.to_thread(self._topic.look)
 
-    async def restore(self) -> Stored:
+    async def restore(self) -> StoredRoutes:
         """Takes up what is published already, and returns it."""
         stored = await asyncio.to_thread(self._topic.read)
         self._published, self.version = stored.records, stored.version
@@ -223,7 +223,7 @@ class Publisher:
             self._work.clear()
             try:
                 await self._publish()
-            except Superseded:
+            except PublisherSuperseded:
                 raise
             except Exception as error:
                 log.error("the routes could not be published; trying again", error=describe(error))

@@ -14,10 +14,10 @@ from penstock.controllers.routes.route_secrets import secret_version
 from penstock.hosts import from_here, in_url
 from penstock.resources.delivery.annotations import RouteOptions
 from penstock.resources.delivery.options import DeliveryOptions
-from penstock.resources.destinations.resolution import Address, Resolution
+from penstock.resources.destinations.resolution import Resolution, ResolvedAddress
 from penstock.resources.eventpolicy.access import OPEN, TargetAccess
 from penstock.resources.features import Transport
-from penstock.resources.metadata import Identity
+from penstock.resources.metadata import ObjectIdentity
 from penstock.resources.replay.model import ReplaySpec
 from penstock.resources.secrets.uses import NONE as NO_SECRETS
 from penstock.resources.secrets.uses import UsedSecrets
@@ -29,23 +29,27 @@ REQUEST_REPLY_HOST = service_host("request-reply", "knative-eventing")
 BROKER_INGRESS_HOST = service_host("broker-ingress", "knative-eventing")
 
 
-def broker_path(identity: Identity) -> str:
+def broker_path(identity: ObjectIdentity) -> str:
     """Where the ingress takes a Broker's events."""
     return f"/{identity.namespace}/{identity.name}"
 
 
-def channel_path(identity: Identity) -> str:
+def channel_path(identity: ObjectIdentity) -> str:
     """Where the ingress takes a channel's events."""
     return f"/channels/{identity.namespace}/{identity.name}"
 
 
-def channel_host(identity: Identity) -> str:
+def channel_host(identity: ObjectIdentity) -> str:
     """The name that manifests hard-code for a channel."""
     return service_host(f"{identity.name}-kn-channel", identity.namespace)
 
 
 def broker_target(
-    identity: Identity, *, tells_types: bool = False, transport: Transport = "disabled", access: TargetAccess = OPEN
+    identity: ObjectIdentity,
+    *,
+    tells_types: bool = False,
+    transport: Transport = "disabled",
+    access: TargetAccess = OPEN,
 ) -> Target:
     """A Broker."""
     return Target(
@@ -61,7 +65,11 @@ def broker_target(
 
 
 def channel_target(
-    identity: Identity, *, tells_types: bool = False, transport: Transport = "disabled", access: TargetAccess = OPEN
+    identity: ObjectIdentity,
+    *,
+    tells_types: bool = False,
+    transport: Transport = "disabled",
+    access: TargetAccess = OPEN,
 ) -> Target:
     """A channel, also reached by its host name in full and short."""
     return Target(
@@ -99,7 +107,7 @@ def _place(url: str) -> str:
 def trigger_route(
     trigger: Trigger,
     target: str,
-    subscriber: Address,
+    subscriber: ResolvedAddress,
     delivery: Mapping[str, Any],
     dead_letter: Resolution,
     *,
@@ -130,13 +138,13 @@ def trigger_route(
 
 
 def subscription_route(
-    entry: Mapping[str, Any], channel: Identity, options: RouteOptions, secrets: UsedSecrets = NO_SECRETS
+    entry: Mapping[str, Any], channel: ObjectIdentity, options: RouteOptions, secrets: UsedSecrets = NO_SECRETS
 ) -> Route:
     """A Subscription, from its entry in `spec.subscribers` of the channel."""
     fields = dict(entry)
     delivery = entry.get("delivery") or {}
     sink = delivery.get("deadLetterSink") or {}
-    dead_letter = Address(sink["uri"], sink.get("CACerts"), sink.get("audience")) if sink.get("uri") else None
+    dead_letter = ResolvedAddress(sink["uri"], sink.get("CACerts"), sink.get("audience")) if sink.get("uri") else None
     return Route(
         str(entry.get("uid") or ""),
         "Subscription",
@@ -144,8 +152,8 @@ def subscription_route(
         str(entry.get("name") or ""),
         channel.uid,
         generation=int(entry.get("generation") or 0),
-        subscriber=_endpoint(Address.read(fields, "subscriber")),
-        reply=_endpoint(Address.read(fields, "reply")),
+        subscriber=_endpoint(ResolvedAddress.read(fields, "subscriber")),
+        reply=_endpoint(ResolvedAddress.read(fields, "reply")),
         delivery=_delivery(delivery, dead_letter, secrets),
         max_in_flight=options.max_in_flight,
         ordering=options.ordering,
@@ -187,7 +195,7 @@ def past_route(of: Route, since: float) -> Route:
     )
 
 
-def replay_to_sink(spec: ReplaySpec, target: str, sink: Address, dead_letter: Resolution) -> Route:
+def replay_to_sink(spec: ReplaySpec, target: str, sink: ResolvedAddress, dead_letter: Resolution) -> Route:
     """A Replay of a Broker or channel to a sink of its own: straight there, so that nobody waits for a reply."""
     identity = spec.identity
     return Route(
@@ -228,9 +236,9 @@ def _delivery(spec: Mapping[str, Any], dead_letter: Resolution, secrets: UsedSec
         options.timeout,
         options.retry_after_max,
         options.format or signed_whole,
-        _endpoint(dead_letter) if isinstance(dead_letter, Address) else None,
+        _endpoint(dead_letter) if isinstance(dead_letter, ResolvedAddress) else None,
     )
 
 
-def _endpoint(address: Address | None) -> Endpoint | None:
+def _endpoint(address: ResolvedAddress | None) -> Endpoint | None:
     return None if address is None else Endpoint(address.url, address.ca_certs, address.audience)

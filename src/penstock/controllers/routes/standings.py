@@ -42,7 +42,7 @@ Reason = Literal["DeliveryFailed", "DeliveryRecovered", "EventsDropped", "Events
 
 
 @dataclass(frozen=True)
-class Happening:
+class RouteHappening:
     """Something that people should be told of a route."""
 
     route: str
@@ -75,7 +75,7 @@ class _Route:
         return self.shown == state and self.told_failing == state.fails and not (self.dropped or self.dead_lettered)
 
 
-class Standings:
+class RouteStandings:
     """All routes of which the data plane has told anything."""
 
     def __init__(self) -> None:
@@ -116,12 +116,12 @@ class Standings:
                 self._fresh.pop(uid, None)
                 self._waiting.pop(uid, None)
 
-    def tick(self, now: float, alive: Collection[str] = ()) -> tuple[list[str], list[Happening]]:
+    def tick(self, now: float, alive: Collection[str] = ()) -> tuple[list[str], list[RouteHappening]]:
         """Once a second: the routes whose status is to be written, and what is to be told.
 
         `alive` are the tasks that were heard of lately: what others told is past, unless there are none at all.
         """
-        happenings: list[Happening] = []
+        happenings: list[RouteHappening] = []
         chosen: list[str] = []
         self._statuses.grow(now)
         self._events.grow(now)
@@ -140,7 +140,7 @@ class Standings:
                 self._waiting[uid] = None
         return chosen, happenings
 
-    def _happenings(self, uid: str, route: _Route, state: DeliveryState, now: float) -> Iterator[Happening]:
+    def _happenings(self, uid: str, route: _Route, state: DeliveryState, now: float) -> Iterator[RouteHappening]:
         told = route.told_at
 
         def may(reason: Reason) -> bool:
@@ -153,16 +153,16 @@ class Standings:
 
         if state.fails and not route.told_failing and may("DeliveryFailed"):
             route.told_failing, route.began = True, state
-            yield Happening(uid, "DeliveryFailed", failure_text(state, now))
+            yield RouteHappening(uid, "DeliveryFailed", failure_text(state, now))
         elif not state.fails and route.told_failing and may("DeliveryRecovered"):
             began, route.told_failing = route.began, False
-            yield Happening(uid, "DeliveryRecovered", recovery_text(began, state))
+            yield RouteHappening(uid, "DeliveryRecovered", recovery_text(began, state))
         if route.dropped and may("EventsDropped"):
             count, route.dropped = route.dropped, 0
-            yield Happening(uid, "EventsDropped", dropped_text(count, state))
+            yield RouteHappening(uid, "EventsDropped", dropped_text(count, state))
         if route.dead_lettered and may("EventsDeadLettered"):
             count, route.dead_lettered = route.dead_lettered, 0
-            yield Happening(uid, "EventsDeadLettered", f"{_events(count)} went to the dead letter sink")
+            yield RouteHappening(uid, "EventsDeadLettered", f"{_events(count)} went to the dead letter sink")
 
 
 def merged(standings: Iterable[Standing]) -> DeliveryState:

@@ -23,19 +23,19 @@ from penstock.events.event import CloudEvent
 from penstock.observability.logs import describe
 from penstock.resources.conditions import find
 from penstock.resources.eventpolicy.rules import TargetRules
-from penstock.resources.jobsink.door import Door
+from penstock.resources.jobsink.door import JobSinkDoor
 from penstock.resources.jobsink.model import job_name, job_of, location_of, read_location, secret_of
 
 if TYPE_CHECKING:
-    from penstock.oidc.verifier import Refused
+    from penstock.oidc.verifier import TokenRefused
 
 log = structlog.get_logger()
 
-Subject = Callable[[str, str], Awaitable["str | Refused"]]
+Subject = Callable[[str, str], Awaitable["str | TokenRefused"]]
 """Whose a token is that is for this audience. (token, audience)"""
 
 
-class NotTaken(Exception):
+class RequestNotTaken(Exception):
     """The request is not taken."""
 
     def __init__(self, answer: int | Response, why: str = "") -> None:
@@ -49,7 +49,7 @@ class JobSinks:
     """An ASGI application."""
 
     def __init__(
-        self, api: Api, tracker: Tracker, max_event_bytes: int, doors: Mapping[Key, Door], subject: Subject
+        self, api: Api, tracker: Tracker, max_event_bytes: int, doors: Mapping[Key, JobSinkDoor], subject: Subject
     ) -> None:
         self._api, self._tracker, self._most = api, tracker, max_event_bytes
         self._doors, self._subject = doors, subject
@@ -71,7 +71,7 @@ class JobSinks:
             sink, door = self._found(request)
             sender = await self._sender(request, door.rules)
             event = await self._event(request, door.rules, sender)
-        except NotTaken as refusal:
+        except RequestNotTaken as refusal:
             return refusal.answer
         try:
             await self._store(sink, event)
@@ -81,43 +81,47 @@ class JobSinks:
         location = location_of(metadata["namespace"], metadata["name"], event.source, event.id)
         return Response(status_code=202, headers={"location": location})
 
-    def _found(self, request: Request) -> tuple[Obj, Door]:
-        """The JobSink that is meant, and its door. Raises NotTaken where the request came another way."""
+    def _found(self, request: Request) -> tuple[Obj, JobSinkDoor]:
+        """The JobSink that is meant, and its door. Raises RequestNotTaken where the request came another way."""
         if not self._tracker.informer(JOB_SINK).synced.is_set():
-            raise NotTaken(503, "the JobSinks are not known yet")
+            raise RequestNotTaken(503, "the JobSinks are not known yet")
         sink = self._sink(request.scope["path"])
         if sink is None:
-            raise NotTaken(404, "there is no JobSink at this path")
+            raise RequestNotTaken(404, "there is no JobSink at this path")
         door = self._doors.get(key_of(sink))
         if door is None:
-            raise NotTaken(503, "it is not known yet who may send to this JobSink")
+            raise RequestNotTaken(503, "it is not known yet who may send to this JobSink")
         if not door.takes(request.url.scheme):
-            raise NotTaken(404, f"transport-encryption is {door.transport}: the address is in the JobSink's status")
+            raise RequestNotTaken(
+                404, f"transport-encryption is {door.transport}: the address is in the JobSink's status"
+            )
         return sink, door
 
     async def _sender(self, request: Request, rules: TargetRules | None) -> str:
-        """Who sends; empty where everybody may. Raises NotTaken."""
+        """Who sends; empty where everybody may. Raises RequestNotTaken."""
         if rules is None:
             return ""
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer":
-            raise NotTaken(401, f'send `Authorization: Bearer` with a token for the audience "{rules.access.audience}"')
+            raise RequestNotTaken(
+                401, f'send `Authorization: Bearer` with a token for the audience "{rules.access.audience}"'
+            )
         found = await self._subject(token.strip(), rules.access.audience)
         if not isinstance(found, str):
-            raise NotTaken(503 if found.is_passing else 401, found.reason)
+            raise RequestNotTaken(503 if found.is_passing else 401, found.reason)
         why = rules.why_not(found)
         if why is not None:
-            raise NotTaken(403, why)
+            raise RequestNotTaken(403, why)
         return found
 
     async def _event(self, request: Request, rules: TargetRules | None, sender: str) -> CloudEvent:
-        """What is sent. Raises NotTaken."""
+        """What is sent. Raises RequestNotTaken."""
         event = await event_of(request, self._most)
         if isinstance(event, Response):
-            raise NotTaken(event)
+            raise RequestNotTaken(event)
         why = None if rules is None else rules.why_not_these(sender, [event])
         if why is not None:
-            raise NotTaken(403, why)
+            raise RequestNotTaken(403, why)
         return event
 
     async def _store(self, sink: Obj, event: CloudEvent) -> None:

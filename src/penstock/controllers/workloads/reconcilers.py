@@ -21,7 +21,7 @@ from penstock.controllers.api import (
     code_of,
     key_of,
 )
-from penstock.controllers.reconciler import Reconciler, ReconcilerContext, Workers
+from penstock.controllers.reconciler import Reconciler, ReconcilerContext, ReconcilerWorkers
 from penstock.controllers.workloads import cronjobs, deployments, endpointslices, jobs, replicasets
 from penstock.controllers.workloads.owned import is_terminating, owned_by, owner_of, pod_of
 
@@ -39,7 +39,7 @@ class WorkloadReconciler:
     kind: Kind
     owned: Kind
 
-    def __init__(self, world: ReconcilerContext, workers: Workers, clock: Clock = now) -> None:
+    def __init__(self, world: ReconcilerContext, workers: ReconcilerWorkers, clock: Clock = now) -> None:
         self._world, self._workers, self._clock = world, workers, clock
 
     def _owned(self, obj: Obj) -> list[Obj]:
@@ -215,7 +215,7 @@ class EndpointSliceReconciler(WorkloadReconciler):
 _Concrete = JobReconciler | ReplicaSetReconciler | DeploymentReconciler | CronJobReconciler | EndpointSliceReconciler
 
 
-def workload_reconcilers(world: ReconcilerContext, workers: Workers) -> list[Reconciler]:
+def workload_reconcilers(world: ReconcilerContext, workers: ReconcilerWorkers) -> list[Reconciler]:
     """All of them, each looked at again when something that it manages changes."""
     reconcilers: list[_Concrete] = [
         JobReconciler(world, workers),
@@ -229,7 +229,7 @@ def workload_reconcilers(world: ReconcilerContext, workers: Workers) -> list[Rec
     return list(reconcilers)
 
 
-def _listen(world: ReconcilerContext, workers: Workers, kind: Kind, owned: Kind) -> None:
+def _listen(world: ReconcilerContext, workers: ReconcilerWorkers, kind: Kind, owned: Kind) -> None:
     owners: dict[Key, Key] = {}
 
     def announce(key: Key, obj: Obj | None) -> None:

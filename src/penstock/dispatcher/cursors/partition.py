@@ -44,7 +44,7 @@ class NewDelivery(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class LostOrigins:
     """Origins that were gone before the route got them."""
 
     route: str
@@ -210,7 +210,7 @@ class PartitionCursors:
         """Whether any route is behind the tail on its own."""
         return bool(self._turns)
 
-    def skip_lost(self, retained: int, origin: int, routes: Routes) -> list[Lost]:
+    def skip_lost(self, retained: int, origin: int, routes: Routes) -> list[LostOrigins]:
         """Retention has removed everything before `retained`, with this origin: moves routes that stood there."""
         lost = []
         for uid, cursor in self.cursors.items():
@@ -221,5 +221,5 @@ class PartitionCursors:
             start = routes[uid].start
             begin = max(cursor.next, start[self.partition] if self.partition < len(start) else 0)
             if begin < origin:
-                lost.append(Lost(uid, begin, origin - 1))
+                lost.append(LostOrigins(uid, begin, origin - 1))
         return lost

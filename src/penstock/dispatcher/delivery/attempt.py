@@ -14,10 +14,10 @@ from penstock.contract.routes import Endpoint, Route, Target
 from penstock.dispatcher.cursors import stage_payload as stage_payloads
 from penstock.dispatcher.cursors.cursor import STAGE_NAMES, Stage
 from penstock.dispatcher.cursors.stage_payload import StagePayload
-from penstock.dispatcher.delivery.credentials import Credentials, NoCredentials
+from penstock.dispatcher.delivery.credentials import DeliveryCredentials, NoCredentials
 from penstock.dispatcher.delivery.dead_letter import NO_ANSWER, error_data, no_answer_data
 from penstock.dispatcher.delivery.decision import Verdict, destination, expects_reply
-from penstock.dispatcher.delivery.replies import NotStored, ReplyWriter
+from penstock.dispatcher.delivery.replies import ReplyNotStored, ReplyWriter
 from penstock.dispatcher.delivery.request import content, passed_from_answer, request
 from penstock.dispatcher.delivery.route_span import record_route_span
 from penstock.dispatcher.http.client import SubscriberClient, Unsendable
@@ -101,7 +101,7 @@ class AttemptSender:
         default_timeout: float,
         max_event_bytes: int,
         *,
-        credentials: Credentials,
+        credentials: DeliveryCredentials,
     ) -> None:
         self._clients, self._store, self._tracer = clients, store, tracer
         self._credentials = credentials
@@ -200,7 +200,7 @@ class AttemptSender:
             await self._store.store(route.target, reply, ttl, passed, exchange.span)
         except TooManyHops:
             return exchange.report(Verdict(Outcome.DELIVERED, answer.status), discarded=True)
-        except NotStored as problem:
+        except ReplyNotStored as problem:
             return exchange.failed(answer.status, str(problem), UNAVAILABLE)
         return exchange.report(Verdict(Outcome.DELIVERED, answer.status), stored=True)
 

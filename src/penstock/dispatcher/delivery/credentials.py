@@ -32,7 +32,7 @@ class NoCredentials(Exception):  # the attempt fails like one that finds nobody
     """There is no token or certificate to show, or nothing to sign with."""
 
 
-class Credentials:
+class DeliveryCredentials:
     """The header lines with token and signatures, and the certificate."""
 
     def __init__(
@@ -81,11 +81,11 @@ class Credentials:
         return keys
 
     async def _token_line(self, route: Route, audience: str, seconds: float) -> bytes:
-        from penstock.oidc.tokens import NoToken, Wanted
+        from penstock.oidc.tokens import NoToken, WantedToken
 
         if self._tokens is None:
             self._tokens = self._make()
-        wanted = Wanted(route.namespace, route.account, audience)
+        wanted = WantedToken(route.namespace, route.account, audience)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + min(seconds, PATIENCE_SECONDS)
         while True:
@@ -98,7 +98,7 @@ class Credentials:
 
     def refused(self, route: Route, audience: str | None) -> None:
         """The receiver did not take the token: it may be of a ServiceAccount that has been made anew since."""
-        from penstock.oidc.tokens import Wanted
+        from penstock.oidc.tokens import WantedToken
 
         if self._tokens is not None and audience and route.account:
-            self._tokens.forget(Wanted(route.namespace, route.account, audience))
+            self._tokens.forget(WantedToken(route.namespace, route.account, audience))

@@ -47,7 +47,7 @@ class Reply(msgspec.Struct, frozen=True):
     """On to the reply's own stage."""
 
 
-class DeadLetter(msgspec.Struct, frozen=True):
+class ToDeadLetter(msgspec.Struct, frozen=True):
     """On to the dead letter sink."""
 
     reason: str
@@ -63,7 +63,7 @@ class Done(msgspec.Struct, frozen=True):
     """Finished well."""
 
 
-Step = Retry | Reply | DeadLetter | Dropped | Done
+Step = Retry | Reply | ToDeadLetter | Dropped | Done
 
 DONE = Done()
 REPLY = Reply()
@@ -98,5 +98,5 @@ def next_step(route: Route, stage: Stage, attempts: int, verdict: Verdict, now: 
 def give_up(policy: Delivery, stage: Stage, reason: str) -> Step:
     """The dead letter sink where there is one and it has not itself failed."""
     if stage is not Stage.DEAD_LETTER and policy.dead_letter is not None:
-        return DeadLetter(reason)
+        return ToDeadLetter(reason)
     return Dropped(reason)

@@ -11,8 +11,7 @@ from penstock.contract import headers
 from penstock.contract.event_record import record_of
 from penstock.events.broker_attributes import TTL, enter_broker
 from penstock.events.event import CloudEvent
-from penstock.log.events import EventWriter, NoRoom, RecordTooLarge
-from penstock.log.events import NotStored as NotWritten
+from penstock.log.events import EventWriter, NoRoom, NotStored, RecordTooLarge
 from penstock.log.threads import Failed
 from penstock.settings import Settings
 
@@ -23,7 +22,7 @@ Stored = Callable[[str, CloudEvent], None]
 """Hears of the target and the reply that is now in it."""
 
 
-class NotStored(RuntimeError):
+class ReplyNotStored(RuntimeError):
     """The reply is not, or not surely, in the Broker."""
 
 
@@ -39,16 +38,16 @@ class ReplyWriter:
     async def store(
         self, target: str, reply: CloudEvent, original_ttl: str | None, passed: list[tuple[str, str]], trace: str
     ) -> None:
-        """Stores the reply in the Broker `target`. Raises NotStored, or TooManyHops when its TTL is used up."""
+        """Stores the reply in the Broker `target`. Raises ReplyNotStored, or TooManyHops when its TTL is used up."""
         if len(reply.data or b"") > self._max_event_bytes:
-            raise NotStored(f"the reply is larger than an event may be ({self._max_event_bytes} bytes)")
+            raise ReplyNotStored(f"the reply is larger than an event may be ({self._max_event_bytes} bytes)")
         event = enter_broker(reply.with_attributes(**{TTL: original_ttl}), self._default_ttl, time.time_ns())
         travelling = [(headers.TARGET, target.encode()), (headers.TRACE, trace.encode())]
         travelling += [(headers.PASSED + name, value.encode("latin-1", "replace")) for name, value in passed]
         done: asyncio.Future[None] = self._loop.create_future()
         try:
             self._writer.store([record_of(event, travelling)], partial(_settle, done))
-        except (NoRoom, NotWritten, RecordTooLarge) as error:
+        except (NoRoom, NotStored, RecordTooLarge) as error:
             raise _not_stored(error) from error
         await done
         self._stored(target, event)
@@ -67,6 +66,6 @@ def _settle(done: asyncio.Future[None], error: Exception | None) -> None:
         done.set_exception(_not_stored(error))
 
 
-def _not_stored(error: Exception) -> NotStored:
+def _not_stored(error: Exception) -> ReplyNotStored:
     reason = "too much is waiting already" if isinstance(error, NoRoom) else str(error)
-    return NotStored(f"the reply could not be stored in the Broker: {reason}")
+    return ReplyNotStored(f"the reply could not be stored in the Broker: {reason}")

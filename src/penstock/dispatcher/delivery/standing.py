@@ -95,7 +95,7 @@ class RouteStanding:
         )
 
 
-class Standings:
+class TaskStandings:
     """All routes of a task that have had an attempt or have something waiting."""
 
     def __init__(self, instance: str, tell: Callable[[Standing], None]) -> None:

@@ -11,11 +11,11 @@ from penstock.contract import headers
 from penstock.contract.attempts import AttemptRecord, Result
 from penstock.contract.routes import Route
 from penstock.dispatcher.cursors.cursor import STAGE_NAMES, Cursor, Stage
-from penstock.dispatcher.cursors.partition import Lost, PartitionCursors
+from penstock.dispatcher.cursors.partition import LostOrigins, PartitionCursors
 from penstock.dispatcher.cursors.unflushed import Unflushed
 from penstock.dispatcher.delivery.attempt import AttemptResult
 from penstock.dispatcher.delivery.decision import Dropped, Retry, Step, Verdict, destination
-from penstock.dispatcher.delivery.standing import Standings
+from penstock.dispatcher.delivery.standing import TaskStandings
 from penstock.dispatcher.http.outcome import Outcome
 from penstock.dispatcher.matched.record import Matched
 from penstock.dispatcher.schedule.lanes import Job, Lane
@@ -35,7 +35,7 @@ class Telemetry:
 
     def __init__(self, changes: Mapping[int, Unflushed], reporter: Reporter) -> None:
         self._unflushed, self._reporter = changes, reporter
-        self._standings = Standings(reporter.instance, reporter.standing)
+        self._standings = TaskStandings(reporter.instance, reporter.standing)
         self._metrics: dict[str, RouteMetrics] = {}
         self._shown: set[str] = set()
         self._tails: dict[int, int | None] = {}
@@ -170,7 +170,7 @@ class Telemetry:
             reason=reason,
         )
 
-    def lost(self, losses: Iterable[Lost], partition: int, lanes: Mapping[str, Lane]) -> None:
+    def lost(self, losses: Iterable[LostOrigins], partition: int, lanes: Mapping[str, Lane]) -> None:
         """Retention has removed events before routes got them."""
         for lost in losses:
             self._reporter.loss(lost.route, partition, lost.first, lost.last)

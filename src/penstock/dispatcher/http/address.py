@@ -30,7 +30,7 @@ class Origin(NamedTuple):
         return f"{self.host}:{self.port}"
 
 
-class Address(NamedTuple):
+class HttpAddress(NamedTuple):
     """An origin, and the beginning of every request to one URL there."""
 
     origin: Origin
@@ -41,7 +41,7 @@ class Address(NamedTuple):
 @lru_cache(maxsize=4096)
 def address(
     url: str, named: str | None, ca_certs: str | None, zone: str = "", certificate: ClientCertificate | None = None
-) -> Address:
+) -> HttpAddress:
     """The address behind a URL that is asked for by its own name or another. Raises ValueError where it is none."""
     parts = urlsplit(url)
     if parts.scheme not in _DEFAULT_PORTS:
@@ -64,7 +64,7 @@ def address(
         lines.append(f"authorization: Basic {_credentials(parts)}")
     if any(not line.isascii() or not line.isprintable() for line in lines):
         raise ValueError("it has characters that no address has")
-    return Address(origin, "".join(f"{line}\r\n" for line in lines).encode())
+    return HttpAddress(origin, "".join(f"{line}\r\n" for line in lines).encode())
 
 
 def _ascii(host: str) -> str:

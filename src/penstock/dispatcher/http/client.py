@@ -11,7 +11,7 @@ import asyncio
 from penstock.contract.names import Location, NameTable, NothingThere
 from penstock.contract.routes import Endpoint
 from penstock.destinations import Destinations
-from penstock.dispatcher.http.address import Address, address
+from penstock.dispatcher.http.address import HttpAddress, address
 from penstock.dispatcher.http.connection import IGNORED_BODY_BYTES, NoConnection, SubscriberResponse
 from penstock.dispatcher.http.pool import Pool
 from penstock.log.threads import Owner
@@ -68,7 +68,7 @@ class SubscriberClient:
 
     def _address(
         self, endpoint: Endpoint, names: NameTable, zone: str, certificate: ClientCertificate | None
-    ) -> Address:
+    ) -> HttpAddress:
         try:
             location = self._locate(endpoint.url, names)
             return address(location.url, location.host, endpoint.ca_certs, zone, certificate)

@@ -6,7 +6,7 @@ BURST_SECONDS = 0.25
 """What may gather while a Replay waits for room. Little: whoever names a rate wants no more at once either."""
 
 
-class Pace:
+class ReplayPace:
     """The pace of one Replay in one task."""
 
     def __init__(self, rate: float | None, now: float) -> None:

@@ -18,8 +18,8 @@ from penstock.dispatcher.cursors.cursor import Counts, Cursor, Outstanding
 from penstock.dispatcher.cursors.partition import NewDelivery, PartitionCursors
 from penstock.dispatcher.matched.record import Matched
 from penstock.dispatcher.replay.feed import Feed, StoredEvents
-from penstock.dispatcher.replay.pace import Pace, share
-from penstock.dispatcher.replay.selection import Selection, as_replayed
+from penstock.dispatcher.replay.pace import ReplayPace, share
+from penstock.dispatcher.replay.selection import ReplaySelection, as_replayed
 from penstock.log.reports import Reporter
 
 LOOKED_AT_ONCE = 64
@@ -36,7 +36,7 @@ GivenUp = Callable[[int, Replay], Awaitable[Sequence[int]]]
 """The offsets of the events in a partition that the route gave up which the Replay names."""
 
 
-class Deliveries(Protocol):
+class ReplayDeliveries(Protocol):
     """What a Replay needs of the dispatcher."""
 
     partitions: dict[int, PartitionCursors]
@@ -59,7 +59,7 @@ class Replays:
 
     def __init__(
         self,
-        deliveries: Deliveries,
+        deliveries: ReplayDeliveries,
         events: StoredEvents,
         given_up: GivenUp,
         reporter: Reporter,
@@ -72,8 +72,8 @@ class Replays:
         self._loop = asyncio.get_running_loop()
         self._running: set[str] = set()
         self._feeds: dict[tuple[str, int], Feed] = {}
-        self._selections: dict[str, Selection] = {}
-        self._paces: dict[str, Pace] = {}
+        self._selections: dict[str, ReplaySelection] = {}
+        self._paces: dict[str, ReplayPace] = {}
         self._told: dict[tuple[str, int], tuple[float, ReplayProgress]] = {}
 
     async def run(self) -> None:
@@ -178,17 +178,17 @@ class Replays:
             self._feeds[route.uid, partition] = feed
         return feed
 
-    def _selection(self, route: Route, replay: Replay) -> Selection:
+    def _selection(self, route: Route, replay: Replay) -> ReplaySelection:
         selection = self._selections.get(route.uid)
         if selection is None or selection.route is not route:
-            selection = self._selections[route.uid] = Selection(route, replay)
+            selection = self._selections[route.uid] = ReplaySelection(route, replay)
         return selection
 
-    def _pace(self, route: Route, replay: Replay) -> Pace:
+    def _pace(self, route: Route, replay: Replay) -> ReplayPace:
         pace = self._paces.get(route.uid)
         if pace is None:
             own = share(replay.rate, len(self._deliveries.partitions), len(replay.end))
-            pace = self._paces[route.uid] = Pace(own, self._loop.time())
+            pace = self._paces[route.uid] = ReplayPace(own, self._loop.time())
         return pace
 
     def _forget(self, uid: str) -> None:

@@ -19,7 +19,7 @@ NOTHING: Predicate = AnyOf(())
 """Of filters that cannot be read: admission refuses them, so they were stored without it."""
 
 
-class Selection:
+class ReplaySelection:
     """What one Replay takes. The filters mean what they mean to the router: a test holds both against each other."""
 
     def __init__(self, route: Route, replay: Replay) -> None:

@@ -14,9 +14,9 @@ from typing import Any
 import structlog
 
 from penstock.contract.routes import Route, SecretVersion
-from penstock.dispatcher.secrets.requests import NoSecret, Place
+from penstock.dispatcher.secrets.requests import NoSecret, SecretPlace
 from penstock.resources.secrets.client_certificate import client_certificate
-from penstock.resources.secrets.content import Malformed
+from penstock.resources.secrets.content import MalformedSecret
 from penstock.resources.secrets.signing import SigningKeys, signing_keys
 from penstock.retry import pause_after
 from penstock.tls.clients import ClientCertificate
@@ -26,7 +26,7 @@ log = structlog.get_logger()
 AGAIN_SECONDS = (1.0, 15.0)
 """First and longest pause before a Secret is asked for again."""
 
-Ask = Callable[[Place], Awaitable[dict[str, bytes]]]
+Ask = Callable[[SecretPlace], Awaitable[dict[str, bytes]]]
 Start = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[Any]]
 """Begins work that belongs to somebody who ends when it fails."""
 Changed = Callable[[str], None]
@@ -54,8 +54,8 @@ class KeptSecrets:
     def __init__(self, ask: Ask, start: Start) -> None:
         self._ask, self._start = ask, start
         self.changed: Changed = lambda _: None
-        self._kept: dict[tuple[str, Place], _Kept] = {}
-        self._of_route: dict[str, list[tuple[str, Place]]] = {}
+        self._kept: dict[tuple[str, SecretPlace], _Kept] = {}
+        self._of_route: dict[str, list[tuple[str, SecretPlace]]] = {}
 
     def follow(self, route: Route) -> None:
         """The route is as given from now on."""
@@ -99,10 +99,10 @@ class KeptSecrets:
         return found
 
     def _value(self, use: str, namespace: str, secret: SecretVersion | None) -> Any:
-        kept = None if secret is None else self._kept.get((use, Place(namespace, secret.name)))
+        kept = None if secret is None else self._kept.get((use, SecretPlace(namespace, secret.name)))
         return None if kept is None or not kept.version else kept.value
 
-    def _want(self, place: Place, kept: _Kept, version: str) -> None:
+    def _want(self, place: SecretPlace, kept: _Kept, version: str) -> None:
         if version:
             kept.wanted = version
         elif not any(kept.routes.values()):
@@ -111,7 +111,7 @@ class KeptSecrets:
         if version and kept.version != version and (kept.asking is None or kept.asking.done()):
             kept.asking = self._start(self._read(place, kept), f"Secret {place}")
 
-    async def _read(self, place: Place, kept: _Kept) -> None:
+    async def _read(self, place: SecretPlace, kept: _Kept) -> None:
         """Until what is here is what is wanted, or nothing is."""
         failures = 0
         while kept.routes and kept.wanted and kept.version != kept.wanted:
@@ -126,13 +126,13 @@ class KeptSecrets:
                 kept.version, kept.value, kept.failure = wanted, value, ""
                 self._tell(kept)
 
-    def _understood(self, place: Place, kept: _Kept, content: Mapping[str, bytes]) -> Any:
+    def _understood(self, place: SecretPlace, kept: _Kept, content: Mapping[str, bytes]) -> Any:
         try:
             return kept.read(content)
-        except Malformed as problem:
+        except MalformedSecret as problem:
             raise NoSecret(f"the Secret {place} cannot be used: {problem}") from None
 
-    async def _failed(self, place: Place, kept: _Kept, problem: str, failures: int) -> None:
+    async def _failed(self, place: SecretPlace, kept: _Kept, problem: str, failures: int) -> None:
         if failures == 1:
             log.warning("a Secret that deliveries need cannot be used", secret=str(place), problem=problem)
         kept.failure = problem
@@ -144,7 +144,7 @@ class KeptSecrets:
         for uid in tuple(kept.routes):
             self.changed(uid)
 
-    def _let_go(self, uid: str, needed: list[tuple[str, Place]]) -> None:
+    def _let_go(self, uid: str, needed: list[tuple[str, SecretPlace]]) -> None:
         for use in self._of_route.pop(uid, []):
             if use in needed:
                 continue
@@ -156,15 +156,15 @@ class KeptSecrets:
 
 SIGNING, SHOWING = "signing", "client certificate"
 
-_Use = tuple[tuple[str, Place], SecretVersion, Callable[[Mapping[str, bytes]], Any]]
+_Use = tuple[tuple[str, SecretPlace], SecretVersion, Callable[[Mapping[str, bytes]], Any]]
 
 
 def _uses(route: Route) -> Iterator[_Use]:
     if route.signing is not None:
-        yield (SIGNING, Place(route.namespace, route.signing.name)), route.signing, signing_keys
+        yield (SIGNING, SecretPlace(route.namespace, route.signing.name)), route.signing, signing_keys
     if route.client_certificate is not None:
         secret = route.client_certificate
-        yield (SHOWING, Place(route.namespace, secret.name)), secret, _certificate
+        yield (SHOWING, SecretPlace(route.namespace, secret.name)), secret, _certificate
 
 
 def _certificate(content: Mapping[str, bytes]) -> ClientCertificate:
@@ -172,4 +172,4 @@ def _certificate(content: Mapping[str, bytes]) -> ClientCertificate:
     try:
         return ClientCertificate(pair)
     except ValueError as error:
-        raise Malformed(str(error)) from None
+        raise MalformedSecret(str(error)) from None

@@ -7,11 +7,11 @@ from typing import NamedTuple
 import httpx2
 
 from penstock.oidc.api_client import NoAccess, api_client, message_of
-from penstock.resources.secrets.content import Malformed, content_of
+from penstock.resources.secrets.content import MalformedSecret, content_of
 from penstock.settings import Settings
 
 
-class Place(NamedTuple):
+class SecretPlace(NamedTuple):
     """Which Secret."""
 
     namespace: str
@@ -32,7 +32,7 @@ class SecretRequests:
         self._settings = settings
         self._client: httpx2.AsyncClient | None = None
 
-    async def __call__(self, place: Place) -> dict[str, bytes]:
+    async def __call__(self, place: SecretPlace) -> dict[str, bytes]:
         """What the Secret holds. Raises NoSecret."""
         try:
             if self._client is None:
@@ -45,7 +45,7 @@ class SecretRequests:
             raise NoSecret(f"the Secret {place} cannot be read: {error or type(error).__name__}") from error
         except (ValueError, TypeError, AttributeError) as error:
             # What could not be read is not shown: it may be the Secret.
-            problem = str(error) if isinstance(error, Malformed) else "the answer of the API is none"
+            problem = str(error) if isinstance(error, MalformedSecret) else "the answer of the API is none"
             raise NoSecret(f"the Secret {place} cannot be read: {problem}") from None
 
     async def close(self) -> None:

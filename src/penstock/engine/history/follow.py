@@ -10,7 +10,7 @@ import structlog
 
 from penstock.engine.history import session
 from penstock.engine.history.failure import told
-from penstock.engine.history.work import Writer, by_spark
+from penstock.engine.history.work import HistoryWriter, by_spark
 from penstock.lifecycle import Lifecycle
 from penstock.log.topic_ends import KafkaAway
 from penstock.settings import Settings
@@ -27,7 +27,7 @@ async def run(settings: Settings, lifecycle: Lifecycle, released: asyncio.Event)
     opened = await asyncio.to_thread(session.open_session, settings)
     if not await lifecycle.before_stop(released):
         return
-    writer = await asyncio.to_thread(Writer, settings, by_spark(settings, opened))
+    writer = await asyncio.to_thread(HistoryWriter, settings, by_spark(settings, opened))
     lifecycle.ready(spark=opened.version)
     looked_after = 0.0
     while not lifecycle.stopping.is_set():

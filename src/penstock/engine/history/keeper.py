@@ -25,7 +25,7 @@ from penstock.engine.processes import process
 from penstock.engine.processes.child_logs import ComponentLog
 from penstock.engine.processes.supervisor import Component, Watch
 from penstock.history.schema.columns import TABLES
-from penstock.history.writer.plan import Inflow, Standing, Urgency, urgency
+from penstock.history.writer.plan import Inflow, TableStanding, Urgency, urgency
 from penstock.log.ranges import RangeReader
 from penstock.log.topic_ends import KafkaAway
 from penstock.settings import Settings
@@ -47,7 +47,7 @@ GUESSED_BYTES = {topics.EVENTS: 1200.0, topics.ATTEMPTS: 120.0}
 log = structlog.get_logger()
 
 
-class Record(Protocol):
+class KeeperRecord(Protocol):
     """Who is told what happens."""
 
     watches: dict[str, Watch]
@@ -62,7 +62,7 @@ class Record(Protocol):
 class HistoryKeeper:
     """Runs the writer now and then, for as long as the stack runs."""
 
-    def __init__(self, settings: Settings, settings_file: Path, env: dict[str, str], record: Record) -> None:
+    def __init__(self, settings: Settings, settings_file: Path, env: dict[str, str], record: KeeperRecord) -> None:
         self._settings, self._settings_file, self._env, self._record = settings, settings_file, env, record
         self._began = time.time()
         self._reader: RangeReader | None = None
@@ -138,7 +138,7 @@ class HistoryKeeper:
         try:
             self._reader = self._reader or RangeReader(self._settings)
             standings = [
-                Standing(
+                TableStanding(
                     table.topic,
                     self._reader.retained(table.topic),
                     hint.positions.get(table.name, {}),

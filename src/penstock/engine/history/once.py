@@ -21,10 +21,10 @@ from penstock.engine.datadir import load_settings
 from penstock.engine.history.failure import told
 from penstock.engine.history.priority import SLOW_DOWN, give_way
 from penstock.engine.history.request import is_asked
-from penstock.engine.history.work import Writer, fitting
+from penstock.engine.history.work import HistoryWriter, fitting
 from penstock.engine.processes import parent_death
 from penstock.history.writer.batches import Written
-from penstock.history.writer.pace import LEISURELY_SHARE, Pace
+from penstock.history.writer.pace import LEISURELY_SHARE, WriterPace
 from penstock.lifecycle import Lifecycle
 from penstock.observability.logs import configure_logging
 
@@ -47,7 +47,7 @@ def main() -> None:
     configure_logging("history", "debug" if settings.verbose else "info", stream=sys.stdout)
     if arguments.life_fd is not None:
         threading.Thread(target=_end_with, args=(arguments.life_fd,), daemon=True).start()
-    pace = Pace(LEISURELY_SHARE if arguments.urgency == "leisure" else 1.0, partial(is_asked, settings))
+    pace = WriterPace(LEISURELY_SHARE if arguments.urgency == "leisure" else 1.0, partial(is_asked, settings))
     signal.signal(SLOW_DOWN, lambda *_: _slow_down(pace))
     lifecycle = Lifecycle(arguments.notify_fd)
     lifecycle.ready()
@@ -56,7 +56,7 @@ def main() -> None:
         lifecycle.status(table=written.table, records=written.records, rest=written.rest, lost=written.lost)
 
     try:
-        writer = Writer(settings, fitting(settings, pace), heard)
+        writer = HistoryWriter(settings, fitting(settings, pace), heard)
         if writer.begun_anew:
             lifecycle.status(begun_anew=", ".join(writer.begun_anew))
         _write(writer)
@@ -70,7 +70,7 @@ def main() -> None:
     os._exit(code)
 
 
-def _write(writer: Writer) -> None:
+def _write(writer: HistoryWriter) -> None:
     try:
         writer.write()
     except Exception:
@@ -81,7 +81,7 @@ def _write(writer: Writer) -> None:
     writer.look_after()
 
 
-def _slow_down(pace: Pace) -> None:
+def _slow_down(pace: WriterPace) -> None:
     give_way()
     pace.slow_down(LEISURELY_SHARE)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
-from penstock.history.reader.moment import Reader
+from penstock.history.reader.moment import RecordReader
 from penstock.history.schema.columns import TABLES, VERSION, VERSION_ID, Table
 from penstock.history.schema.problem import HistoryProblem, newer
 from penstock.history.writer.ranges import next_ranges
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 ALL = 2**62
 
 
-def make(spark: SparkSession, settings: Settings, connect: Callable[[Settings], Reader] = RangeReader) -> str | None:
+def make(
+    spark: SparkSession, settings: Settings, connect: Callable[[Settings], RecordReader] = RangeReader
+) -> str | None:
     """Makes the views `events` and `attempts`, as of this moment; why they do not reach beyond the tables, or None."""
     from pyspark.sql import functions as F
 
@@ -107,7 +109,7 @@ def _nodes(plan: Any) -> Iterator[Any]:
         number += 1
 
 
-def _retained(settings: Settings, table: Table, connect: Callable[[Settings], Reader]) -> dict[int, Retained]:
+def _retained(settings: Settings, table: Table, connect: Callable[[Settings], RecordReader]) -> dict[int, Retained]:
     """What Kafka holds. Raises KafkaAway."""
     reader = connect(settings)
     try:

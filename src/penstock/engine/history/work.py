@@ -15,7 +15,7 @@ from penstock.history.schema.columns import TABLES, Table, TableName
 from penstock.history.writer import upkeep
 from penstock.history.writer.arrow_table import ArrowTable
 from penstock.history.writer.batches import Batches, Written
-from penstock.history.writer.pace import Pace
+from penstock.history.writer.pace import WriterPace
 from penstock.history.writer.spark_table import SparkTable
 from penstock.history.writer.stored_table import StoredTable
 from penstock.log.ranges import RangeReader, RecordsGone
@@ -33,7 +33,7 @@ log = structlog.get_logger()
 StoreOf = Callable[[Table], StoredTable]
 
 
-def by_arrow(settings: Settings, pace: Pace | None = None) -> StoreOf:
+def by_arrow(settings: Settings, pace: WriterPace | None = None) -> StoreOf:
     """Tables that this process writes itself."""
     return partial(ArrowTable, settings, pace=pace)
 
@@ -43,7 +43,7 @@ def by_spark(settings: Settings, spark: SparkSession) -> StoreOf:
     return partial(SparkTable, spark, settings)
 
 
-def fitting(settings: Settings, pace: Pace | None = None) -> StoreOf:
+def fitting(settings: Settings, pace: WriterPace | None = None) -> StoreOf:
     """A folder of this machine is written without Spark, which would take ten times as long to start as to write."""
     if "://" in settings.history_root:
         from penstock.engine.history.session import open_session
@@ -52,7 +52,7 @@ def fitting(settings: Settings, pace: Pace | None = None) -> StoreOf:
     return by_arrow(settings, pace)
 
 
-class Writer:
+class HistoryWriter:
     """Writes both tables."""
 
     def __init__(

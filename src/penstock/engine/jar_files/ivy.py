@@ -24,7 +24,7 @@ Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class JarSet:
     """A set of jars that is fetched together."""
 
     file: str
@@ -45,11 +45,11 @@ class Wanted:
         return sorted({proof.partition("/")[0] for proof in self.proofs})
 
 
-PIPELINE = Wanted("ivy.xml", "Kafka and Spark's Kafka connector", ("spark/spark-*.jar", "kafka/kafka_*.jar"))
-HISTORY = Wanted("ivy-history.xml", "Delta Lake", ("delta/delta-spark_*.jar", "delta/delta-storage-*.jar"))
+PIPELINE = JarSet("ivy.xml", "Kafka and Spark's Kafka connector", ("spark/spark-*.jar", "kafka/kafka_*.jar"))
+HISTORY = JarSet("ivy-history.xml", "Delta Lake", ("delta/delta-spark_*.jar", "delta/delta-storage-*.jar"))
 
 
-def fetch(folder: Path, java: Java, progress: Progress, wanted: Wanted) -> None:
+def fetch(folder: Path, java: Java, progress: Progress, wanted: JarSet) -> None:
     """Brings the jars, each configuration into a folder of its name; `ivy/` then has what Ivy found out about them.
 
     Raises Problem where they cannot be had.

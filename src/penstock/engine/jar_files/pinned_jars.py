@@ -42,7 +42,7 @@ _LIST = msgspec.json.Decoder(dict[str, list[PinnedJar]])
 
 
 @dataclass(frozen=True)
-class Difference:
+class JarDifference:
     """A file that is not as it should be."""
 
     file: str
@@ -74,21 +74,21 @@ def sums(jars: list[PinnedJar]) -> dict[str, str]:
     return {jar.file: jar.sha256 for jar in jars}
 
 
-def differences(root: Path, wanted: Mapping[str, str], *, every_byte: bool = True) -> list[Difference]:
+def differences(root: Path, wanted: Mapping[str, str], *, every_byte: bool = True) -> list[JarDifference]:
     """What is missing, surplus and changed in a folder of jars; files noted as verified are read only if told so."""
     noted: Mapping[str, Any] = {} if every_byte else _noted(root)
     found = {str(path.relative_to(root)): path for path in root.glob("*/*.jar")}
-    wrong = [Difference(name, "is missing") for name in wanted if name not in found]
-    wrong += [Difference(name, "does not belong") for name in found if name not in wanted]
+    wrong = [JarDifference(name, "is missing") for name in wanted if name not in found]
+    wrong += [JarDifference(name, "does not belong") for name in found if name not in wanted]
     return wrong + list(_changed({name: found[name] for name in wanted if name in found}, wanted, noted))
 
 
-def _changed(files: Mapping[str, Path], wanted: Mapping[str, str], noted: Mapping[str, Any]) -> Iterator[Difference]:
+def _changed(files: Mapping[str, Path], wanted: Mapping[str, str], noted: Mapping[str, Any]) -> Iterator[JarDifference]:
     for name, path in files.items():
         if noted.get(name) == _mark(path, wanted[name]):
             continue
         if (has := sha256(path)) != wanted[name]:
-            yield Difference(name, "has changed", f"expected {wanted[name]}, found {has}")
+            yield JarDifference(name, "has changed", f"expected {wanted[name]}, found {has}")
 
 
 def note_verified(root: Path, wanted: Mapping[str, str]) -> None:

@@ -14,12 +14,12 @@ from pathlib import Path
 PROTOCOL = "1"
 
 
-class Refused(Exception):
+class AttachRefused(Exception):
     """The JVM did not do it; the text is its own."""
 
 
 def command(pid: int, line: str, timeout: float) -> str:
-    """Runs a diagnostic command in a JVM; returns what it printed. Raises Refused, or OSError if it does not listen."""
+    """What a diagnostic command prints in a JVM. Raises AttachRefused, or OSError if it does not listen."""
     request = "".join(f"{word}\0" for word in (PROTOCOL, "jcmd", line, "", ""))
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(timeout)
@@ -28,7 +28,7 @@ def command(pid: int, line: str, timeout: float) -> str:
         answer = b"".join(iter(lambda: connection.recv(4096), b"")).decode(errors="replace")
     status, _, text = answer.partition("\n")
     if status.strip() != "0":
-        raise Refused(text.strip() or status)
+        raise AttachRefused(text.strip() or status)
     return text
 
 

@@ -39,7 +39,7 @@ GROUP = "penstock looks at executors"
 
 
 @dataclass(frozen=True)
-class Failure:
+class TaskFailure:
     """What a task said that failed."""
 
     host: str
@@ -57,7 +57,7 @@ def not_taken(master: str, text: str) -> Problem:
     )
 
 
-def explained(failure: Failure, python: str) -> Problem:
+def explained(failure: TaskFailure, python: str) -> Problem:
     """What is wrong with an executor, by what a task that failed there said."""
     host, text = failure.host, failure.text
     if found := re.search(r'Cannot run program "([^"]+)"', text):
@@ -111,7 +111,7 @@ def look(session: SparkSession, settings: Settings, python: str) -> None:
     thread = threading.Thread(target=run, name="look at executors", daemon=True)
     thread.start()
     deadline = time.monotonic() + PROBE_SECONDS
-    failures: list[Failure] = []
+    failures: list[TaskFailure] = []
     while thread.is_alive() and len(failures) < FAILURES and time.monotonic() < deadline:
         thread.join(LOOK_SECONDS)
         failures = list(_failures(session))
@@ -143,7 +143,7 @@ def _await_slots(session: SparkSession, settings: Settings) -> int:
     return there
 
 
-def _failures(session: SparkSession) -> Iterator[Failure]:
+def _failures(session: SparkSession) -> Iterator[TaskFailure]:
     context = session.sparkContext
     tracker, store = context.statusTracker(), context._jsc.sc().statusStore()
     try:
@@ -154,7 +154,7 @@ def _failures(session: SparkSession) -> Iterator[Failure]:
                 for number in range(tasks.size()):
                     task = tasks.apply(number)
                     if task.status() == "FAILED" and task.errorMessage().isDefined():
-                        yield Failure(str(task.host()), str(task.errorMessage().get()))
+                        yield TaskFailure(str(task.host()), str(task.errorMessage().get()))
     except (Py4JError, OSError):
         return  # the stage is not known yet
 

@@ -91,7 +91,7 @@ def local_jars(given: Mapping[str, object]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Placement:
+class SparkPlacement:
     """Where the driver and the executors of a given cluster meet, and what the executors are sent."""
 
     master: Master
@@ -100,7 +100,7 @@ class Placement:
     """The archive with penstock; None where the executors have it."""
 
 
-def of_cluster(settings: Settings, placement: Placement) -> Properties:
+def of_cluster(settings: Settings, placement: SparkPlacement) -> Properties:
     """What a cluster gets beyond the properties of every session."""
     master, driver = placement.master, placement.driver
     return {

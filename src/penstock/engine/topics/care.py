@@ -10,10 +10,10 @@ from typing import Any
 from penstock.contract.topics import EVENTS, TOPICS
 from penstock.engine.problem import Problem
 from penstock.engine.topics import setup, standing
-from penstock.engine.topics.differences import Difference, differences
+from penstock.engine.topics.differences import TopicDifference, differences
 from penstock.engine.topics.growth import keeps_order, obstacles
 from penstock.engine.topics.replication import wanted
-from penstock.log.admin import Found, TopicAdmin, TopicShape
+from penstock.log.admin import FoundTopic, TopicAdmin, TopicShape
 from penstock.log.clients import topic_name
 from penstock.settings import Settings
 
@@ -45,12 +45,12 @@ class TopicRow:
 
 
 @dataclass
-class Report:
+class TopicsReport:
     """How the topics are, what was done, and what still differs."""
 
     topics: list[TopicRow] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
-    differences: list[Difference] = field(default_factory=list)
+    differences: list[TopicDifference] = field(default_factory=list)
 
     def as_data(self) -> dict[str, Any]:
         """For programs."""
@@ -61,10 +61,12 @@ class Report:
         }
 
 
-def look_after(settings: Settings, *, create: bool, configure: bool, partitions: int | None, force: bool) -> Report:
+def look_after(
+    settings: Settings, *, create: bool, configure: bool, partitions: int | None, force: bool
+) -> TopicsReport:
     """Does what it is told, then compares. Raises Problem where that cannot be."""
     admin = setup.connect(settings)
-    report = Report()
+    report = TopicsReport()
     with setup.refusals(settings):
         if create:
             made = setup.create_missing(admin, settings, admin.topics())
@@ -78,7 +80,9 @@ def look_after(settings: Settings, *, create: bool, configure: bool, partitions:
     return report
 
 
-def _compare_when_settled(admin: TopicAdmin, settings: Settings, shapes: list[TopicShape], report: Report) -> None:
+def _compare_when_settled(
+    admin: TopicAdmin, settings: Settings, shapes: list[TopicShape], report: TopicsReport
+) -> None:
     """What was just changed reaches one broker after the other; any of them may be asked."""
     until = time.monotonic() + (SETTLE_SECONDS if report.done else 0.0)
     _compare(admin, settings, shapes, report)
@@ -105,7 +109,7 @@ def _configure(admin: TopicAdmin, settings: Settings, shapes: list[TopicShape]) 
     return [f"configured {topic_name(settings, name)}: {', '.join(config)}" for name, config in changes.items()]
 
 
-def _compare(admin: TopicAdmin, settings: Settings, shapes: list[TopicShape], report: Report) -> None:
+def _compare(admin: TopicAdmin, settings: Settings, shapes: list[TopicShape], report: TopicsReport) -> None:
     found = admin.topics()
     configs = admin.configs(found)
     report.topics = [
@@ -121,7 +125,7 @@ def _compare(admin: TopicAdmin, settings: Settings, shapes: list[TopicShape], re
     )
 
 
-def _row(name: str, found: Found, config: Mapping[str, str]) -> TopicRow:
+def _row(name: str, found: FoundTopic, config: Mapping[str, str]) -> TopicRow:
     return TopicRow(
         name,
         found.partitions,

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from penstock.log.admin import Found, TopicShape
+from penstock.log.admin import FoundTopic, TopicShape
 
 REASSIGN = "move it with Kafka's kafka-reassign-partitions: a client cannot"
 CONFIGURE = "penstock topics --configure"
 
 
 @dataclass(frozen=True)
-class Difference:
+class TopicDifference:
     """One thing that is not as it should be."""
 
     topic: str
@@ -35,8 +35,8 @@ class Difference:
 
 
 def differences(
-    shapes: Iterable[TopicShape], found: Mapping[str, Found], configs: Mapping[str, Mapping[str, str]]
-) -> list[Difference]:
+    shapes: Iterable[TopicShape], found: Mapping[str, FoundTopic], configs: Mapping[str, Mapping[str, str]]
+) -> list[TopicDifference]:
     """How the topics differ from what is wanted. All are named as in Kafka."""
     return [
         difference
@@ -45,17 +45,17 @@ def differences(
     ]
 
 
-def _of_topic(shape: TopicShape, found: Found | None, config: Mapping[str, str]) -> Iterator[Difference]:
+def _of_topic(shape: TopicShape, found: FoundTopic | None, config: Mapping[str, str]) -> Iterator[TopicDifference]:
     if found is None:
-        yield Difference(shape.name, "topic", "missing", "there", "penstock topics --create")
+        yield TopicDifference(shape.name, "topic", "missing", "there", "penstock topics --create")
         return
     if found.partitions != shape.partitions:
         more = found.partitions < shape.partitions
         remedy = f"penstock topics --partitions {shape.partitions}" if more else f"set partitions={found.partitions}"
-        yield Difference(shape.name, "partitions", str(found.partitions), str(shape.partitions), remedy)
+        yield TopicDifference(shape.name, "partitions", str(found.partitions), str(shape.partitions), remedy)
     if found.replication < shape.replication:
-        yield Difference(shape.name, "replication", str(found.replication), str(shape.replication), REASSIGN)
+        yield TopicDifference(shape.name, "replication", str(found.replication), str(shape.replication), REASSIGN)
     for name, wanted in shape.config.items():
         if name in config and config[name] != wanted:
             harmful = name == "cleanup.policy"
-            yield Difference(shape.name, name, config[name], wanted, CONFIGURE, harmful)
+            yield TopicDifference(shape.name, name, config[name], wanted, CONFIGURE, harmful)

@@ -18,7 +18,7 @@ from penstock.contract.routes import Route
 
 
 @dataclass(frozen=True)
-class Standing:
+class PartitionStanding:
     """How far one partition has got."""
 
     stored: int
@@ -38,12 +38,16 @@ def keeps_order(routes: Iterable[Route]) -> bool:
     return any(route.ordering == "key" for route in routes)
 
 
-def obstacles(routes: Mapping[str, Route], ingresses: Sequence[str], partitions: Sequence[Standing]) -> list[str]:
+def obstacles(
+    routes: Mapping[str, Route], ingresses: Sequence[str], partitions: Sequence[PartitionStanding]
+) -> list[str]:
     """What has to end before partitions may be made, each in a line; empty when they may."""
     return list(_obstacles(routes, ingresses, partitions)) if keeps_order(routes.values()) else []
 
 
-def _obstacles(routes: Mapping[str, Route], ingresses: Sequence[str], partitions: Sequence[Standing]) -> Iterator[str]:
+def _obstacles(
+    routes: Mapping[str, Route], ingresses: Sequence[str], partitions: Sequence[PartitionStanding]
+) -> Iterator[str]:
     for name in ingresses:
         yield f"the ingress {name} takes events: stop it"
     unrouted = sum(max(0, one.stored - one.routed) for one in partitions)

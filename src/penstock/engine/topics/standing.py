@@ -10,7 +10,7 @@ from penstock.contract.reports import Ack
 from penstock.contract.routes import Route
 from penstock.dispatcher.cursors.cursor_store import Restored, understand
 from penstock.engine.problem import Problem
-from penstock.engine.topics.growth import Standing
+from penstock.engine.topics.growth import PartitionStanding
 from penstock.log.table import SnapshotFollower, TableFollower
 from penstock.log.topic_ends import KafkaAway, TopicEnds
 from penstock.log.transactions import load_partition
@@ -52,7 +52,7 @@ def ingresses(settings: Settings) -> list[str]:
     return sorted(ack.instance for ack in heard.values() if ack.at >= since)
 
 
-def standings(settings: Settings, partitions: int) -> list[Standing]:
+def standings(settings: Settings, partitions: int) -> list[PartitionStanding]:
     """How far each partition has got."""
     ends: TopicEnds[MatchedRecord] = TopicEnds(settings, decode)
     try:
@@ -63,13 +63,13 @@ def standings(settings: Settings, partitions: int) -> list[Standing]:
         ends.close()
 
 
-def _standing(settings: Settings, ends: TopicEnds[MatchedRecord], partition: int) -> Standing:
+def _standing(settings: Settings, ends: TopicEnds[MatchedRecord], partition: int) -> PartitionStanding:
     events = ends.retained(topics.EVENTS, partition + 1)[partition]
     matched = ends.retained(topics.MATCHED, partition + 1)[partition]
     newest = ends.newest(partition)
     written = load_partition(settings, "standing", topics.CURSORS, partition, threading.Event())
     known = understand({key: stored.value for key, stored in written.items()}, partition, set())
-    return Standing(
+    return PartitionStanding(
         stored=events.end,
         routed=events.first if newest is None else newest.origin + 1,
         matched=matched.end,

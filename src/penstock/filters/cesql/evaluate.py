@@ -44,7 +44,7 @@ REQUIRED = frozenset({"specversion", "id", "source", "type"})
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class Evaluation:
     """The outcome of an evaluation."""
 
     value: Value
@@ -61,20 +61,20 @@ def passes(expression: Expression, attributes: Mapping[str, str]) -> bool:
     return not result.errors and result.value == accepted and type_of(result.value) is type_of(accepted)
 
 
-def evaluate(expression: Expression, attributes: Mapping[str, str]) -> Result:  # noqa: PLR0911  # one return per kind
+def evaluate(expression: Expression, attributes: Mapping[str, str]) -> Evaluation:  # noqa: PLR0911  # one return per kind
     """Evaluate over an event's attributes, in their canonical text."""
     match expression:
         case Literal(value):
-            return Result(value)
+            return Evaluation(value)
         case Attribute(name):
             text = attributes.get(name)
-            return Result(False, (Error.MISSING_ATTRIBUTE,)) if text is None else Result(text)
+            return Evaluation(False, (Error.MISSING_ATTRIBUTE,)) if text is None else Evaluation(text)
         case Exists(name):
-            return Result(name in REQUIRED or name in attributes)
+            return Evaluation(name in REQUIRED or name in attributes)
         case Negation(operand):
             return _negation(evaluate(operand, attributes))
         case Minus(operand):
-            return _calculate("-", Result(0), evaluate(operand, attributes))
+            return _calculate("-", Evaluation(0), evaluate(operand, attributes))
         case Compare(operator, left, right):
             return _compare(operator, evaluate(left, attributes), evaluate(right, attributes))
         case Calculate(operator, left, right):
@@ -89,7 +89,7 @@ def evaluate(expression: Expression, attributes: Mapping[str, str]) -> Result:  
             return _call(function, [evaluate(each, attributes) for each in arguments])
 
 
-def _cast_all(results: list[Result], types: list[Type | None]) -> tuple[list[Value], tuple[Error, ...]]:
+def _cast_all(results: list[Evaluation], types: list[Type | None]) -> tuple[list[Value], tuple[Error, ...]]:
     """The values in these types (None: as they are) with an error for each that does not fit."""
     values, errors = [], []
     for result, target in zip(results, types, strict=True):
@@ -100,37 +100,37 @@ def _cast_all(results: list[Result], types: list[Type | None]) -> tuple[list[Val
     return values, tuple(errors)
 
 
-def _errors(*results: Result) -> tuple[Error, ...]:
+def _errors(*results: Evaluation) -> tuple[Error, ...]:
     return tuple(error for result in results for error in result.errors)
 
 
-def _negation(operand: Result) -> Result:
+def _negation(operand: Evaluation) -> Evaluation:
     if operand.errors:
-        return Result(False, operand.errors)
+        return Evaluation(False, operand.errors)
     if type_of(operand.value) is Type.INTEGER:
         # The table of casts admits it, but the public test kit demands this error of `NOT 10`.
-        return Result(True, (Error.CAST,))
+        return Evaluation(True, (Error.CAST,))
     (value,), errors = _cast_all([operand], [Type.BOOLEAN])
-    return Result(not value, errors)
+    return Evaluation(not value, errors)
 
 
-def _compare(operator: str, left: Result, right: Result) -> Result:
+def _compare(operator: str, left: Evaluation, right: Evaluation) -> Evaluation:
     if errors := _errors(left, right):
-        return Result(False, errors)
+        return Evaluation(False, errors)
     # Equality exists for every type and takes that of the right operand; order exists for integers only.
     target = type_of(right.value) if operator in ("=", "!=") else Type.INTEGER
     (x, y), errors = _cast_all([left, right], [target, target])
-    return Result(_COMPARISONS[operator](x, y), errors)
+    return Evaluation(_COMPARISONS[operator](x, y), errors)
 
 
-def _calculate(operator: str, left: Result, right: Result) -> Result:
+def _calculate(operator: str, left: Evaluation, right: Evaluation) -> Evaluation:
     if errors := _errors(left, right):
-        return Result(0, errors)
+        return Evaluation(0, errors)
     values, errors = _cast_all([left, right], [Type.INTEGER, Type.INTEGER])
     number = _arithmetic(operator, int(values[0]), int(values[1]))
     if number is None or not in_range(number):
-        return Result(0, (*errors, Error.MATH))
-    return Result(number, errors)
+        return Evaluation(0, (*errors, Error.MATH))
+    return Evaluation(number, errors)
 
 
 def _arithmetic(operator: str, x: int, y: int) -> int | None:
@@ -148,42 +148,42 @@ def _arithmetic(operator: str, x: int, y: int) -> int | None:
     return quotient if operator == "/" else x - quotient * y
 
 
-def _combine(expression: Combine, attributes: Mapping[str, str]) -> Result:
+def _combine(expression: Combine, attributes: Mapping[str, str]) -> Evaluation:
     truths = 0
     for operand in expression.operands:
         result = evaluate(operand, attributes)
         if result.errors:
-            return Result(False, result.errors)
+            return Evaluation(False, result.errors)
         value, possible = cast(result.value, Type.BOOLEAN)
         if not possible:
-            return Result(False, (Error.CAST,))
+            return Evaluation(False, (Error.CAST,))
         if expression.operator != "XOR" and value is (expression.operator == "OR"):
-            return Result(value)
+            return Evaluation(value)
         truths += bool(value)
-    return Result(truths % 2 == 1 if expression.operator == "XOR" else expression.operator == "AND")
+    return Evaluation(truths % 2 == 1 if expression.operator == "XOR" else expression.operator == "AND")
 
 
-def _like(operand: Result, pattern: str, negated: bool) -> Result:
+def _like(operand: Evaluation, pattern: str, negated: bool) -> Evaluation:
     if operand.errors:
-        return Result(False, operand.errors)
+        return Evaluation(False, operand.errors)
     (text,), _ = _cast_all([operand], [Type.STRING])
-    return Result(like(str(text), pattern) is not negated)
+    return Evaluation(like(str(text), pattern) is not negated)
 
 
-def _in(operand: Result, elements: list[Result], negated: bool) -> Result:
+def _in(operand: Evaluation, elements: list[Evaluation], negated: bool) -> Evaluation:
     if errors := _errors(operand, *elements):
-        return Result(False, errors)
+        return Evaluation(False, errors)
     values, errors = _cast_all(elements, [type_of(operand.value)] * len(elements))
-    return Result((operand.value in values) is not negated, errors)
+    return Evaluation((operand.value in values) is not negated, errors)
 
 
-def _call(name: str, arguments: list[Result]) -> Result:
+def _call(name: str, arguments: list[Evaluation]) -> Evaluation:
     found = functions.find(name, len(arguments))
     if found is None:
-        return Result(False, (*_errors(*arguments), Error.MISSING_FUNCTION))
+        return Evaluation(False, (*_errors(*arguments), Error.MISSING_FUNCTION))
     function, types = found
     if errors := _errors(*arguments):
-        return Result(function.returns.zero, errors)
+        return Evaluation(function.returns.zero, errors)
     values, errors = _cast_all(arguments, list(types))
     value, error = function.body(*values)
-    return Result(value, errors if error is None else (*errors, error))
+    return Evaluation(value, errors if error is None else (*errors, error))

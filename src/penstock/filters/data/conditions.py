@@ -16,7 +16,7 @@ from typing import Any
 
 from penstock.filters.data.names import KIND, NUMBER, READABLE, STRING, facts_asked, key_of, path_of, variant_path
 from penstock.filters.predicate import COMPARE, All, AnyOf, Compared, Comparison, Exact, Not, Predicate, Prefix, Suffix
-from penstock.filters.problem import Problem, is_text
+from penstock.filters.problem import FilterProblem, is_text
 
 OPERATORS = ("prefix", "suffix", *COMPARE, "in", "exists")
 
@@ -28,10 +28,10 @@ _EXPECTED = "expected a string, a number, true, false, or an object of " + ", ".
 _NULL = 'null is lost when the object is applied again; ask for it by {"in": [null]}'
 
 
-def data_problems(data: Any, path: str) -> list[Problem]:
+def data_problems(data: Any, path: str) -> list[FilterProblem]:
     """What is wrong with a filter on data."""
     if not isinstance(data, Mapping):
-        return [Problem(path, f"invalid value: {_shown(data)}", "expected a map of paths into the data")]
+        return [FilterProblem(path, f"invalid value: {_shown(data)}", "expected a map of paths into the data")]
     return [found for key, condition in data.items() for found in _entry_problems(key, condition, path)]
 
 
@@ -106,36 +106,36 @@ def _all(children: list[Predicate]) -> Predicate:
     return children[0] if len(children) == 1 else All(tuple(children))
 
 
-def _entry_problems(key: Any, condition: Any, path: str) -> list[Problem]:
+def _entry_problems(key: Any, condition: Any, path: str) -> list[FilterProblem]:
     place = f"{path}[{key}]"
     way = path_of(key) if isinstance(key, str) else None
     if way is None or not is_text(key):
         rule = "expected names of members joined by dots; a dot or backslash in a name has a backslash before it"
-        return [Problem(place, f'invalid key name "{key}"', rule)]
+        return [FilterProblem(place, f'invalid key name "{key}"', rule)]
     if variant_path(way) is None:
         rule = "a name that has a dot or a bracket cannot have both kinds of quotes too"
-        return [Problem(place, f'invalid key name "{key}"', rule)]
+        return [FilterProblem(place, f'invalid key name "{key}"', rule)]
     if isinstance(condition, Mapping):
         return _operator_problems(condition, place)
     if condition is None:
-        return [Problem(place, "invalid value: null", _NULL)]
+        return [FilterProblem(place, "invalid value: null", _NULL)]
     return _value_problems(condition, place, _EXPECTED)
 
 
-def _operator_problems(condition: Mapping[Any, Any], place: str) -> list[Problem]:
+def _operator_problems(condition: Mapping[Any, Any], place: str) -> list[FilterProblem]:
     if not condition:
-        return [Problem(place, "invalid value: {}", _EXPECTED)]
+        return [FilterProblem(place, "invalid value: {}", _EXPECTED)]
     problems = []
     for operator, value in condition.items():
         at = f"{place}.{operator}"
         if operator not in OPERATORS:
-            problems.append(Problem(at, "must not set the field(s)", f"operators are {', '.join(OPERATORS)}"))
+            problems.append(FilterProblem(at, "must not set the field(s)", f"operators are {', '.join(OPERATORS)}"))
         else:
             problems += _operand_problems(operator, value, at)
     return problems
 
 
-def _operand_problems(operator: str, value: Any, at: str) -> list[Problem]:
+def _operand_problems(operator: str, value: Any, at: str) -> list[FilterProblem]:
     match operator:
         case "prefix" | "suffix":
             return [] if isinstance(value, str) and is_text(value) else [_invalid(value, at, "expected a string")]
@@ -156,7 +156,7 @@ def _operand_problems(operator: str, value: Any, at: str) -> list[Problem]:
             return _value_problems(value, at, "") if is_number else [_invalid(value, at, "expected a number")]
 
 
-def _value_problems(value: Any, at: str, expected: str) -> list[Problem]:
+def _value_problems(value: Any, at: str, expected: str) -> list[FilterProblem]:
     match value:
         case bool():
             return []
@@ -171,8 +171,8 @@ def _value_problems(value: Any, at: str, expected: str) -> list[Problem]:
             return [_invalid(value, at, expected)]
 
 
-def _invalid(value: Any, at: str, details: str) -> Problem:
-    return Problem(at, f"invalid value: {_shown(value)}", details)
+def _invalid(value: Any, at: str, details: str) -> FilterProblem:
+    return FilterProblem(at, f"invalid value: {_shown(value)}", details)
 
 
 def _shown(value: Any) -> str:

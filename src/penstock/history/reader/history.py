@@ -23,7 +23,7 @@ from penstock.history.reader.answers import (
     Traced,
 )
 from penstock.history.reader.database import Database, as_dict
-from penstock.history.reader.moment import Moment, Reader
+from penstock.history.reader.moment import Moment, RecordReader
 from penstock.history.reader.questions import DeadLetterFilter, EventFilter
 from penstock.history.schema.columns import ATTEMPTS, EVENTS, TABLES, Table, TableName
 from penstock.log.ranges import RangeReader
@@ -46,7 +46,7 @@ class History:
     """The tables and the rest of Kafka. Used by one thread only, but for `progress` and `interrupt`."""
 
     def __init__(
-        self, settings: Settings, connect: Callable[[Settings], Reader] = RangeReader, most: int | None = None
+        self, settings: Settings, connect: Callable[[Settings], RecordReader] = RangeReader, most: int | None = None
     ) -> None:
         """Reads at most so many records of each topic, the newest, where the tables do not have them."""
         self._moment = Moment(settings, connect, most)

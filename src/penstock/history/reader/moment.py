@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class Reader(Protocol):
+class RecordReader(Protocol):
     """What is needed of Kafka."""
 
     def retained(self, topic: str) -> dict[int, Retained]:
@@ -45,14 +45,14 @@ class Moment:
     """What is there to be asked."""
 
     def __init__(
-        self, settings: Settings, connect: Callable[[Settings], Reader] = RangeReader, most: int | None = None
+        self, settings: Settings, connect: Callable[[Settings], RecordReader] = RangeReader, most: int | None = None
     ) -> None:
         self._settings, self._connect, self._most = settings, connect, most
         self.away: str | None = None
         """Why Kafka was not read; None where it was."""
         self.unread: dict[str, int] = {}
         """Records of Kafka, by table, that were too many to be read."""
-        self._reader: Reader | None = None
+        self._reader: RecordReader | None = None
         self._files: dict[str, TableFiles | None] = {}
         self._retained: dict[str, dict[int, Retained]] = {}
         self._batches: dict[str, list[pa.RecordBatch]] = {}

@@ -51,7 +51,7 @@ class EventFilter:
 
 
 @dataclass(frozen=True)
-class RouteName:
+class NamedRoute:
     """A Trigger or Subscription by name; what is None does not matter."""
 
     kind: str | None = None
@@ -66,7 +66,7 @@ class DeadLetterFilter:
 
     since: datetime | None = None
     until: datetime | None = None
-    route: RouteName = RouteName()
+    route: NamedRoute = NamedRoute()
     reason: str | None = None
     outcome: str | None = None
     limit: int = 1000

@@ -15,14 +15,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.history.reader.moment import Reader
+from penstock.history.reader.moment import RecordReader
 from penstock.history.reader.rest import ROW_OF
 from penstock.history.reader.tables import FileSize, check, file_sizes, location, open_table
 from penstock.history.schema.columns import DAY, VERSION, VERSION_ID, Table
 from penstock.history.schema.problem import HistoryProblem
 from penstock.history.schema.rows import Row
 from penstock.history.writer.day_file import DayFile
-from penstock.history.writer.pace import Pace
+from penstock.history.writer.pace import WriterPace
 from penstock.history.writer.ranges import Range
 from penstock.history.writer.stored_table import PROPERTIES, Conflict
 from penstock.log.ranges import LogRecord, RangeReader
@@ -40,18 +40,20 @@ MIB = 2**20
 SPARE_MIB = 512
 """What has to be free beyond what the ingress needs: more than one commit takes."""
 
-Connect = Callable[[Settings], Reader]
+Connect = Callable[[Settings], RecordReader]
 
 
-def _connect(settings: Settings) -> Reader:
+def _connect(settings: Settings) -> RecordReader:
     return RangeReader(settings, passing_over_gone=False)
 
 
 class ArrowTable:
     """One table in a folder. `connect` opens what reads the topic, and has to refuse offsets that are gone."""
 
-    def __init__(self, settings: Settings, table: Table, connect: Connect = _connect, pace: Pace | None = None) -> None:
-        self._settings, self._table, self._connect, self._pace = settings, table, connect, pace or Pace()
+    def __init__(
+        self, settings: Settings, table: Table, connect: Connect = _connect, pace: WriterPace | None = None
+    ) -> None:
+        self._settings, self._table, self._connect, self._pace = settings, table, connect, pace or WriterPace()
         self._place = location(settings.history_root, table)
 
     def ensure(self) -> bool:
@@ -133,9 +135,9 @@ class ArrowCommit:
         root: Path,
         table: Table,
         ids: Iterable[str],
-        connect: Callable[[], Reader],
+        connect: Callable[[], RecordReader],
         *,
-        pace: Pace,
+        pace: WriterPace,
     ) -> None:
         self._delta, self._root, self._table, self._connect, self._pace = delta, root, table, connect, pace
         self.positions: Mapping[str, int | None] = {one: delta.transaction_version(one) for one in ids}

@@ -13,7 +13,7 @@ LEISURELY_SHARE = 0.25
 """Of one processor. That is some 4,000 events a second with an attempt each; who gets more for long is urged on."""
 
 
-class Pace:
+class WriterPace:
     """Has whoever calls `rest` between two steps use no more than a share of one processor's time."""
 
     def __init__(

@@ -36,7 +36,7 @@ Urgency = Literal["rest", "leisure", "write", "hurry"]
 
 
 @dataclass(frozen=True)
-class Standing:
+class TableStanding:
     """How far a table is behind its topic."""
 
     topic: str
@@ -84,7 +84,7 @@ class Inflow:
 
 
 def urgency(
-    standings: list[Standing], settings: Settings, hours_since: float, asked: bool, rate: float = math.inf
+    standings: list[TableStanding], settings: Settings, hours_since: float, asked: bool, rate: float = math.inf
 ) -> Urgency:
     """Whether to write now; `hours_since` is how long ago it was last done, `asked` whether somebody waits for it.
 

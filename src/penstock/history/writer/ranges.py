@@ -15,7 +15,7 @@ class Range(NamedTuple):
     end: int
 
 
-class Lost(NamedTuple):
+class LostRecords(NamedTuple):
     """Records that retention removed before they were written."""
 
     partition: int
@@ -27,7 +27,7 @@ class Next(NamedTuple):
     """What is to be written in one commit."""
 
     ranges: dict[int, Range]
-    lost: list[Lost]
+    lost: list[LostRecords]
     rest: int
     """Records that remain for the commits after it."""
 
@@ -46,7 +46,7 @@ def next_ranges(retained: Mapping[int, Retained], positions: Mapping[int, int | 
     for partition, kept in retained.items():
         position = positions.get(partition)
         if position is not None and position < kept.first:
-            lost.append(Lost(partition, position, kept.first))
+            lost.append(LostRecords(partition, position, kept.first))
         first = max(kept.first, position or 0)
         if first < kept.end:
             whole[partition] = Range(first, kept.end)

@@ -33,7 +33,7 @@ class DataFile:
 
 
 @dataclass(frozen=True)
-class Upkeep:
+class TableUpkeep:
     """What is to be done."""
 
     remove_before: datetime | None
@@ -41,7 +41,7 @@ class Upkeep:
     compact: tuple[tuple[TableName, date], ...]
 
 
-def plan(files: Iterable[DataFile], today: date, days: int, mib: int) -> Upkeep:
+def plan(files: Iterable[DataFile], today: date, days: int, mib: int) -> TableUpkeep:
     """Removes what is too old, then the oldest days until the rest fits.
 
     Of the present day the oldest files go, where it alone is too much; what came last stays in any case."""
@@ -61,7 +61,9 @@ def plan(files: Iterable[DataFile], today: date, days: int, mib: int) -> Upkeep:
         if file.bytes < SMALL_BYTES and not file.is_before(first):
             small[file.table, file.day] = small.get((file.table, file.day), 0) + 1
     removes = any(file.is_before(first) for file in newest_first)
-    return Upkeep(first if removes else None, tuple(sorted(key for key, count in small.items() if count >= MANY_SMALL)))
+    return TableUpkeep(
+        first if removes else None, tuple(sorted(key for key, count in small.items() if count >= MANY_SMALL))
+    )
 
 
 _FAR = datetime.max.replace(tzinfo=UTC)
@@ -71,7 +73,7 @@ def _midnight(day: date) -> datetime:
     return datetime.combine(day, time.min, UTC)
 
 
-def carry_out(stored: Mapping[TableName, StoredTable], upkeep: Upkeep) -> None:
+def carry_out(stored: Mapping[TableName, StoredTable], upkeep: TableUpkeep) -> None:
     """Removes and compacts; the files themselves go with the next `vacuum`."""
     if upkeep.remove_before is not None:
         for table in stored.values():

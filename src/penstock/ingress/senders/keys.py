@@ -30,7 +30,7 @@ MOST_ALLOWANCES = 10_000
 UNKNOWN = responses.unauthorized("this API key is not known here: it was revoked, or is that of another address")
 
 
-class Allowance:
+class KeyAllowance:
     """What is left of the events and bytes that a key may send in a second."""
 
     def __init__(self, key: ApiKey, now: float) -> None:
@@ -64,7 +64,7 @@ class KeyRecogniser:
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self._allowances: OrderedDict[tuple[str, ApiKey], Allowance] = OrderedDict()
+        self._allowances: OrderedDict[tuple[str, ApiKey], KeyAllowance] = OrderedDict()
 
     def recognise(self, request: Request, addressee: Addressee) -> Sender | Response | None:
         """See `Recogniser`."""
@@ -84,11 +84,11 @@ class KeyRecogniser:
         allowance.begin()
         return Sender(f"key:{key.name}", is_invited=True, spend=allowance.spend)
 
-    def _allowance(self, target: str, key: ApiKey, now: float) -> Allowance:
+    def _allowance(self, target: str, key: ApiKey, now: float) -> KeyAllowance:
         place = (target, key)
         found = self._allowances.get(place)
         if found is None:
-            found = self._allowances[place] = Allowance(key, now)
+            found = self._allowances[place] = KeyAllowance(key, now)
             if len(self._allowances) > MOST_ALLOWANCES:
                 self._allowances.popitem(last=False)
         self._allowances.move_to_end(place)

@@ -10,7 +10,7 @@ from penstock.ingress.request import Request
 from penstock.ingress.responses import Response
 from penstock.ingress.senders.sender import Sender
 from penstock.ingress.targets import Addressee
-from penstock.oidc.verifier import Refused, Verifier
+from penstock.oidc.verifier import TokenRefused, Verifier
 
 
 class TokenRecogniser:
@@ -28,6 +28,6 @@ class TokenRecogniser:
         if scheme.lower() != "bearer":
             return None
         found = self._verifier.subject(token.strip(), access.audience)
-        if not isinstance(found, Refused):
+        if not isinstance(found, TokenRefused):
             return Sender(found)
         return responses.not_yet_known(found.reason) if found.is_passing else responses.unauthorized(found.reason)

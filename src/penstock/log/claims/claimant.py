@@ -10,7 +10,7 @@ import msgspec
 
 from penstock.contract.claims import ClaimRecord, Ledger
 from penstock.log.claims import rules
-from penstock.log.claims.rules import Holder, Standby
+from penstock.log.claims.rules import ClaimHolder, Standby
 
 TAKE_AGAIN_SECONDS = 3.0
 """A take that has not come back by then is written again."""
@@ -31,7 +31,7 @@ class Claimant:
         self.ledger = Ledger()
         self._role, self._instance = role, instance
         self._standby = Standby(instance, at)
-        self._holder: Holder | None = None
+        self._holder: ClaimHolder | None = None
         self._behind = True
         self._number = secrets.randbits(40)  # no other process of the same name counts from there
         self._sent: dict[int, float] = {}
@@ -69,7 +69,7 @@ class Claimant:
         if not counts:
             self._next_take = at  # another came first: look again
         elif record.act == "take":
-            self._holder = Holder(offset, sent)
+            self._holder = ClaimHolder(offset, sent)
         elif self._holder is not None:
             self._holder.confirmed(sent)
 

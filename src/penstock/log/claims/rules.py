@@ -71,7 +71,7 @@ class Standby:
         return steady and at - self._heard >= TAKE_SECONDS
 
 
-class Holder:
+class ClaimHolder:
     """One that has a role."""
 
     def __init__(self, epoch: int, sent: float) -> None:

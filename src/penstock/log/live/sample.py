@@ -8,7 +8,7 @@ from collections.abc import Callable
 PER_SECOND = 50
 
 
-class Sample:
+class SampleLimit:
     """Lets so many through each second. Used by one thread only."""
 
     def __init__(

@@ -15,7 +15,7 @@ from penstock.log.ranges import LogRecord
 
 
 @dataclass(frozen=True)
-class Selection:
+class LiveSelection:
     """Events, or attempts, that are wanted."""
 
     predicate: Predicate

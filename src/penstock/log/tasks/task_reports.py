@@ -20,7 +20,7 @@ from penstock.log import clients
 from penstock.log.threads import Failed, OwnedThread
 from penstock.log.watchdog import ending_process
 from penstock.observability.instruments import write_metrics
-from penstock.observability.outbox import Change, Outbox
+from penstock.observability.outbox import MetricChange, Outbox
 from penstock.settings import Settings
 
 KIND = "task"
@@ -37,7 +37,7 @@ class TaskReport(msgspec.Struct, frozen=True):
     """The run of the pipeline that the task belongs to."""
     instance: str
     host: str
-    changes: tuple[Change, ...] = ()
+    changes: tuple[MetricChange, ...] = ()
     gone: tuple[tuple[str, str, str], ...] = ()
     """Kind, namespace and name of objects whose numbers are to be forgotten."""
     lines: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Address:
+class SendingAddress:
     """Where a Broker or Channel takes events."""
 
     url: str
@@ -24,7 +24,7 @@ class Address:
         return self.url.lower().startswith("https:")
 
 
-def address_in(obj: Mapping[str, Any]) -> Address:
+def address_in(obj: Mapping[str, Any]) -> SendingAddress:
     """The address that the object's status has."""
     status = (obj.get("status") or {}).get("address") or {}
-    return Address(*(str(status.get(name) or "") for name in ("url", "CACerts", "audience")))
+    return SendingAddress(*(str(status.get(name) or "") for name in ("url", "CACerts", "audience")))

@@ -10,7 +10,7 @@ import msgspec
 
 from penstock.events import http
 from penstock.events.event import CloudEvent
-from penstock.operations.sending.credentials import Credentials
+from penstock.operations.sending.credentials import SendingCredentials
 from penstock.operations.sending.faults import Fault, fault_of
 
 TIMEOUT_SECONDS = 30.0
@@ -49,7 +49,7 @@ class Sent:
         return msgspec.json.encode(shown | ({"problem": self.problem} if self.problem else {})).decode()
 
 
-def client_for(credentials: Credentials, limits: httpx2.Limits | None = None) -> httpx2.AsyncClient:
+def client_for(credentials: SendingCredentials, limits: httpx2.Limits | None = None) -> httpx2.AsyncClient:
     """A client that believes whom the credentials name."""
     trusted = credentials.trusted or True
     return httpx2.AsyncClient(
@@ -57,7 +57,7 @@ def client_for(credentials: Credentials, limits: httpx2.Limits | None = None) ->
     )
 
 
-async def post(client: httpx2.AsyncClient, url: str, event: CloudEvent, credentials: Credentials) -> Sent:
+async def post(client: httpx2.AsyncClient, url: str, event: CloudEvent, credentials: SendingCredentials) -> Sent:
     """Sends the event."""
     headers, body = http.to_binary(event)
     begun = time.perf_counter()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.resources.admission import Obj, annotations_of
-from penstock.resources.metadata import Identity
+from penstock.resources.metadata import ObjectIdentity
 
 GROUP, KIND, PLURAL = "eventing.knative.dev", "Broker", "brokers"
 CLASS_ANNOTATION = "eventing.knative.dev/broker.class"
@@ -16,7 +16,7 @@ CLASS_ANNOTATION = "eventing.knative.dev/broker.class"
 class Broker:
     """What is asked for."""
 
-    identity: Identity
+    identity: ObjectIdentity
     broker_class: str
     delivery: dict[str, Any] | None
     config: dict[str, Any] | None = None
@@ -26,7 +26,7 @@ class Broker:
     def read(cls, obj: Obj) -> Broker:
         """The Broker behind a stored object."""
         return cls(
-            Identity.read(obj),
+            ObjectIdentity.read(obj),
             annotations_of(obj).get(CLASS_ANNOTATION, ""),
             (obj.get("spec") or {}).get("delivery"),
             (obj.get("spec") or {}).get("config"),

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.resources.admission import Obj
-from penstock.resources.conditions import READY, Finding, conclude, false, find, true, unknown
-from penstock.resources.destinations.resolution import Address, Resolution, addresses, dead_letter_finding
+from penstock.resources.conditions import READY, ConditionFinding, conclude, false, find, true, unknown
+from penstock.resources.destinations.resolution import Resolution, ResolvedAddress, addresses, dead_letter_finding
 from penstock.resources.eventpolicy.access import OPEN, TargetAccess
-from penstock.resources.metadata import Identity
+from penstock.resources.metadata import ObjectIdentity
 
 INGRESS_READY = "IngressReady"
 CONFIG_PARSED = "ConfigParsed"
@@ -21,7 +21,7 @@ CLASS_NOT_SERVED = "BrokerClassNotServed"
 class BrokerObservation:
     """What the controller has found out."""
 
-    addresses: tuple[Address, ...]
+    addresses: tuple[ResolvedAddress, ...]
     """The one to prefer first, the one of plain HTTP last."""
     ingress_takes_it: bool
     """Whether every ingress acts by a snapshot that has this Broker."""
@@ -47,17 +47,17 @@ def status_of(obj: Obj, seen: BrokerObservation, now: str) -> dict[str, Any]:
         seen.access.finding(),
     ]
     status: dict[str, Any] = {
-        "observedGeneration": Identity.read(obj).generation,
+        "observedGeneration": ObjectIdentity.read(obj).generation,
         "conditions": conclude(previous, findings, now),
         **addresses(*seen.addresses),
         **seen.access.fields(),
     }
-    if isinstance(seen.dead_letter, Address):
+    if isinstance(seen.dead_letter, ResolvedAddress):
         status |= seen.dead_letter.fields("deadLetterSink")
     return status
 
 
-def _config_finding(problem: str | None) -> Finding:
+def _config_finding(problem: str | None) -> ConditionFinding:
     if problem is None:
         return true(CONFIG_PARSED)
     return false(CONFIG_PARSED, "ChannelTemplateFailed", f"Error on setting up the ChannelTemplate: {problem}")
@@ -69,7 +69,7 @@ def status_of_unserved(obj: Obj, broker_class: str, served: Iterable[str], now: 
     message = f'Brokers of the class "{broker_class}" are not served here; classes that are: {classes}'
     previous = (obj.get("status") or {}).get("conditions") or []
     findings = [false(INGRESS_READY, CLASS_NOT_SERVED, message)]
-    return {"observedGeneration": Identity.read(obj).generation, "conditions": conclude(previous, findings, now)}
+    return {"observedGeneration": ObjectIdentity.read(obj).generation, "conditions": conclude(previous, findings, now)}
 
 
 def is_unattended(obj: Obj) -> bool:

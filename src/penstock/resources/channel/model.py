@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.resources.admission import Obj
-from penstock.resources.metadata import Identity
+from penstock.resources.metadata import ObjectIdentity
 
 GROUP, KIND, PLURAL = "messaging.knative.dev", "Channel", "channels"
 SUBSCRIBABLE_ANNOTATION = "messaging.knative.dev/subscribable"
@@ -17,7 +17,7 @@ SUBSCRIBABLE_VERSION = "v1"
 class Channel:
     """What is asked for."""
 
-    identity: Identity
+    identity: ObjectIdentity
     template: dict[str, Any]
     delivery: dict[str, Any] | None
     subscribers: list[dict[str, Any]]
@@ -27,7 +27,7 @@ class Channel:
         """The channel behind a stored object, whatever its kind."""
         spec = obj.get("spec") or {}
         return cls(
-            Identity.read(obj),
+            ObjectIdentity.read(obj),
             dict(spec.get("channelTemplate") or {}),
             spec.get("delivery"),
             list(spec.get("subscribers") or []),

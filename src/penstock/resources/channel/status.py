@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.resources.admission import Obj
-from penstock.resources.conditions import READY, Finding, conclude, false, find, true, unknown
-from penstock.resources.destinations.resolution import DEAD_LETTER_SINK_RESOLVED, Address, dead_letter_finding
+from penstock.resources.conditions import READY, ConditionFinding, conclude, false, find, true, unknown
+from penstock.resources.destinations.resolution import DEAD_LETTER_SINK_RESOLVED, ResolvedAddress, dead_letter_finding
 from penstock.resources.eventpolicy.access import OPEN, TargetAccess
-from penstock.resources.metadata import Identity
+from penstock.resources.metadata import ObjectIdentity
 
 BACKING_CHANNEL_READY = "BackingChannelReady"
 
@@ -44,7 +44,7 @@ def status_of(obj: Obj, backing: BackingChannel, now: str, access: TargetAccess 
         access.finding(),
     ]
     status: dict[str, Any] = {
-        "observedGeneration": Identity.read(obj).generation,
+        "observedGeneration": ObjectIdentity.read(obj).generation,
         "conditions": conclude(previous, findings, now),
         **access.fields(),
     }
@@ -57,20 +57,22 @@ def status_of(obj: Obj, backing: BackingChannel, now: str, access: TargetAccess 
     return status
 
 
-def _backing_finding(backing: BackingChannel) -> Finding:
+def _backing_finding(backing: BackingChannel) -> ConditionFinding:
     if backing.failure is not None:
         return false(BACKING_CHANNEL_READY, "ChannelFailure", backing.failure)
     ready = find(((backing.obj or {}).get("status") or {}).get("conditions"), READY)
     if ready is None:
         message = "BackingChannel has not yet been reconciled."
         return unknown(BACKING_CHANNEL_READY, "BackingChannelNotConfigured", message)
-    return Finding(BACKING_CHANNEL_READY, ready["status"], ready.get("reason") or "", ready.get("message") or "")
+    return ConditionFinding(
+        BACKING_CHANNEL_READY, ready["status"], ready.get("reason") or "", ready.get("message") or ""
+    )
 
 
-def _dead_letter_finding(wanted: bool, backing: BackingChannel, theirs: Mapping[str, Any]) -> Finding:
+def _dead_letter_finding(wanted: bool, backing: BackingChannel, theirs: Mapping[str, Any]) -> ConditionFinding:
     if not wanted:
         return dead_letter_finding(None)
-    resolved = Address.read(dict(theirs), "deadLetterSink")
+    resolved = ResolvedAddress.read(dict(theirs), "deadLetterSink")
     if resolved is not None:
         return dead_letter_finding(resolved)
     if backing.obj is None or not theirs.get("conditions"):

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any
 
-from penstock.resources.conditions import Finding
+from penstock.resources.conditions import ConditionFinding
 from penstock.timestamps import rfc3339
 
 DELIVERING = "Delivering"
@@ -58,19 +58,19 @@ class DeliveryState:
         return bool(self.failures)
 
 
-def delivering_finding(state: DeliveryState | None, paused: bool) -> list[Finding]:
+def delivering_finding(state: DeliveryState | None, paused: bool) -> list[ConditionFinding]:
     """The condition, where there is anything to say."""
     if paused:
         message = "Events wait until the annotation penstock.dev/paused is removed."
-        return [Finding(DELIVERING, "False", "Paused", message, "Info")]
+        return [ConditionFinding(DELIVERING, "False", "Paused", message, "Info")]
     if state is None or not (state.succeeded or state.fails):
         return []
     if not state.fails:
-        return [Finding(DELIVERING, "True")]
+        return [ConditionFinding(DELIVERING, "True")]
     reason, does = cause(state)
     details = "" if state.status is not None or not state.reason else f" ({state.reason})"
     message = f"{state.url} {does} since {moment(state.since)}{details}"
-    return [Finding(DELIVERING, "False", reason, message, "Warning")]
+    return [ConditionFinding(DELIVERING, "False", reason, message, "Warning")]
 
 
 def cause(state: DeliveryState) -> tuple[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.resources.admission import Obj
-from penstock.resources.conditions import Finding
+from penstock.resources.conditions import ConditionFinding
 from penstock.resources.delivery.delivering import DeliveryState, delivering_finding
 from penstock.resources.eventpolicy.access import NOBODY, SenderIdentity
 from penstock.resources.replay.past import NO_PAST, PastObservation, past_findings
@@ -25,6 +25,6 @@ class RouteObservation:
     past: PastObservation = NO_PAST
     secrets: UsedSecrets = NO_SECRETS
 
-    def warnings(self, obj: Obj) -> list[Finding]:
+    def warnings(self, obj: Obj) -> list[ConditionFinding]:
         """Conditions of the route `obj` that do not count towards Ready."""
         return [*past_findings(obj, self.past, self.losses), *delivering_finding(self.delivery, self.paused)]

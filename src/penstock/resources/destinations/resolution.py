@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.resources.conditions import Finding, false, true
+from penstock.resources.conditions import ConditionFinding, false, true
 
 DEAD_LETTER_SINK_RESOLVED = "DeadLetterSinkResolved"
 EVENTS_RETAINED = "EventsRetained"
 
 
 @dataclass(frozen=True)
-class Address:
+class ResolvedAddress:
     """A resolved destination."""
 
     url: str
@@ -27,7 +27,7 @@ class Address:
         return {f"{prefix}{name}": value for name, value in parts.items() if value}
 
     @classmethod
-    def read(cls, fields: dict[str, Any], prefix: str) -> Address | None:
+    def read(cls, fields: dict[str, Any], prefix: str) -> ResolvedAddress | None:
         """The address written by `fields`; None where there is none."""
         url = fields.get(f"{prefix}Uri")
         return cls(url, fields.get(f"{prefix}CACerts"), fields.get(f"{prefix}Audience")) if url else None
@@ -40,11 +40,11 @@ class Unresolved:
     message: str
 
 
-Resolution = Address | Unresolved | None
+Resolution = ResolvedAddress | Unresolved | None
 """None: no destination was given."""
 
 
-def dead_letter_finding(resolution: Resolution) -> Finding:
+def dead_letter_finding(resolution: Resolution) -> ConditionFinding:
     """The condition `DeadLetterSinkResolved`."""
     if resolution is None:
         return true(DEAD_LETTER_SINK_RESOLVED, "DeadLetterSinkNotConfigured", "No dead letter sink is configured.")
@@ -53,21 +53,21 @@ def dead_letter_finding(resolution: Resolution) -> Finding:
     return true(DEAD_LETTER_SINK_RESOLVED)
 
 
-def loss_finding(losses: tuple[str, ...]) -> list[Finding]:
+def loss_finding(losses: tuple[str, ...]) -> list[ConditionFinding]:
     """The condition `EventsRetained`, only where events were lost. It warns and does not count towards Ready."""
     if not losses:
         return []
     message = "Events were removed by retention before they could be delivered: " + "; ".join(losses)
-    return [Finding(EVENTS_RETAINED, "False", "EventsLost", message, "Warning")]
+    return [ConditionFinding(EVENTS_RETAINED, "False", "EventsLost", message, "Warning")]
 
 
-def addresses(*known: Address) -> dict[str, Any]:
+def addresses(*known: ResolvedAddress) -> dict[str, Any]:
     """`address` and `addresses` of an Addressable. Who may choose takes the first; who knows only one gets the last."""
     told = [_addressable(address) for address in known]
     return {"address": told[-1], "addresses": told}
 
 
-def _addressable(address: Address) -> dict[str, str]:
+def _addressable(address: ResolvedAddress) -> dict[str, str]:
     optional = {"CACerts": address.ca_certs, "audience": address.audience}
     named = {"name": address.url.partition(":")[0], "url": address.url}
     return named | {name: value for name, value in optional.items() if value}

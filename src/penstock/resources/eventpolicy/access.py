@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.contract.routes import AuthorizationMode, Policy
-from penstock.resources.conditions import Finding, false, true
+from penstock.resources.conditions import ConditionFinding, false, true
 
 EVENT_POLICIES_READY = "EventPoliciesReady"
 OIDC_IDENTITY_CREATED = "OIDCIdentityCreated"
@@ -33,7 +33,7 @@ class SenderIdentity:
         """`auth` of the status."""
         return {"auth": {"serviceAccountName": self.account}} if self.account else {}
 
-    def finding(self) -> Finding:
+    def finding(self) -> ConditionFinding:
         """The condition `OIDCIdentityCreated`."""
         if self.problem:
             reason = "Unable to resolve service account for OIDC authentication"
@@ -60,7 +60,7 @@ class TargetAccess:
         ready = [one.name for one in self.policies if one.name not in self.unready]
         return {"policies": [{"name": name, "apiVersion": POLICY_VERSION} for name in ready]} if ready else {}
 
-    def finding(self) -> Finding:
+    def finding(self) -> ConditionFinding:
         """The condition `EventPoliciesReady`."""
         if self.audience is None:
             message = 'Feature "authentication-oidc" must be enabled to support Authorization'

@@ -9,7 +9,7 @@ from typing import Any
 from penstock.oidc.names import subject_of
 from penstock.resources.admission import Obj
 from penstock.resources.conditions import conclude, false, true, unknown
-from penstock.resources.metadata import Identity
+from penstock.resources.metadata import ObjectIdentity
 
 AUTHENTICATION_ENABLED = "AuthenticationEnabled"
 SUBJECTS_RESOLVED = "SubjectsResolved"
@@ -39,7 +39,7 @@ def status_of(obj: Obj, seen: EventPolicyObservation, now: str) -> dict[str, Any
     else:
         findings = [true(AUTHENTICATION_ENABLED), true(SUBJECTS_RESOLVED)]
     status: dict[str, Any] = {
-        "observedGeneration": Identity.read(obj).generation,
+        "observedGeneration": ObjectIdentity.read(obj).generation,
         "conditions": conclude(before.get("conditions") or [], findings, now),
     }
     if seen.enabled and seen.problem is None and seen.subjects:

@@ -9,7 +9,7 @@ from typing import Any
 from penstock.contract.names import service_host
 from penstock.resources.admission import Obj
 from penstock.resources.features import Transport
-from penstock.resources.metadata import Identity, controller_reference
+from penstock.resources.metadata import ObjectIdentity, controller_reference
 
 GROUP, KIND, PLURAL = "eventing.knative.dev", "EventTransform", "eventtransforms"
 
@@ -24,7 +24,7 @@ class EventTransform:
     """What is asked for."""
 
     obj: Obj
-    identity: Identity
+    identity: ObjectIdentity
     expression: str
     sink: dict[str, Any] | None
     reply_expression: str
@@ -37,7 +37,7 @@ class EventTransform:
         reply = spec.get("reply") or {}
         return cls(
             obj,
-            Identity.read(obj),
+            ObjectIdentity.read(obj),
             str((spec.get("jsonata") or {}).get("expression") or ""),
             spec.get("sink") or None,
             str((reply.get("jsonata") or {}).get("expression") or ""),

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.resources.admission import Obj
-from penstock.resources.conditions import Finding, conclude, false, true, unknown
-from penstock.resources.destinations.resolution import Address, Resolution, Unresolved, addresses
+from penstock.resources.conditions import ConditionFinding, conclude, false, true, unknown
+from penstock.resources.destinations.resolution import Resolution, ResolvedAddress, Unresolved, addresses
 from penstock.resources.eventpolicy.access import OPEN
 from penstock.resources.eventtransform.model import EventTransform
 
@@ -24,7 +24,7 @@ class EventTransformObservation:
     deployment: Mapping[str, Any] | None
     """As stored; None: there is none."""
     sink: Resolution
-    known: tuple[Address, ...]
+    known: tuple[ResolvedAddress, ...]
     """Where it takes events once it runs, the address to prefer first."""
     failure: str | None = None
     """Why a part cannot be had."""
@@ -48,12 +48,12 @@ def status_of(obj: Obj, seen: EventTransformObservation, now: str) -> dict[str, 
         told = addresses(*seen.known)
         # Who knows only one address gets the first, as in Knative, where other Addressables give the last.
         status |= told | {"address": told["addresses"][0]}
-    if isinstance(seen.sink, Address):
+    if isinstance(seen.sink, ResolvedAddress):
         status |= seen.sink.fields("sink")
     return status
 
 
-def _deployment_finding(seen: EventTransformObservation) -> Finding:
+def _deployment_finding(seen: EventTransformObservation) -> ConditionFinding:
     if seen.failure is not None:
         return false(DEPLOYMENT_READY, "JsonataDeploymentUnavailable", seen.failure)
     if seen.deployment is None:
@@ -73,12 +73,12 @@ def _is_current(deployment: Mapping[str, Any]) -> bool:
     return observed and status.get("updatedReplicas", status.get("replicas")) == status.get("replicas")
 
 
-def _sink_finding(sink: Resolution) -> Finding:
+def _sink_finding(sink: Resolution) -> ConditionFinding:
     if isinstance(sink, Unresolved):
         return false(SINK_BINDING_READY, "SinkNotFound", sink.message)
     return true(SINK_BINDING_READY)
 
 
-def _transformation_finding(running: Finding, bound: Finding) -> Finding:
+def _transformation_finding(running: ConditionFinding, bound: ConditionFinding) -> ConditionFinding:
     decisive = bound if running.status == "True" or bound.status == "False" else running
-    return Finding(TRANSFORMATION_READY, decisive.status, decisive.reason, decisive.message)
+    return ConditionFinding(TRANSFORMATION_READY, decisive.status, decisive.reason, decisive.message)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from penstock.resources.admission import Obj
 from penstock.resources.destinations.kreference import KReference
 from penstock.resources.eventtype.conversion import NEWEST
-from penstock.resources.metadata import LONGEST_NAME, Identity, is_object_name
+from penstock.resources.metadata import LONGEST_NAME, ObjectIdentity, is_object_name
 
 GROUP, KIND, PLURAL = "eventing.knative.dev", "EventType", "eventtypes"
 DESCRIPTION = "Event Type auto-created by controller"
@@ -21,7 +21,7 @@ _FOREIGN = re.compile(r"[^-a-z0-9.]")
 def reference_of(obj: Obj) -> KReference | None:
     """What the EventType refers to; None: nothing."""
     reference = (obj.get("spec") or {}).get("reference") or {}
-    return KReference.read(reference, Identity.read(obj).namespace) if any(reference.values()) else None
+    return KReference.read(reference, ObjectIdentity.read(obj).namespace) if any(reference.values()) else None
 
 
 class Passed(NamedTuple):
@@ -33,16 +33,16 @@ class Passed(NamedTuple):
     specversion: str = "1.0"
 
 
-class Place(NamedTuple):
+class SentTo(NamedTuple):
     """What the event was sent to."""
 
     api_version: str
     kind: str
-    identity: Identity
+    identity: ObjectIdentity
     address: str = "http"
 
 
-def name_of(place: Place, passed: Passed) -> str:
+def name_of(place: SentTo, passed: Passed) -> str:
     """The name of the EventType that is made: the same for the same place, type and source."""
     identity = place.identity
     text = f"{passed.type}{passed.source}{identity.namespace}{identity.name}"
@@ -50,7 +50,7 @@ def name_of(place: Place, passed: Passed) -> str:
     return _as_name(f"et-{identity.name}-{digest}")
 
 
-def describe(place: Place, passed: Passed) -> Obj:
+def describe(place: SentTo, passed: Passed) -> Obj:
     """The EventType of an event, as it is created. It goes when the place goes."""
     identity = place.identity
     owner = {"apiVersion": place.api_version, "kind": place.kind, "name": identity.name}

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.resources.admission import Obj
-from penstock.resources.conditions import Finding, conclude, false, true, unknown
-from penstock.resources.metadata import Identity
+from penstock.resources.conditions import ConditionFinding, conclude, false, true, unknown
+from penstock.resources.metadata import ObjectIdentity
 
 REFERENCE_EXISTS = "ReferenceExists"
 
@@ -26,12 +26,12 @@ def status_of(obj: Obj, seen: EventTypeObservation, now: str) -> dict[str, Any]:
     """The EventType's status."""
     previous = (obj.get("status") or {}).get("conditions") or []
     return {
-        "observedGeneration": Identity.read(obj).generation,
+        "observedGeneration": ObjectIdentity.read(obj).generation,
         "conditions": conclude(previous, [_finding(seen)], now),
     }
 
 
-def _finding(seen: EventTypeObservation) -> Finding:
+def _finding(seen: EventTypeObservation) -> ConditionFinding:
     if not seen.refers:
         return true(REFERENCE_EXISTS, "ReferenceNotSet", "spec.reference is not set")
     if seen.found:

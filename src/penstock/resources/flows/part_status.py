@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from penstock.resources.admission import Obj
-from penstock.resources.conditions import READY, Finding, find, true, unknown
+from penstock.resources.conditions import READY, ConditionFinding, find, true, unknown
 from penstock.resources.eventpolicy.access import TargetAccess
 
 CHANNELS_READY = "ChannelsReady"
@@ -18,7 +18,7 @@ SUBSCRIPTIONS_NOT_READY = "SubscriptionsNotReady"
 CHANNELS_WAITED_FOR = "Channels are not ready yet, or there are none"
 SUBSCRIPTIONS_WAITED_FOR = "Subscriptions are not ready yet, or there are none"
 
-Missing = Callable[[str, str, str], Finding]
+Missing = Callable[[str, str, str], ConditionFinding]
 """What a flow calls a part that is not there: a Sequence does not know, for a Parallel it is false."""
 
 
@@ -70,7 +70,7 @@ def findings_of(
     channel_failure: str | None,
     subscription_failure: str | None,
     access: TargetAccess,
-) -> list[Finding]:
+) -> list[ConditionFinding]:
     """What is said of a flow's parts. Where the Channels cannot be had, nothing is known of the rest."""
     if channel_failure is not None:
         channels = missing(CHANNELS_READY, CHANNELS_NOT_READY, channel_failure)

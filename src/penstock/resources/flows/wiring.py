@@ -9,7 +9,7 @@ from typing import Any
 from penstock.resources.admission import Obj
 from penstock.resources.delivery.options import fill_delivery
 from penstock.resources.destinations.destination import fill_destination
-from penstock.resources.metadata import Identity, controller_reference
+from penstock.resources.metadata import ObjectIdentity, controller_reference
 
 SUBSCRIPTION_VERSION, SUBSCRIPTION_KIND = "messaging.knative.dev/v1", "Subscription"
 
@@ -49,7 +49,7 @@ class Wiring:
         reference = {"apiVersion": self.channel_version, "kind": self.channel_kind, "name": channel}
         spec: dict[str, Any] = {"channel": reference, "subscriber": subscriber, "reply": reply, "delivery": delivery}
         spec = copy.deepcopy({name: value for name, value in spec.items() if value is not None})
-        namespace = Identity.read(self.flow).namespace
+        namespace = ObjectIdentity.read(self.flow).namespace
         fill_destination(spec.get("subscriber"), namespace)
         fill_destination(spec.get("reply"), namespace)
         fill_delivery(spec.get("delivery"), namespace)
@@ -57,14 +57,14 @@ class Wiring:
 
     def to_channel(self, name: str) -> dict[str, Any]:
         """The Channel of that name as a destination."""
-        namespace = Identity.read(self.flow).namespace
+        namespace = ObjectIdentity.read(self.flow).namespace
         reference = {"apiVersion": self.channel_version, "kind": self.channel_kind}
         return {"ref": {**reference, "name": name, "namespace": namespace}}
 
     def _part(self, api_version: str, kind: str, name: str, spec: dict[str, Any]) -> Obj:
         metadata = {
             "name": name,
-            "namespace": Identity.read(self.flow).namespace,
+            "namespace": ObjectIdentity.read(self.flow).namespace,
             "ownerReferences": [controller_reference(self.flow)],
         }
         return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}

@@ -8,9 +8,9 @@ from typing import Any
 
 from penstock.resources.admission import Obj
 from penstock.resources.conditions import conclude, true, unknown
-from penstock.resources.destinations.resolution import Address, Resolution, addresses, dead_letter_finding
+from penstock.resources.destinations.resolution import Resolution, ResolvedAddress, addresses, dead_letter_finding
 from penstock.resources.eventpolicy.access import OPEN, TargetAccess
-from penstock.resources.metadata import Identity
+from penstock.resources.metadata import ObjectIdentity
 
 ENDPOINTS_READY = "EndpointsReady"
 
@@ -19,7 +19,7 @@ ENDPOINTS_READY = "EndpointsReady"
 class ChannelObservation:
     """What the controller has found out."""
 
-    addresses: tuple[Address, ...]
+    addresses: tuple[ResolvedAddress, ...]
     """The one to prefer first, the one of plain HTTP last."""
     ingress_takes_it: bool
     """Whether every ingress acts by a snapshot that has this channel."""
@@ -42,7 +42,7 @@ def status_of(obj: Obj, seen: ChannelObservation, now: str) -> dict[str, Any]:
     )
     findings = [endpoints, true("Addressable"), dead_letter_finding(seen.dead_letter), seen.access.finding()]
     status: dict[str, Any] = {
-        "observedGeneration": Identity.read(obj).generation,
+        "observedGeneration": ObjectIdentity.read(obj).generation,
         "conditions": conclude(previous, findings, now),
         **addresses(*seen.addresses),
         **seen.access.fields(),
@@ -50,7 +50,7 @@ def status_of(obj: Obj, seen: ChannelObservation, now: str) -> dict[str, Any]:
     subscribers = (obj.get("spec") or {}).get("subscribers") or []
     if subscribers:
         status["subscribers"] = [_subscriber_status(one, seen.taken, seen.waiting) for one in subscribers]
-    if isinstance(seen.dead_letter, Address):
+    if isinstance(seen.dead_letter, ResolvedAddress):
         status |= seen.dead_letter.fields("deadLetterSink")
     return status
 

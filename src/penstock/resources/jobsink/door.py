@@ -9,7 +9,7 @@ from penstock.resources.features import Transport
 
 
 @dataclass(frozen=True)
-class Door:
+class JobSinkDoor:
     """The door of one JobSink."""
 
     transport: Transport = "disabled"

@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote
 
 from penstock.resources.admission import Obj
 from penstock.resources.jobsink.defaults import fill_job
-from penstock.resources.metadata import Identity
+from penstock.resources.metadata import ObjectIdentity
 
 GROUP, KIND, PLURAL = "sinks.knative.dev", "JobSink", "jobsinks"
 
@@ -50,7 +50,7 @@ def job_of(sink: Obj, name: str) -> Obj:
         "metadata": {
             **{key: metadata[key] for key in ("annotations",) if metadata.get(key)},
             "name": name,
-            "namespace": Identity.read(sink).namespace,
+            "namespace": ObjectIdentity.read(sink).namespace,
             "labels": {**(metadata.get("labels") or {}), **_labels(sink, name)},
             "ownerReferences": [owner],
         },
@@ -68,7 +68,7 @@ def secret_of(sink: Obj, job: Obj, event: bytes) -> Obj:
         "kind": "Secret",
         "metadata": {
             "name": name,
-            "namespace": Identity.read(sink).namespace,
+            "namespace": ObjectIdentity.read(sink).namespace,
             "labels": _labels(sink, name),
             "ownerReferences": [_owner("batch/v1", "Job", job)],
         },
@@ -94,11 +94,11 @@ def read_location(path: str) -> tuple[str, str, str, str] | None:
 
 
 def _labels(sink: Obj, name: str) -> dict[str, str]:
-    return {ID_LABEL: name, NAME_LABEL: Identity.read(sink).name}
+    return {ID_LABEL: name, NAME_LABEL: ObjectIdentity.read(sink).name}
 
 
 def _owner(api_version: str, kind: str, owner: Obj) -> dict[str, Any]:
-    identity = Identity.read(owner)
+    identity = ObjectIdentity.read(owner)
     reference = {"apiVersion": api_version, "kind": kind, "name": identity.name, "uid": identity.uid}
     return {**reference, "controller": True, "blockOwnerDeletion": False}
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.contract.names import CLUSTER_DOMAIN
 from penstock.resources.admission import Obj
-from penstock.resources.metadata import Identity, controller_reference
+from penstock.resources.metadata import ObjectIdentity, controller_reference
 
 GROUP, KIND, PLURAL = "serving.knative.dev", "Service", "services"
 
@@ -24,13 +24,13 @@ class KService:
     """What is asked for."""
 
     obj: Obj
-    identity: Identity
+    identity: ObjectIdentity
     template: dict[str, Any]
 
     @classmethod
     def read(cls, obj: Obj) -> KService:
         """The Service behind a stored object."""
-        return cls(obj, Identity.read(obj), dict((obj.get("spec") or {}).get("template") or {}))
+        return cls(obj, ObjectIdentity.read(obj), dict((obj.get("spec") or {}).get("template") or {}))
 
     @property
     def url(self) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.resources.admission import Obj
-from penstock.resources.conditions import Finding, conclude, false, find, true, unknown
+from penstock.resources.conditions import ConditionFinding, conclude, false, find, true, unknown
 from penstock.resources.kservice.defaults import TRAFFIC
 from penstock.resources.kservice.model import KService
 
@@ -45,7 +45,7 @@ def status_of(obj: Obj, seen: KServiceObservation, now: str) -> dict[str, Any]:
     return status
 
 
-def _configuration_finding(wanted: KService, seen: KServiceObservation) -> Finding:
+def _configuration_finding(wanted: KService, seen: KServiceObservation) -> ConditionFinding:
     failure = seen.deployment_failure or _stuck(seen.deployment)
     if failure is not None:
         message = f'Revision "{wanted.revision}" failed with message: {failure}.'
@@ -53,7 +53,7 @@ def _configuration_finding(wanted: KService, seen: KServiceObservation) -> Findi
     return true(CONFIGURATIONS_READY) if _runs(seen.deployment) else unknown(CONFIGURATIONS_READY)
 
 
-def _route_finding(wanted: KService, seen: KServiceObservation, running: Finding) -> Finding:
+def _route_finding(wanted: KService, seen: KServiceObservation, running: ConditionFinding) -> ConditionFinding:
     if seen.service_failure is not None:
         return false(ROUTES_READY, "NotOwned", seen.service_failure)
     name = wanted.identity.name

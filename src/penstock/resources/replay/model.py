@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.resources.admission import Obj
 from penstock.resources.destinations.kreference import KReference
-from penstock.resources.metadata import Identity
+from penstock.resources.metadata import ObjectIdentity
 from penstock.resources.moments import moment_of
 from penstock.timestamps import parse_rfc3339
 
@@ -25,7 +25,7 @@ SOURCES = {
 class ReplaySpec:
     """What is asked for."""
 
-    identity: Identity
+    identity: ObjectIdentity
     target: KReference | None
     source: KReference | None
     sink: dict[str, Any]
@@ -44,7 +44,7 @@ class ReplaySpec:
     @classmethod
     def read(cls, obj: Obj) -> ReplaySpec:
         """The Replay behind a stored object."""
-        spec, identity = obj.get("spec") or {}, Identity.read(obj)
+        spec, identity = obj.get("spec") or {}, ObjectIdentity.read(obj)
         made = parse_rfc3339(str(obj["metadata"]["creationTimestamp"])).timestamp()
         rate = spec.get("rate")
         return cls(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.resources.admission import Obj
-from penstock.resources.conditions import Finding, State, find
+from penstock.resources.conditions import ConditionFinding, State, find
 from penstock.resources.destinations.resolution import EVENTS_RETAINED, loss_finding
 from penstock.resources.replay.status import PartitionProgress
 
@@ -33,7 +33,7 @@ class PastObservation:
 NO_PAST = PastObservation()
 
 
-def past_findings(obj: Obj, seen: PastObservation, losses: tuple[str, ...]) -> list[Finding]:
+def past_findings(obj: Obj, seen: PastObservation, losses: tuple[str, ...]) -> list[ConditionFinding]:
     """The conditions `PastDelivered` and `EventsRetained`. Both stay as they were told; neither counts for Ready."""
     previous = (obj.get("status") or {}).get("conditions") or []
     return [*_delivered(previous, seen), *_retained(previous, seen, losses)]
@@ -45,7 +45,7 @@ def past_is(state: State, obj: Obj) -> bool:
     return told.get("status") == state
 
 
-def _delivered(previous: Iterable[Mapping[str, Any]], seen: PastObservation) -> list[Finding]:
+def _delivered(previous: Iterable[Mapping[str, Any]], seen: PastObservation) -> list[ConditionFinding]:
     if not seen.asked:
         return _again(find(previous, PAST_DELIVERED))
     length = sum(one.end - one.begin for one in seen.partitions)
@@ -53,29 +53,31 @@ def _delivered(previous: Iterable[Mapping[str, Any]], seen: PastObservation) -> 
         looked_at = sum(min(one.position, one.end) - one.begin for one in seen.partitions)
         percent = 100 * looked_at // length if length else 0
         message = f"Events from before it was made come beside new ones; {percent} % are looked through."
-        return [Finding(PAST_DELIVERED, "Unknown", "Delivering", message, "Info")]
+        return [ConditionFinding(PAST_DELIVERED, "Unknown", "Delivering", message, "Info")]
     if not length:
         message = "All events that it asked for are among those that Kafka has."
-        return [Finding(PAST_DELIVERED, "True", "NothingOlder", message, "Info")]
+        return [ConditionFinding(PAST_DELIVERED, "True", "NothingOlder", message, "Info")]
     counted, failed = sum(one.counted for one in seen.partitions), sum(one.failed for one in seen.partitions)
     missing = sum(one.missing for one in seen.partitions)
     told = [f"{counted} events from before it was made", f"{failed} of them could not be delivered" if failed else ""]
     told.append(f"{missing} events, not all of them for it, were no longer kept" if missing else "")
-    return [Finding(PAST_DELIVERED, "True", "Delivered", "; ".join(filter(None, told)), "Info")]
+    return [ConditionFinding(PAST_DELIVERED, "True", "Delivered", "; ".join(filter(None, told)), "Info")]
 
 
-def _retained(previous: Iterable[Mapping[str, Any]], seen: PastObservation, losses: tuple[str, ...]) -> list[Finding]:
+def _retained(
+    previous: Iterable[Mapping[str, Any]], seen: PastObservation, losses: tuple[str, ...]
+) -> list[ConditionFinding]:
     if losses:
         return loss_finding(losses)
     if seen.not_kept:
-        return [Finding(EVENTS_RETAINED, "False", NOT_KEPT, seen.not_kept, "Warning")]
+        return [ConditionFinding(EVENTS_RETAINED, "False", NOT_KEPT, seen.not_kept, "Warning")]
     told = find(previous, EVENTS_RETAINED)
     return _again(told) if told is not None and told.get("reason") == NOT_KEPT else []
 
 
-def _again(told: Mapping[str, Any] | None) -> list[Finding]:
+def _again(told: Mapping[str, Any] | None) -> list[ConditionFinding]:
     """A condition as it was told before."""
     if told is None:
         return []
     reason, message = str(told.get("reason") or ""), str(told.get("message") or "")
-    return [Finding(told["type"], told["status"], reason, message, told.get("severity") or "")]
+    return [ConditionFinding(told["type"], told["status"], reason, message, told.get("severity") or "")]

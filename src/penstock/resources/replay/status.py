@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.resources.admission import Obj
-from penstock.resources.conditions import Finding, conclude, false, find, true, unknown
+from penstock.resources.conditions import ConditionFinding, conclude, false, find, true, unknown
 from penstock.resources.destinations.resolution import EVENTS_RETAINED
-from penstock.resources.metadata import Identity
+from penstock.resources.metadata import ObjectIdentity
 
 SUCCEEDED = "Succeeded"
 TARGET_RESOLVED, COMPLETED, DELIVERED = "TargetResolved", "Completed", "Delivered"
@@ -31,7 +31,7 @@ class PartitionProgress:
 
 
 @dataclass(frozen=True)
-class Failure:
+class ReplayFailure:
     """Why it can never be done."""
 
     reason: str
@@ -42,9 +42,9 @@ class Failure:
 class ReplayObservation:
     """What the controller has found out."""
 
-    unresolved: Failure | None = None
+    unresolved: ReplayFailure | None = None
     """Why it cannot begin, or go on, for now."""
-    failure: Failure | None = None
+    failure: ReplayFailure | None = None
     partitions: Sequence[PartitionProgress] = ()
     """Empty until it has begun."""
     dry_run: bool = False
@@ -65,7 +65,7 @@ def status_of(obj: Obj, seen: ReplayObservation, now: str) -> dict[str, Any]:
     counts = _counts(seen) if seen.partitions else _kept(before)
     findings = [_target(seen), _completed(seen), _delivered(seen, counts), *_retained(seen, counts, previous)]
     status: dict[str, Any] = {
-        "observedGeneration": Identity.read(obj).generation,
+        "observedGeneration": ObjectIdentity.read(obj).generation,
         "conditions": conclude(previous, findings, now, SUCCEEDED),
         **counts,
     }
@@ -86,13 +86,13 @@ def has_begun(obj: Obj) -> bool:
     return bool((obj.get("status") or {}).get("startTime"))
 
 
-def _target(seen: ReplayObservation) -> Finding:
+def _target(seen: ReplayObservation) -> ConditionFinding:
     if seen.unresolved is not None:
         return unknown(TARGET_RESOLVED, seen.unresolved.reason, seen.unresolved.message)
     return true(TARGET_RESOLVED)
 
 
-def _completed(seen: ReplayObservation) -> Finding:
+def _completed(seen: ReplayObservation) -> ConditionFinding:
     if seen.failure is not None:
         return false(COMPLETED, seen.failure.reason, seen.failure.message)
     if seen.complete:
@@ -100,7 +100,7 @@ def _completed(seen: ReplayObservation) -> Finding:
     return unknown(COMPLETED, "Running" if seen.begun else "Waiting")
 
 
-def _delivered(seen: ReplayObservation, counts: dict[str, Any]) -> Finding:
+def _delivered(seen: ReplayObservation, counts: dict[str, Any]) -> ConditionFinding:
     if not seen.complete:
         return unknown(DELIVERED, "Running" if seen.begun else "Waiting")
     failed = counts["failed"]
@@ -110,7 +110,7 @@ def _delivered(seen: ReplayObservation, counts: dict[str, Any]) -> Finding:
     return true(DELIVERED, "DryRun", "Events were counted and not delivered.") if seen.dry_run else true(DELIVERED)
 
 
-def _retained(seen: ReplayObservation, counts: dict[str, Any], previous: Iterable[Any]) -> list[Finding]:
+def _retained(seen: ReplayObservation, counts: dict[str, Any], previous: Iterable[Any]) -> list[ConditionFinding]:
     """What is no longer kept stays told: whoever looks at the Replay later wants to know, too."""
     missing = counts.get("missing") or 0
     told = str((find(previous, EVENTS_RETAINED) or {}).get("message") or "")
@@ -118,7 +118,7 @@ def _retained(seen: ReplayObservation, counts: dict[str, Any], previous: Iterabl
         told = f"{missing} events, not all of them of this Replay, were no longer kept when it came to them"
     elif seen.not_kept:
         told = seen.not_kept
-    return [Finding(EVENTS_RETAINED, "False", "EventsLost", told, "Warning")] if told else []
+    return [ConditionFinding(EVENTS_RETAINED, "False", "EventsLost", told, "Warning")] if told else []
 
 
 def _counts(seen: ReplayObservation) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.resources.admission import Obj
 from penstock.resources.durations import NotADuration, parse_duration
-from penstock.resources.metadata import Identity, controller_reference
+from penstock.resources.metadata import ObjectIdentity, controller_reference
 
 GROUP, KIND, PLURAL = "eventing.knative.dev", "RequestReply", "requestreplies"
 
@@ -22,7 +22,7 @@ class RequestReply:
     """What is asked for."""
 
     obj: Obj
-    identity: Identity
+    identity: ObjectIdentity
     broker: str
     correlation_attribute: str
     reply_attribute: str
@@ -39,7 +39,7 @@ class RequestReply:
             timeout = 30.0
         return cls(
             obj,
-            Identity.read(obj),
+            ObjectIdentity.read(obj),
             str((spec.get("brokerRef") or {}).get("name") or ""),
             str(spec.get("correlationAttribute") or "correlationid"),
             str(spec.get("replyAttribute") or "replyid"),

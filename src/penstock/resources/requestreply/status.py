@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.resources.admission import Obj
-from penstock.resources.conditions import Finding, conclude, false, is_ready, true, unknown
+from penstock.resources.conditions import ConditionFinding, conclude, false, is_ready, true, unknown
 from penstock.resources.eventpolicy.access import EVENT_POLICIES_READY
-from penstock.resources.metadata import Identity
+from penstock.resources.metadata import ObjectIdentity
 
 BROKER_ADDRESS = "knative.dev/brokerAddress"
 
@@ -34,7 +34,7 @@ def status_of(obj: Obj, seen: RequestReplyObservation, now: str) -> dict[str, An
     policies = true(EVENT_POLICIES_READY, "NotImplemented", "Event policies not implemented for RequestReply yet")
     findings = [_trigger_finding(seen, ready=trigger_ready), true("Addressable"), policies, _broker_finding(seen)]
     status: dict[str, Any] = {
-        "observedGeneration": Identity.read(obj).generation,
+        "observedGeneration": ObjectIdentity.read(obj).generation,
         "conditions": conclude(previous, findings, now),
         "address": {"name": "http", "url": seen.url},
         "desiredReplicas": 1,
@@ -46,7 +46,7 @@ def status_of(obj: Obj, seen: RequestReplyObservation, now: str) -> dict[str, An
     return status
 
 
-def _trigger_finding(seen: RequestReplyObservation, *, ready: bool) -> Finding:
+def _trigger_finding(seen: RequestReplyObservation, *, ready: bool) -> ConditionFinding:
     if seen.trigger_failure is not None:
         message = f"Encountered errors reconciling triggers: {seen.trigger_failure}"
         return unknown("TriggersReady", "TriggerReconcileError", message)
@@ -55,7 +55,7 @@ def _trigger_finding(seen: RequestReplyObservation, *, ready: bool) -> Finding:
     return true("TriggersReady")
 
 
-def _broker_finding(seen: RequestReplyObservation) -> Finding:
+def _broker_finding(seen: RequestReplyObservation) -> ConditionFinding:
     if seen.broker is None:
         return unknown("BrokerReady", "NotFound", f"could not get broker: {seen.broker_failure}")
     if not is_ready(seen.broker):

@@ -10,7 +10,7 @@ import base64
 import binascii
 from collections.abc import Mapping
 
-from penstock.resources.secrets.content import Malformed
+from penstock.resources.secrets.content import MalformedSecret
 
 PREFIX = b"whsec_"
 SHORTEST_BYTES, LONGEST_BYTES = 24, 64
@@ -21,11 +21,11 @@ SigningKeys = tuple[bytes, ...]
 
 
 def signing_keys(content: Mapping[str, bytes]) -> SigningKeys:
-    """What to sign with, in the order of their names. Raises Malformed."""
+    """What to sign with, in the order of their names. Raises MalformedSecret."""
     if not content:
-        raise Malformed(f"it holds no secret; add one under any key, in the form {_FORM}")
+        raise MalformedSecret(f"it holds no secret; add one under any key, in the form {_FORM}")
     if len(content) > MOST:
-        raise Malformed(f"it holds {len(content)} secrets, and {MOST} can be in force at once; remove the oldest")
+        raise MalformedSecret(f"it holds {len(content)} secrets, and {MOST} can be in force at once; remove the oldest")
     return tuple(_key(name, content[name].strip()) for name in sorted(content))
 
 
@@ -38,5 +38,7 @@ def _key(name: str, text: bytes) -> bytes:
     except (binascii.Error, ValueError):
         key = b""
     if not SHORTEST_BYTES <= len(key) <= LONGEST_BYTES:
-        raise Malformed(f"what is under its key {name!r} is not of the form {_FORM}; replace it, or remove the key")
+        raise MalformedSecret(
+            f"what is under its key {name!r} is not of the form {_FORM}; replace it, or remove the key"
+        )
     return key

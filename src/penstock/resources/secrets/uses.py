@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.resources.conditions import Finding, false, true
+from penstock.resources.conditions import ConditionFinding, false, true
 from penstock.resources.delivery.annotations import CLIENT_CERTIFICATE, SIGN_WITH
 from penstock.resources.secrets.client_certificate import client_certificate
-from penstock.resources.secrets.content import Malformed, content_of
+from penstock.resources.secrets.content import MalformedSecret, content_of
 from penstock.resources.secrets.signing import signing_keys
 
 SECRETS_RESOLVED = "SecretsResolved"
@@ -30,7 +30,7 @@ class Use:
     word: str
     """What the reasons of the condition begin with."""
     read: Callable[[Mapping[str, bytes]], object]
-    """Raises Malformed where it does not hold what it should."""
+    """Raises MalformedSecret where it does not hold what it should."""
 
 
 SIGNING = Use(SIGN_WITH, "SigningSecret", signing_keys)
@@ -55,7 +55,7 @@ class UsedSecrets:
     signing: UsedSecret | None = None
     client_certificate: UsedSecret | None = None
 
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[ConditionFinding]:
         """The condition, where there is anything to say."""
         used = [one for one in (self.signing, self.client_certificate) if one is not None]
         if not used:
@@ -77,7 +77,7 @@ def find_secret(use: Use, name: str | None, look: Look) -> UsedSecret | None:
         return UsedSecret(name, reason=f"{use.word}Missing", message=f"{told}: {found}.")
     try:
         use.read(content_of(found))
-    except Malformed as problem:
+    except MalformedSecret as problem:
         return UsedSecret(name, reason=f"{use.word}Malformed", message=f'{told}: of the Secret "{name}", {problem}.')
     return UsedSecret(name, str(found["metadata"].get("resourceVersion") or ""))
 

@@ -12,7 +12,7 @@ from typing import Any
 from penstock.certificates import certificates_in
 from penstock.oidc.names import child_name
 from penstock.resources.admission import Obj
-from penstock.resources.metadata import Identity
+from penstock.resources.metadata import ObjectIdentity
 
 LABEL = "networking.knative.dev/trust-bundle"
 SUFFIX = "kne-bundle"
@@ -100,5 +100,5 @@ def _is_binding(owner: Mapping[str, Any]) -> bool:
 
 
 def _reference(binding: Obj) -> dict[str, Any]:
-    identity = Identity.read(binding)
+    identity = ObjectIdentity.read(binding)
     return {**_OWNER, "name": identity.name, "uid": identity.uid}

@@ -8,7 +8,7 @@ from typing import Any
 from penstock.resources.admission import Obj
 from penstock.resources.delivery.annotations import RouteOptions
 from penstock.resources.destinations.kreference import KReference
-from penstock.resources.metadata import Identity
+from penstock.resources.metadata import ObjectIdentity
 
 GROUP, KIND, PLURAL = "messaging.knative.dev", "Subscription", "subscriptions"
 
@@ -17,7 +17,7 @@ GROUP, KIND, PLURAL = "messaging.knative.dev", "Subscription", "subscriptions"
 class Subscription:
     """What is asked for."""
 
-    identity: Identity
+    identity: ObjectIdentity
     channel: KReference
     subscriber: dict[str, Any] | None
     reply: dict[str, Any] | None
@@ -28,7 +28,7 @@ class Subscription:
     def read(cls, obj: Obj) -> Subscription:
         """The Subscription behind a stored object."""
         spec = obj.get("spec") or {}
-        identity = Identity.read(obj)
+        identity = ObjectIdentity.read(obj)
         return cls(
             identity,
             KReference.read(spec.get("channel") or {}, identity.namespace),

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.resources.admission import Obj
-from penstock.resources.conditions import READY, Finding, conclude, false, find, true, unknown
+from penstock.resources.conditions import READY, ConditionFinding, conclude, false, find, true, unknown
 from penstock.resources.delivery.delivering import delivery_fields
 from penstock.resources.delivery.route_observation import RouteObservation
-from penstock.resources.destinations.resolution import Address, Resolution, Unresolved
-from penstock.resources.metadata import Identity
+from penstock.resources.destinations.resolution import Resolution, ResolvedAddress, Unresolved
+from penstock.resources.metadata import ObjectIdentity
 
 REFERENCES_RESOLVED = "ReferencesResolved"
 ADDED_TO_CHANNEL = "AddedToChannel"
@@ -36,7 +36,7 @@ def status_of(obj: Obj, seen: SubscriptionObservation, now: str) -> dict[str, An
     """The Subscription's status."""
     previous = (obj.get("status") or {}).get("conditions") or []
     return {
-        "observedGeneration": Identity.read(obj).generation,
+        "observedGeneration": ObjectIdentity.read(obj).generation,
         "conditions": conclude(previous, _findings(obj, seen), now),
         "physicalSubscription": _physical(seen),
         **delivery_fields(seen.delivery, seen.paused),
@@ -49,15 +49,15 @@ def subscriber_spec(obj: Obj, seen: SubscriptionObservation, delivery: Mapping[s
     resolutions = (seen.subscriber, seen.reply, seen.dead_letter)
     if seen.channel is None or any(isinstance(one, Unresolved) for one in resolutions):
         return None
-    identity = Identity.read(obj)
+    identity = ObjectIdentity.read(obj)
     entry: dict[str, Any] = {"name": identity.name, "uid": identity.uid, "generation": identity.generation}
     entry |= seen.identity.fields()
-    if isinstance(seen.subscriber, Address):
+    if isinstance(seen.subscriber, ResolvedAddress):
         entry |= seen.subscriber.fields("subscriber")
-    if isinstance(seen.reply, Address):
+    if isinstance(seen.reply, ResolvedAddress):
         entry |= seen.reply.fields("reply")
     options = {name: value for name, value in delivery.items() if name != "deadLetterSink"}
-    if isinstance(seen.dead_letter, Address):
+    if isinstance(seen.dead_letter, ResolvedAddress):
         fields = {"uri": seen.dead_letter.url, "CACerts": seen.dead_letter.ca_certs}
         fields["audience"] = seen.dead_letter.audience
         options["deadLetterSink"] = {name: value for name, value in fields.items() if value}
@@ -70,26 +70,26 @@ def _physical(seen: SubscriptionObservation) -> dict[str, str]:
     physical: dict[str, str] = {}
     pairs = (("subscriber", seen.subscriber), ("reply", seen.reply), ("deadLetterSink", seen.dead_letter))
     for prefix, resolution in pairs:
-        if isinstance(resolution, Address):
+        if isinstance(resolution, ResolvedAddress):
             physical |= resolution.fields(prefix)
         elif isinstance(resolution, Unresolved):
             physical[f"{prefix}Uri"] = ""
     return physical
 
 
-def _findings(obj: Obj, seen: SubscriptionObservation) -> list[Finding]:
+def _findings(obj: Obj, seen: SubscriptionObservation) -> list[ConditionFinding]:
     references = _references_finding(seen)
     rest = [seen.identity.finding(), *seen.secrets.findings(), *seen.warnings(obj)]
     if references.status != "True" or seen.channel is None:
         return [references, unknown(ADDED_TO_CHANNEL), unknown(CHANNEL_READY), *rest]
-    identity = Identity.read(obj)
+    identity = ObjectIdentity.read(obj)
     entries = (seen.channel.get("spec") or {}).get("subscribers") or []
     added = any(one.get("uid") == identity.uid and one.get("generation") == identity.generation for one in entries)
     added_finding = true(ADDED_TO_CHANNEL) if added else unknown(ADDED_TO_CHANNEL, "NotAddedToChannel")
     return [references, added_finding, _channel_finding(identity, seen.channel), *rest]
 
 
-def _references_finding(seen: SubscriptionObservation) -> Finding:
+def _references_finding(seen: SubscriptionObservation) -> ConditionFinding:
     if seen.channel is None:
         message = f"Failed to get Spec.Channel or backing channel: {seen.channel_failure}"
         return unknown(REFERENCES_RESOLVED, "ChannelReferenceFailed", message)
@@ -104,7 +104,7 @@ def _references_finding(seen: SubscriptionObservation) -> Finding:
     return true(REFERENCES_RESOLVED)
 
 
-def _channel_finding(identity: Identity, channel: Mapping[str, Any]) -> Finding:
+def _channel_finding(identity: ObjectIdentity, channel: Mapping[str, Any]) -> ConditionFinding:
     status = channel.get("status") or {}
     entry = next((one for one in status.get("subscribers") or [] if one.get("uid") == identity.uid), None)
     reason = "SubscriptionNotMarkedReadyByChannel"

@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.resources.admission import Obj, annotations_of
 from penstock.resources.delivery.annotations import RouteOptions
-from penstock.resources.metadata import Identity
+from penstock.resources.metadata import ObjectIdentity
 
 GROUP, KIND, PLURAL = "eventing.knative.dev", "Trigger", "triggers"
 BROKER_LABEL = "eventing.knative.dev/broker"
@@ -19,7 +19,7 @@ INJECTION_ANNOTATION = "eventing.knative.dev/injection"
 class Trigger:
     """What is asked for."""
 
-    identity: Identity
+    identity: ObjectIdentity
     broker: str
     broker_namespace: str
     attributes: dict[str, str]
@@ -33,7 +33,7 @@ class Trigger:
     def read(cls, obj: Obj) -> Trigger:
         """The Trigger behind a stored object."""
         spec = obj.get("spec") or {}
-        identity = Identity.read(obj)
+        identity = ObjectIdentity.read(obj)
         reference = spec.get("brokerRef") or {}
         return cls(
             identity,

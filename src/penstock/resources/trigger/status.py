@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.resources.admission import Obj
-from penstock.resources.conditions import READY, Finding, conclude, false, find, true, unknown
+from penstock.resources.conditions import READY, ConditionFinding, conclude, false, find, true, unknown
 from penstock.resources.delivery.delivering import delivery_fields
 from penstock.resources.delivery.route_observation import RouteObservation
 from penstock.resources.destinations.resolution import (
     DEAD_LETTER_SINK_RESOLVED,
-    Address,
     Resolution,
+    ResolvedAddress,
     Unresolved,
     dead_letter_finding,
 )
 from penstock.resources.eventpolicy.access import OIDC_IDENTITY_CREATED
-from penstock.resources.metadata import Identity
+from penstock.resources.metadata import ObjectIdentity
 
 BROKER_READY = "BrokerReady"
 DEPENDENCY_READY = "DependencyReady"
@@ -33,10 +33,10 @@ class TriggerObservation(RouteObservation):
     broker_name: str
     broker: Mapping[str, Any] | None
     """The Broker as stored; None: there is none."""
-    subscriber: Address | Unresolved
+    subscriber: ResolvedAddress | Unresolved
     dead_letter: Resolution
     """The Trigger's own dead letter sink, or the Broker's where the Trigger has no delivery options."""
-    dependency: Finding
+    dependency: ConditionFinding
     taken: bool
     """Whether the data plane acts by this Trigger as it is now."""
     refused: str | None = None
@@ -48,21 +48,21 @@ class TriggerObservation(RouteObservation):
 def status_of(obj: Obj, seen: TriggerObservation, now: str) -> dict[str, Any]:
     """The Trigger's status."""
     previous = (obj.get("status") or {}).get("conditions") or []
-    status: dict[str, Any] = {"observedGeneration": Identity.read(obj).generation}
+    status: dict[str, Any] = {"observedGeneration": ObjectIdentity.read(obj).generation}
     status["conditions"] = conclude(previous, _findings(obj, seen), now)
     status["subscriberUri"] = ""
     status |= seen.identity.fields()
     if seen.broker is not None:
-        if isinstance(seen.subscriber, Address):
+        if isinstance(seen.subscriber, ResolvedAddress):
             status |= seen.subscriber.fields("subscriber")
-        if isinstance(seen.dead_letter, Address):
+        if isinstance(seen.dead_letter, ResolvedAddress):
             status |= seen.dead_letter.fields("deadLetterSink")
         elif isinstance(seen.dead_letter, Unresolved):
             status["deadLetterSinkUri"] = ""
     return status | delivery_fields(seen.delivery, seen.paused)
 
 
-def _findings(obj: Obj, seen: TriggerObservation) -> list[Finding]:
+def _findings(obj: Obj, seen: TriggerObservation) -> list[ConditionFinding]:
     if seen.broker is None:
         missing = false(BROKER_READY, "BrokerDoesNotExist", f'Broker "{seen.broker_name}" does not exist')
         others = (
@@ -85,7 +85,7 @@ def _findings(obj: Obj, seen: TriggerObservation) -> list[Finding]:
     ]
 
 
-def _broker_finding(broker: Mapping[str, Any]) -> Finding:
+def _broker_finding(broker: Mapping[str, Any]) -> ConditionFinding:
     """A Trigger of a Broker that is not ready is not ready either, whether the Broker failed or is on its way."""
     ready = find((broker.get("status") or {}).get("conditions"), READY)
     if ready is None:
@@ -96,13 +96,13 @@ def _broker_finding(broker: Mapping[str, Any]) -> Finding:
     return false(BROKER_READY, reason, message or "The Broker is not ready.")
 
 
-def _subscriber_finding(subscriber: Address | Unresolved) -> Finding:
+def _subscriber_finding(subscriber: ResolvedAddress | Unresolved) -> ConditionFinding:
     if isinstance(subscriber, Unresolved):
         return false(SUBSCRIBER_RESOLVED, "Unable to get the Subscriber's URI", subscriber.message)
     return true(SUBSCRIBER_RESOLVED)
 
 
-def _subscription_finding(seen: TriggerObservation) -> Finding:
+def _subscription_finding(seen: TriggerObservation) -> ConditionFinding:
     if seen.taken and seen.refused is not None:
         return false(SUBSCRIPTION_READY, "FilterNotRoutable", f"No events are routed by this Trigger: {seen.refused}")
     if seen.taken:

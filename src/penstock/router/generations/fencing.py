@@ -29,12 +29,12 @@ from typing import Protocol
 from penstock.contract import generations
 from penstock.contract.generations import LivePoint
 from penstock.contract.reports import Served
-from penstock.log.fences import Superseded
+from penstock.log.fences import RouterSuperseded
 from penstock.router.matched_record import MatchedRecord
 
 
-class Writer(Protocol):
-    """What is asked of Kafka, by the router that took over last; others get Superseded."""
+class RouterNotes(Protocol):
+    """What is asked of Kafka, by the router that took over last; others get RouterSuperseded."""
 
     def note_epoch(self, epoch: int) -> None:
         """Gives this router its epoch."""
@@ -49,7 +49,7 @@ class Writer(Protocol):
         """Puts up a generation's fence in every partition. Raises KafkaAway where it cannot be sure."""
 
 
-class Found(Protocol):
+class FormerNotes(Protocol):
     """What former routers noted, read after this one took over. It may still be read when it is handed in."""
 
     @property
@@ -64,7 +64,7 @@ class Found(Protocol):
 class Fencing:
     """The point that counts, for one router."""
 
-    def __init__(self, found: Found, writer: Writer, beat: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, found: FormerNotes, writer: RouterNotes, beat: Callable[[], None] = lambda: None) -> None:
         """Calls `beat` before everything that may wait for Kafka."""
         self._found, self._writer, self._beat = found, writer, beat
         self._own: LivePoint | None = None
@@ -96,7 +96,7 @@ class Fencing:
         self._writer.put_up(point)
 
     def confirm(self) -> None:
-        """Raises Superseded where another router has taken over, whether or not it has written anything yet."""
+        """Raises RouterSuperseded where another router has taken over, whether or not it has written anything yet."""
         if self._epoch is not None:
             self._beat()
             self._writer.note_epoch(self._epoch)
@@ -108,7 +108,7 @@ class Fencing:
             self._writer.note_served(changes)
 
     def check(self, found: Iterable[MatchedRecord]) -> None:
-        """Raises Superseded where a later router writes."""
+        """Raises RouterSuperseded where a later router writes."""
         for record in found:
             if self._epoch is not None and generations.epoch_of(record.generation) > self._epoch:
-                raise Superseded(f"another pipeline has taken over: it writes generation {record.generation}")
+                raise RouterSuperseded(f"another pipeline has taken over: it writes generation {record.generation}")

@@ -260,7 +260,7 @@ class Generations:
         return self._tail.retained(topics.EVENTS, self._partitions)
 
     def _poll(self) -> list[MatchedRecord]:
-        """What queries have written since. Raises Superseded where one of them is another router's."""
+        """What queries have written since. Raises RouterSuperseded where one of them is another router's."""
         found = self._tail.poll(0.1)
         self._fencing.check(found)
         return [record for record in found if not record.fence]

@@ -18,7 +18,7 @@ END_SECONDS = 30.0
 """The same for the query that replaced one."""
 
 
-class Verdict(enum.Enum):
+class StallVerdict(enum.Enum):
     """What to do."""
 
     GO_ON = "go on"
@@ -32,13 +32,13 @@ class StallGuard:
 
     replaced: bool = False
 
-    def judge(self, late: Mapping[int, float], *, steady: bool) -> Verdict:
+    def judge(self, late: Mapping[int, float], *, steady: bool) -> StallVerdict:
         """By the partitions that are late, in seconds; `steady` after a good while in which none was."""
         longest = max(late.values(), default=0.0)
         if self.replaced:
             self.replaced = not steady
-            return Verdict.END if longest > END_SECONDS else Verdict.GO_ON
+            return StallVerdict.END if longest > END_SECONDS else StallVerdict.GO_ON
         if longest <= REPLACE_SECONDS:
-            return Verdict.GO_ON
+            return StallVerdict.GO_ON
         self.replaced = True
-        return Verdict.REPLACE
+        return StallVerdict.REPLACE

@@ -21,7 +21,7 @@ import structlog
 from penstock.lifecycle import first
 from penstock.log.threads import Owner
 from penstock.observability.logs import describe
-from penstock.sources.deliveries import Deliveries, Letter, Send
+from penstock.sources.deliveries import Letter, Send, SourceDeliveries
 from penstock.sources.pings.agenda import Agenda
 from penstock.sources.pings.ping import Ping, event_at
 from penstock.sources.pings.tick_notes import Changes, Noted, TickNotes
@@ -38,7 +38,7 @@ DRAIN_SECONDS = 3.0
 MOST_WAITING = 10_000
 
 
-class Listener(Protocol):
+class PingListener(Protocol):
     """Who is told what becomes of a source."""
 
     def trouble_changed(self, uid: str) -> None:
@@ -53,7 +53,7 @@ class _Source:
     """A source that is known, and fires as long as it has a ping."""
 
     uid: str
-    deliveries: Deliveries
+    deliveries: SourceDeliveries
     waiting: deque[int]
     last: int
     schedule: str
@@ -69,7 +69,7 @@ class PingRunner:
         self,
         open_notes: Callable[[], TickNotes],
         send: Send,
-        listener: Listener,
+        listener: PingListener,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._open_notes, self._send, self._listener, self._clock = open_notes, send, listener, clock
@@ -202,7 +202,7 @@ class PingRunner:
                 self._notes = self._open_notes()
                 self._noted = self._notes.load()
             noted = self._noted.pop(uid, Noted("", 0))
-            deliveries = Deliveries(self._send, partial(self._listener.trouble_changed, uid))
+            deliveries = SourceDeliveries(self._send, partial(self._listener.trouble_changed, uid))
             self._sources[uid] = _Source(uid, deliveries, deque(noted.waiting), noted.last, noted.schedule)
         return self._sources[uid]
 

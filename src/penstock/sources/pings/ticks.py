@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.resources.sources.pingsource.schedule import Schedule
+from penstock.resources.sources.pingsource.schedule import CronSchedule
 from penstock.timestamps import rfc3339_of
 
 LATE_SECONDS = 60
@@ -40,7 +40,7 @@ class Due:
     missed: Missed | None = None
 
 
-def due_between(schedule: Schedule, last: int, now: int) -> Due:
+def due_between(schedule: CronSchedule, last: int, now: int) -> Due:
     """The ticks after `last` until `now`."""
     limit = now - LATE_SECONDS
     missed: list[int] = []

@@ -17,9 +17,9 @@ from penstock.log.threads import Owner
 from penstock.observability.logs import describe
 from penstock.resources.sources.apiserversource.model import Change
 from penstock.retry import pause_after
-from penstock.sources.deliveries import Deliveries, Letter, Send
+from penstock.sources.deliveries import Letter, Send, SourceDeliveries
 from penstock.sources.watches.known_objects import KnownObjects, Obj
-from penstock.sources.watches.watch_plan import Watched, WatchPlan, event_of
+from penstock.sources.watches.watch_plan import WatchedObjects, WatchPlan, event_of
 
 log = structlog.get_logger()
 
@@ -27,7 +27,7 @@ FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 10.0
 
 
-class Gone(Exception):  # the API's answer, not a defect
+class WatchExpired(Exception):  # the API's answer, not a defect
     """The API no longer knows what happened since; list again."""
 
 
@@ -40,27 +40,27 @@ class Forbidden(Exception):  # the API's answer, not a defect
 
 
 class ObjectApi(Protocol):
-    """The API as the source's ServiceAccount sees it. Raises Gone, NotServed, Forbidden, or whatever broke."""
+    """The API as the source's ServiceAccount sees it. Raises WatchExpired, NotServed, Forbidden, or whatever broke."""
 
-    async def listing(self, user: str, watched: Watched) -> tuple[list[dict[str, Any]], str]:
+    async def listing(self, user: str, watched: WatchedObjects) -> tuple[list[dict[str, Any]], str]:
         """The objects, and the version to watch from."""
 
-    def changes(self, user: str, watched: Watched, version: str) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+    def changes(self, user: str, watched: WatchedObjects, version: str) -> AsyncIterator[tuple[str, dict[str, Any]]]:
         """Changes after `version`."""
 
-    def plural(self, watched: Watched) -> str:
+    def plural(self, watched: WatchedObjects) -> str:
         """The name of the collection."""
 
 
 @dataclass
 class _Source:
     plan: WatchPlan
-    deliveries: Deliveries
+    deliveries: SourceDeliveries
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    tasks: dict[Watched, asyncio.Task[object]] = field(default_factory=dict)
-    waits_for: set[Watched] = field(default_factory=set)
+    tasks: dict[WatchedObjects, asyncio.Task[object]] = field(default_factory=dict)
+    waits_for: set[WatchedObjects] = field(default_factory=set)
     """What has not been listed yet."""
-    problems: dict[Watched, str] = field(default_factory=dict)
+    problems: dict[WatchedObjects, str] = field(default_factory=dict)
 
 
 class WatchRunner:
@@ -78,14 +78,14 @@ class WatchRunner:
             self.remove(plan.uid)
             source = None
         if source is None:
-            source = _Source(plan, Deliveries(self._send, lambda: self._changed(plan.uid)))
+            source = _Source(plan, SourceDeliveries(self._send, lambda: self._changed(plan.uid)))
             self._sources[plan.uid] = source
         if source.plan != plan:
             source.plan = plan
             source.deliveries.hurry()
         self._watch_only(source, plan.watched())
 
-    def _watch_only(self, source: _Source, wanted: tuple[Watched, ...]) -> None:
+    def _watch_only(self, source: _Source, wanted: tuple[WatchedObjects, ...]) -> None:
         for watched in [one for one in source.tasks if one not in wanted]:
             source.tasks.pop(watched).cancel()
             source.waits_for.discard(watched)
@@ -125,7 +125,7 @@ class WatchRunner:
         finally:
             await self._tasks.close()
 
-    async def _follow(self, source: _Source, watched: Watched) -> None:
+    async def _follow(self, source: _Source, watched: WatchedObjects) -> None:
         known, failures = KnownObjects(watched.has), 0
         while True:
             try:
@@ -133,7 +133,7 @@ class WatchRunner:
                     await self._list(source, watched, known)
                 failures = 0
                 await self._watch(source, watched, known)
-            except Gone:
+            except WatchExpired:
                 known.version = None
             except NotServed as error:
                 # As with Knative, the others are watched all the same; the kind may come.
@@ -145,21 +145,21 @@ class WatchRunner:
             except Exception as error:
                 failures = await self._pause(source, watched, error, failures)
 
-    async def _list(self, source: _Source, watched: Watched, known: KnownObjects) -> None:
+    async def _list(self, source: _Source, watched: WatchedObjects, known: KnownObjects) -> None:
         objects, version = await self._api.listing(source.plan.source.user, watched)
         for change, obj in known.listed(objects):
             await self._tell(source, watched, change, obj)
         known.version = version
         self._seen(source, watched, None)
 
-    async def _watch(self, source: _Source, watched: Watched, known: KnownObjects) -> None:
+    async def _watch(self, source: _Source, watched: WatchedObjects, known: KnownObjects) -> None:
         async for kind, obj in self._api.changes(source.plan.source.user, watched, known.version or ""):
             told = known.changed(kind, obj)
             if told is not None:
                 await self._tell(source, watched, *told)
             known.version = str(obj["metadata"]["resourceVersion"])
 
-    async def _tell(self, source: _Source, watched: Watched, change: Change, obj: Obj) -> None:
+    async def _tell(self, source: _Source, watched: WatchedObjects, change: Change, obj: Obj) -> None:
         plural = self._api.plural(watched)
         event = event_of(source.plan, change, obj, plural)
         if event is None:
@@ -172,7 +172,7 @@ class WatchRunner:
         async with source.turn:
             await source.deliveries.deliver(letter, skip_refused=True)
 
-    def _seen(self, source: _Source, watched: Watched, problem: str | None) -> None:
+    def _seen(self, source: _Source, watched: WatchedObjects, problem: str | None) -> None:
         """What is known of a watch; the status is looked at where that is news."""
         before = (watched in source.waits_for, source.problems.get(watched))
         if problem is None:
@@ -183,7 +183,7 @@ class WatchRunner:
         if before != (watched in source.waits_for, source.problems.get(watched)):
             self._changed(source.plan.uid)
 
-    async def _pause(self, source: _Source, watched: Watched, error: Exception, failures: int) -> int:
+    async def _pause(self, source: _Source, watched: WatchedObjects, error: Exception, failures: int) -> int:
         log.warning(
             "a source cannot watch and tries again",
             source=source.plan.source.identity.name,

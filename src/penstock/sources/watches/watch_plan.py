@@ -12,7 +12,7 @@ from penstock.events.event import CloudEvent
 from penstock.filters.evaluate import matches_event
 from penstock.filters.predicate import Predicate
 from penstock.resources import label_selector
-from penstock.resources.destinations.resolution import Address
+from penstock.resources.destinations.resolution import ResolvedAddress
 from penstock.resources.metadata import controller_of
 from penstock.resources.sources.apiserversource.model import (
     REFERENCE,
@@ -29,7 +29,7 @@ Obj = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Watched:
+class WatchedObjects:
     """Objects of one kind, in one namespace or everywhere."""
 
     kind: WatchedKind
@@ -48,7 +48,7 @@ class WatchPlan:
     source: ApiServerSource
     namespaces: tuple[str, ...]
     predicate: Predicate
-    sink: Address
+    sink: ResolvedAddress
     api_url: str
 
     @property
@@ -56,10 +56,10 @@ class WatchPlan:
         """The uid of the ApiServerSource."""
         return self.source.identity.uid
 
-    def watched(self) -> tuple[Watched, ...]:
+    def watched(self) -> tuple[WatchedObjects, ...]:
         """Everything to watch."""
         places: tuple[str | None, ...] = (None,) if self.source.everywhere else self.namespaces
-        return tuple(Watched(kind, place) for kind in self.source.resources for place in places)
+        return tuple(WatchedObjects(kind, place) for kind in self.source.resources for place in places)
 
 
 def event_of(plan: WatchPlan, change: Change, obj: Obj, plural: str) -> CloudEvent | None:

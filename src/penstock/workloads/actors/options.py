@@ -93,7 +93,7 @@ class SenderOptions:
 
 
 @dataclass(frozen=True)
-class Options:
+class ActorOptions:
     """Everything one container is to do."""
 
     common: Common
@@ -101,7 +101,7 @@ class Options:
     sender: SenderOptions | None
 
 
-def read_options(image: ActorName, env: Mapping[str, str]) -> Options:
+def read_options(image: ActorName, env: Mapping[str, str]) -> ActorOptions:
     """What the environment asks for. Raises BrokenEnvironment."""
     roles: tuple[Role, ...] = _choices(env, "EVENT_GENERATORS", ("receiver", "sender", "forwarder"))
     if not roles:
@@ -114,7 +114,7 @@ def read_options(image: ActorName, env: Mapping[str, str]) -> Options:
     )
     if "recorder" in common.vents and not common.namespace:
         raise BrokenEnvironment("EVENT_LOGS names recorder, which needs SYSTEM_NAMESPACE: where to write its Events")
-    return Options(
+    return ActorOptions(
         common,
         _receiver(env) if "receiver" in roles else None,
         _sender(image, env) if "sender" in roles else _forwarder(env) if "forwarder" in roles else None,

@@ -12,10 +12,10 @@ from pyreqwest.client import Client
 
 from penstock.lifecycle import first
 from penstock.workloads.actors.http_actor import PORT, TLS_PORT
-from penstock.workloads.actors.options import BrokenEnvironment, Options, ReceiverOptions
+from penstock.workloads.actors.options import ActorOptions, BrokenEnvironment, ReceiverOptions
 from penstock.workloads.actors.receiver import Receiver, Review
 from penstock.workloads.actors.reporting import Reports
-from penstock.workloads.actors.sender import Locate, Sender
+from penstock.workloads.actors.sender import Locate, SendingActor
 from penstock.workloads.run import Exit, Stoppable
 from penstock.workloads.server import PortTaken, TakeListener, serving
 
@@ -34,7 +34,7 @@ class ActorEnvironment:
 class EventsHub(Stoppable):
     """The program behind `recordevents` and `eventshub`."""
 
-    def __init__(self, options: Options, surroundings: ActorEnvironment) -> None:
+    def __init__(self, options: ActorOptions, surroundings: ActorEnvironment) -> None:
         super().__init__()
         self._options, self._around = options, surroundings
 
@@ -50,7 +50,7 @@ class EventsHub(Stoppable):
             if self._options.sender is None:
                 await self._stop.wait()
                 return Exit(0)
-            sender = Sender(
+            sender = SendingActor(
                 self._options.common.name,
                 self._options.sender,
                 self._around.reports,
@@ -68,7 +68,7 @@ class EventsHub(Stoppable):
         ports = {PORT: None} | ({TLS_PORT: tls_from(Path(wanted.certificates))} if wanted.certificates else {})
         return serving(receiver, ports, self._around.take_listener, lambda: self._grace)
 
-    async def _until_stopped(self, sender: Sender) -> Exit:
+    async def _until_stopped(self, sender: SendingActor) -> Exit:
         try:
             await first(sender.run(), self._stop.wait())
         except BrokenEnvironment as broken:

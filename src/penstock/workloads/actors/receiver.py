@@ -28,7 +28,7 @@ Review = Callable[[str, str], Awaitable[Mapping[str, Any] | None]]
 """Whose a token is that is for this audience; None where it is nobody's or for another. (token, audience)"""
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """The request is not taken; the text says why."""
 
     def __init__(self, status: int, why: str) -> None:
@@ -60,7 +60,7 @@ class Receiver:
         user, refused = None, None
         try:
             user = await self._admitted(request)
-        except Refused as refusal:
+        except RequestRefused as refusal:
             refused, error = refusal, str(refusal)
         skipped = self._skips(next(self._arrived))
         kind: Kind = "Rejected" if skipped or refused else "Received"
@@ -88,17 +88,17 @@ class Receiver:
         return self._reply(event)
 
     async def _admitted(self, request: Request) -> Mapping[str, Any] | None:
-        """Who sends; None where nobody asks. Raises Refused."""
+        """Who sends; None where nobody asks. Raises RequestRefused."""
         if self._wanted.certificates and request.url.scheme != "https":
-            raise Refused(400, f"failed to enforce TLS connection for request {request.url.path}")
+            raise RequestRefused(400, f"failed to enforce TLS connection for request {request.url.path}")
         if not self._wanted.audience:
             return None
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if scheme != "Bearer" or not token:
-            raise Refused(401, "could not get Bearer token from header")
+            raise RequestRefused(401, "could not get Bearer token from header")
         user = await self._review(token, self._wanted.audience)
         if user is None:
-            raise Refused(401, "user not authenticated")
+            raise RequestRefused(401, "user not authenticated")
         return user
 
     def _parse(self, request: Request, body: bytes) -> tuple[CloudEvent | None, str]:

@@ -38,7 +38,7 @@ class Message:
     event: CloudEvent | None
 
 
-class Sender:
+class SendingActor:
     """Sends as its options say, then ends."""
 
     def __init__(

@@ -24,7 +24,7 @@ _TRIES = 64
 
 
 @dataclass(frozen=True)
-class Address:
+class PodAddress:
     """The address of a Pod, for as long as it is not closed."""
 
     ip: str
@@ -58,7 +58,7 @@ def candidates(seed: str, count: int = _TRIES) -> list[str]:
     return [_address((start + step) % _HOSTS) for step in range(count)]
 
 
-def claim(seed: str) -> Address:
+def claim(seed: str) -> PodAddress:
     """An address that no other Pod of this machine has; the shared one where there is none."""
     for ip in candidates(seed):
         holder = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -69,8 +69,8 @@ def claim(seed: str) -> Address:
             if error.errno == errno.EADDRNOTAVAIL:
                 break
         else:
-            return Address(ip, holder)
-    return Address(SHARED)
+            return PodAddress(ip, holder)
+    return PodAddress(SHARED)
 
 
 def _address(number: int) -> str:

@@ -58,7 +58,7 @@ class PodLife:
         self.deleting = False
         self.stopping = asyncio.Event()
         self._node = node
-        self._address: addresses.Address | None = None
+        self._address: addresses.PodAddress | None = None
         self._lives: list[ContainerLife] = []
         self._preparation: Preparation | None = None
         self._started = rfc3339()

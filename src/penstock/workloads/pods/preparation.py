@@ -24,11 +24,11 @@ from penstock.workloads.actors.sender import Locate
 from penstock.workloads.actors.transform import Transform
 from penstock.workloads.images import Actor, Images, Program
 from penstock.workloads.kubernetes import Manifest, PodApi
-from penstock.workloads.pods.addresses import Address
+from penstock.workloads.pods.addresses import PodAddress
 from penstock.workloads.processes import checks, files, probes
 from penstock.workloads.processes.command import base_environment, command_of, first_port
 from penstock.workloads.processes.environment import ConfigError, environment, references
-from penstock.workloads.processes.node_context import Surroundings
+from penstock.workloads.processes.node_context import NodeContext
 from penstock.workloads.processes.process import MARK, CannotStart, Launch, LocalProcess
 from penstock.workloads.proxy import place
 from penstock.workloads.run import Exit, Run
@@ -49,13 +49,13 @@ class Node:
     locate: Locate
     log_dir: Path
     images: Images
-    surroundings: Surroundings
+    surroundings: NodeContext
 
 
 class Preparation:
     """Prepares the runs of one Pod's containers."""
 
-    def __init__(self, pod: Manifest, node: Node, logs: Path, address: Address) -> None:
+    def __init__(self, pod: Manifest, node: Node, logs: Path, address: PodAddress) -> None:
         self._pod, self._node, self._logs, self._address = pod, node, logs, address
         self._ports: dict[int, int] = {}
         self._environments: dict[str, dict[str, str]] = {}

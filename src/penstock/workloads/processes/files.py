@@ -18,7 +18,7 @@ import yaml
 from penstock.workloads.kubernetes import Manifest, PodApi
 from penstock.workloads.processes import volumes
 from penstock.workloads.processes.environment import ConfigError
-from penstock.workloads.processes.node_context import CREDENTIALS, Surroundings
+from penstock.workloads.processes.node_context import CREDENTIALS, NodeContext
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Files:
         return text
 
 
-async def lay_out(pod: Manifest, spec: Manifest, api: PodApi, around: Surroundings) -> Files:
+async def lay_out(pod: Manifest, spec: Manifest, api: PodApi, around: NodeContext) -> Files:
     """Writes the container's files into the Pod's folder. Raises ConfigError."""
     folder = around.folder_of(pod)
     shown: list[tuple[Path, str]] = []
@@ -60,7 +60,7 @@ async def lay_out(pod: Manifest, spec: Manifest, api: PodApi, around: Surroundin
     return Files((), tuple(shown), root, env)
 
 
-async def refresh(pod: Manifest, spec: Manifest, api: PodApi, around: Surroundings) -> None:
+async def refresh(pod: Manifest, spec: Manifest, api: PodApi, around: NodeContext) -> None:
     """Has a program that runs see what the ConfigMaps and Secrets of its volumes hold by now. Raises ConfigError."""
     folder, mounted = around.folder_of(pod) / "volumes", {mount["name"] for mount in spec.get("volumeMounts") or ()}
     for volume in pod["spec"].get("volumes") or ():
@@ -77,7 +77,7 @@ def _inside(path: str) -> Path:
 
 
 async def _credentials(
-    pod: Manifest, api: PodApi, around: Surroundings, folder: Path
+    pod: Manifest, api: PodApi, around: NodeContext, folder: Path
 ) -> tuple[dict[str, str], Path | None]:
     """The variables and the folder by which clients inside a cluster find the API."""
     if not around.api_url:
@@ -103,7 +103,7 @@ async def _credentials(
     return env, place
 
 
-def _kubeconfig(around: Surroundings, namespace: str, token: str | None) -> bytes:
+def _kubeconfig(around: NodeContext, namespace: str, token: str | None) -> bytes:
     authority = base64.b64encode(around.authority).decode()
     config: dict[str, Any] = {
         "apiVersion": "v1",

@@ -22,7 +22,7 @@ PROBE_SECONDS = 20
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class NodeContext:
     """What programs of this node have around them."""
 
     data_dir: Path

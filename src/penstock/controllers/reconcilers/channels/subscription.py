@@ -14,7 +14,7 @@ from penstock.controllers.routes.route_secrets import used_secrets
 from penstock.resources.conditions import find
 from penstock.resources.delivery.annotations import RouteOptions
 from penstock.resources.delivery.options import effective
-from penstock.resources.destinations.resolution import Address, Unresolved
+from penstock.resources.destinations.resolution import ResolvedAddress, Unresolved
 from penstock.resources.subscription.model import Subscription
 from penstock.resources.subscription.status import (
     ADDED_TO_CHANNEL,
@@ -49,7 +49,7 @@ class SubscriptionReconciler:
         subscriber = resolve_optional(subscription.subscriber, key.namespace, lookup)
         reply = resolve_optional(subscription.reply, key.namespace, lookup)
         first = subscriber or reply
-        url = first.url if isinstance(first, Address) else None
+        url = first.url if isinstance(first, ResolvedAddress) else None
         seen = SubscriptionObservation(
             channel=None if isinstance(channel, Unresolved) else channel,
             channel_failure=channel.message if isinstance(channel, Unresolved) else "",

@@ -11,7 +11,7 @@ from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.reconcilers.configuration import service_addresses, transport
 from penstock.controllers.reconcilers.destinations import resolve_optional
 from penstock.controllers.reconcilers.parts import PartFailed, Parts
-from penstock.resources.destinations.resolution import Address, Unresolved
+from penstock.resources.destinations.resolution import ResolvedAddress, Unresolved
 from penstock.resources.eventtransform.model import EventTransform
 from penstock.resources.eventtransform.status import EventTransformObservation, status_of
 
@@ -37,7 +37,7 @@ class EventTransformReconciler:
             if isinstance(sink, Unresolved):
                 deployment = world.tracker.look(me, DEPLOYMENT, Key(key.namespace, wanted.part_name))
             else:
-                url = sink.url if isinstance(sink, Address) else None
+                url = sink.url if isinstance(sink, ResolvedAddress) else None
                 deployment = await parts.own(wanted.deployment(url, encryption))
             await parts.own(wanted.service(encryption))
         except PartFailed as failed:

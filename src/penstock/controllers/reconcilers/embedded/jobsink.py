@@ -8,7 +8,7 @@ from penstock.controllers.reconcilers.access import access_of
 from penstock.controllers.reconcilers.configuration import service_addresses, transport
 from penstock.controllers.routes.route_records import JOB_SINK_HOST, access_record
 from penstock.resources.eventpolicy.rules import TargetRules
-from penstock.resources.jobsink.door import Door
+from penstock.resources.jobsink.door import JobSinkDoor
 from penstock.resources.jobsink.status import status_of
 
 
@@ -29,6 +29,6 @@ class JobSinkReconciler:
         access = access_of(world, me, JOB_SINK, obj)
         record = access_record(access)
         rules = None if record is None else TargetRules(key.namespace, record)
-        world.job_sink_doors[key] = Door(transport(world, me), rules)
+        world.job_sink_doors[key] = JobSinkDoor(transport(world, me), rules)
         known = service_addresses(world, me, f"{JOB_SINK_HOST}/{key.namespace}/{key.name}", access.audience)
         await world.write_status(JOB_SINK, obj, status_of(obj, known, access, world.now()))

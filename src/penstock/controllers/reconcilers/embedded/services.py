@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.controllers.api import ENDPOINTS, NOT_FOUND, POD, SERVICE, Key, Obj, code_of
-from penstock.controllers.reconciler import ReconcilerContext, Workers
+from penstock.controllers.reconciler import ReconcilerContext, ReconcilerWorkers
 from penstock.controllers.reconcilers.embedded.endpoints import endpoints_of, name_of, selects
 
 
@@ -20,7 +20,7 @@ class ServiceReconciler:
     def __init__(self, world: ReconcilerContext) -> None:
         self._world = world
 
-    def listen_to_pods(self, workers: Workers) -> None:
+    def listen_to_pods(self, workers: ReconcilerWorkers) -> None:
         """Has the Services of a namespace looked at when one of its Pods changes."""
         services = self._world.tracker.informer(SERVICE)
 

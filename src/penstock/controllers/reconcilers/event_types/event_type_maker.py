@@ -17,8 +17,8 @@ from penstock.controllers.api import BROKER, CONFLICT, EVENT_TYPE, IN_MEMORY_CHA
 from penstock.controllers.routes.publisher import Publisher
 from penstock.controllers.tracker import Tracker
 from penstock.observability.logs import describe as described
-from penstock.resources.eventtype.model import Passed, Place, describe
-from penstock.resources.metadata import Identity
+from penstock.resources.eventtype.model import Passed, SentTo, describe
+from penstock.resources.metadata import ObjectIdentity
 
 MOST_WAITING = 1000
 OLDEST_SECONDS = 600.0
@@ -72,6 +72,6 @@ class EventTypeMaker:
                 raise
 
 
-def _place(target: Target) -> Place:
+def _place(target: Target) -> SentTo:
     kind = _KINDS[target.kind]
-    return Place(kind.api_version, kind.kind, Identity(target.namespace, target.name, target.uid))
+    return SentTo(kind.api_version, kind.kind, ObjectIdentity(target.namespace, target.name, target.uid))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from penstock.controllers.api import EVERYWHERE, FORBIDDEN, GONE, NOT_FOUND, Api, Kind, Obj, code_of
-from penstock.sources.watches.runner import Forbidden, Gone, NotServed
-from penstock.sources.watches.watch_plan import Watched
+from penstock.sources.watches.runner import Forbidden, NotServed, WatchExpired
+from penstock.sources.watches.watch_plan import WatchedObjects
 
 
 class AccountApis:
@@ -24,7 +24,7 @@ class AccountApis:
             await api.close()
         self._apis.clear()
 
-    async def listing(self, user: str, watched: Watched) -> tuple[list[Obj], str]:
+    async def listing(self, user: str, watched: WatchedObjects) -> tuple[list[Obj], str]:
         """The objects, and the version to watch from."""
         api, kind = self._of(user), _kind(watched)
         try:
@@ -43,7 +43,7 @@ class AccountApis:
         self._cluster_wide.add(kind)
         return found
 
-    async def changes(self, user: str, watched: Watched, version: str) -> AsyncIterator[tuple[str, Obj]]:
+    async def changes(self, user: str, watched: WatchedObjects, version: str) -> AsyncIterator[tuple[str, Obj]]:
         """Changes after `version`."""
         try:
             async for change in self._of(user).watch(_kind(watched), version, self._place(watched)):
@@ -51,7 +51,7 @@ class AccountApis:
         except Exception as error:
             raise _told(error) from error
 
-    def plural(self, watched: Watched) -> str:
+    def plural(self, watched: WatchedObjects) -> str:
         """The name of the collection."""
         return _kind(watched).plural
 
@@ -60,18 +60,18 @@ class AccountApis:
             self._apis[user] = self._api.acting_as(user)
         return self._apis[user]
 
-    def _place(self, watched: Watched) -> str:
+    def _place(self, watched: WatchedObjects) -> str:
         if watched.namespace is None or _kind(watched) in self._cluster_wide:
             return EVERYWHERE
         return watched.namespace
 
 
-def _kind(watched: Watched) -> Kind:
+def _kind(watched: WatchedObjects) -> Kind:
     return Kind(watched.kind.api_version, watched.kind.kind)
 
 
 def _told(error: Exception) -> Exception:
     """What the runner makes of the answer; anything else is as it was."""
-    kinds: dict[int | None, type[Exception]] = {GONE: Gone, NOT_FOUND: NotServed, FORBIDDEN: Forbidden}
+    kinds: dict[int | None, type[Exception]] = {GONE: WatchExpired, NOT_FOUND: NotServed, FORBIDDEN: Forbidden}
     kind = kinds.get(code_of(error))
     return error if kind is None else kind(str(error))

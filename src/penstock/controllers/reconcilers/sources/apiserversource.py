@@ -16,7 +16,7 @@ from penstock.controllers.tracker import Observer
 from penstock.filters.parse import InvalidFilter, parse
 from penstock.filters.predicate import Everything, Predicate
 from penstock.resources import label_selector
-from penstock.resources.destinations.resolution import Address
+from penstock.resources.destinations.resolution import ResolvedAddress
 from penstock.resources.sources import apiserversource
 from penstock.resources.sources.apiserversource.model import ApiServerSource
 from penstock.resources.sources.apiserversource.status import ApiServerObservation, status_of
@@ -63,7 +63,7 @@ class ApiServerSourceReconciler:
         identity = await identity_of(world, me, API_SERVER_SOURCE, obj)
         namespaces, missing = self._namespaces(me, source), None
         uid, predicate = source.identity.uid, _predicate(source)
-        if isinstance(sink, Address):
+        if isinstance(sink, ResolvedAddress):
             missing = None if source.skips_permissions else await self._missing(source, namespaces)
             if missing is None:
                 addressed = replace(sink, account=identity.account)

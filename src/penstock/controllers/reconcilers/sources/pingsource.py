@@ -11,10 +11,10 @@ from penstock.controllers.reconcilers.access import identity_of
 from penstock.controllers.reconcilers.destinations import resolve
 from penstock.controllers.reconcilers.sources.described_events import DescribedEvents
 from penstock.controllers.tracker import Observer
-from penstock.resources.destinations.resolution import Address
+from penstock.resources.destinations.resolution import ResolvedAddress
 from penstock.resources.sources import pingsource
 from penstock.resources.sources.pingsource.model import PingSource
-from penstock.resources.sources.pingsource.schedule import BadSchedule, Schedule, parse
+from penstock.resources.sources.pingsource.schedule import BadSchedule, CronSchedule, parse
 from penstock.resources.sources.pingsource.status import PingObservation, status_of
 from penstock.sources.pings.ping import Ping
 from penstock.sources.pings.runner import PingRunner
@@ -46,7 +46,7 @@ class PingSourceReconciler:
         sink = resolve(source.sink, key.namespace, world.tracker.lookup((PING_SOURCE.kind, key)))
         schedule, problem = _schedule(source)
         identity = await identity_of(world, (PING_SOURCE.kind, key), PING_SOURCE, obj)
-        if schedule is not None and isinstance(sink, Address):
+        if schedule is not None and isinstance(sink, ResolvedAddress):
             self.runner.put(Ping(source, schedule, replace(sink, account=identity.account)))
         else:
             self.runner.pause(source.identity.uid)
@@ -76,7 +76,7 @@ class PingSourceReconciler:
             self._uids[key], self._keys[uid] = uid, key
 
 
-def _schedule(source: PingSource) -> tuple[Schedule | None, str | None]:
+def _schedule(source: PingSource) -> tuple[CronSchedule | None, str | None]:
     try:
         return parse(source.schedule, source.timezone), None
     except BadSchedule as error:

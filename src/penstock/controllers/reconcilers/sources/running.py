@@ -54,17 +54,17 @@ class Sources:
 
     async def _token(self, namespace: str, account: str, audience: str) -> str:
         """A token of the source's ServiceAccount, where the sink has an audience. Raises NoToken."""
-        from penstock.oidc.tokens import AccountTokens, Wanted
+        from penstock.oidc.tokens import AccountTokens, WantedToken
 
         if self._tokens is None:
             self._tokens = AccountTokens(self._asking(), self._start)
-        return await self._tokens.token(Wanted(namespace, account, audience))
+        return await self._tokens.token(WantedToken(namespace, account, audience))
 
     async def _issued(self, namespace: str, account: str, audience: str) -> Issued:
         """A new token of a SinkBinding's ServiceAccount. Raises NoToken."""
-        from penstock.oidc.tokens import Wanted
+        from penstock.oidc.tokens import WantedToken
 
-        return await self._asking()(Wanted(namespace, account, audience))
+        return await self._asking()(WantedToken(namespace, account, audience))
 
     def _asking(self) -> TokenRequests:
         from penstock.oidc.tokens import TokenRequests

@@ -14,7 +14,7 @@ from penstock.controllers.reconcilers.destinations import resolve
 from penstock.controllers.reconcilers.sources.bundle_copies import BundleCopies
 from penstock.controllers.reconcilers.sources.token_secrets import Ask, TokenSecrets
 from penstock.controllers.tracker import Observer
-from penstock.resources.destinations.resolution import Address
+from penstock.resources.destinations.resolution import ResolvedAddress
 from penstock.resources.sources.sinkbinding.environment import (
     Environment,
     bound,
@@ -58,7 +58,7 @@ class SinkBindingReconciler:
         problem = subjects if isinstance(subjects, BindingProblem) else None
         bundles, missing = await self._bundles.ensure(obj)
         credentials = await self._tokens.ensure((SINK_BINDING.kind, key), obj, sink)
-        if not isinstance(subjects, BindingProblem) and isinstance(sink, Address):
+        if not isinstance(subjects, BindingProblem) and isinstance(sink, ResolvedAddress):
             environment = environment_of(sink, binding.overrides)
             changes = [(one, _bound(one, environment, bundles, credentials.secret)) for one in subjects]
             problem = await self._write(changes)

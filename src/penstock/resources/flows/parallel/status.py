@@ -7,10 +7,10 @@ from itertools import chain
 from typing import Any
 
 from penstock.resources.admission import Obj
-from penstock.resources.conditions import READY, Finding, conclude, false
+from penstock.resources.conditions import READY, ConditionFinding, conclude, false
 from penstock.resources.eventpolicy.access import OPEN, TargetAccess
 from penstock.resources.flows.part_status import address_of, all_ready, auth_of, findings_of, ready_of, reference_to
-from penstock.resources.metadata import Identity
+from penstock.resources.metadata import ObjectIdentity
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ def status_of(obj: Obj, seen: ParallelObservation, now: str) -> dict[str, Any]:
     previous = (obj.get("status") or {}).get("conditions") or []
     address = address_of(seen.channels[0]) if seen.channels else None
     status: dict[str, Any] = {
-        "observedGeneration": Identity.read(obj).generation,
+        "observedGeneration": ObjectIdentity.read(obj).generation,
         "conditions": conclude(previous, _findings(seen, address), now),
         "branchStatuses": _branches(seen),
         **seen.access.fields(),
@@ -68,7 +68,7 @@ def _subscription_state(subscription: Obj) -> dict[str, Any]:
     return {"subscription": reference_to(subscription), "ready": ready_of(subscription, "Subscription")}
 
 
-def _findings(seen: ParallelObservation, address: dict[str, Any] | None) -> list[Finding]:
+def _findings(seen: ParallelObservation, address: dict[str, Any] | None) -> list[ConditionFinding]:
     return findings_of(
         false,
         channels_ready=all(address_of(channel) for channel in seen.channels),

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.resources.admission import Obj
-from penstock.resources.conditions import Finding, conclude, unknown
+from penstock.resources.conditions import ConditionFinding, conclude, unknown
 from penstock.resources.eventpolicy.access import OPEN, TargetAccess
 from penstock.resources.flows.part_status import address_of, all_ready, auth_of, findings_of, ready_of, reference_to
-from penstock.resources.metadata import Identity
+from penstock.resources.metadata import ObjectIdentity
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ def status_of(obj: Obj, seen: SequenceObservation, now: str) -> dict[str, Any]:
     address = address_of(seen.channels[0]) if seen.channels else None
     shown = ("url", "CACerts", "audience")
     return {
-        "observedGeneration": Identity.read(obj).generation,
+        "observedGeneration": ObjectIdentity.read(obj).generation,
         "conditions": conclude(previous, _findings(seen, address), now),
         "address": {name: value for name, value in (address or {}).items() if name in shown},
         "channelStatuses": [
@@ -44,7 +44,7 @@ def status_of(obj: Obj, seen: SequenceObservation, now: str) -> dict[str, Any]:
     }
 
 
-def _findings(seen: SequenceObservation, address: dict[str, Any] | None) -> list[Finding]:
+def _findings(seen: SequenceObservation, address: dict[str, Any] | None) -> list[ConditionFinding]:
     return findings_of(
         unknown,
         channels_ready=all_ready(seen.channels),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from penstock.resources.admission import Obj, annotations_of
-from penstock.resources.metadata import Identity
+from penstock.resources.metadata import ObjectIdentity
 from penstock.resources.sources.source_spec import extensions_of
 
 REFERENCE, RESOURCE = "Reference", "Resource"
@@ -30,7 +30,7 @@ class WatchedKind:
 class ApiServerSource:
     """What is asked for."""
 
-    identity: Identity
+    identity: ObjectIdentity
     resources: tuple[WatchedKind, ...]
     owner: tuple[str, str] | None
     """apiVersion and kind of the controller that objects must have."""
@@ -48,7 +48,7 @@ class ApiServerSource:
         """The ApiServerSource behind a stored object."""
         spec, owner = obj.get("spec") or {}, (obj.get("spec") or {}).get("owner")
         return cls(
-            Identity.read(obj),
+            ObjectIdentity.read(obj),
             tuple(
                 WatchedKind(
                     str(one.get("apiVersion") or ""), str(one.get("kind") or "").strip(), one.get("selector") or {}

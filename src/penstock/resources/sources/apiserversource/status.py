@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.resources.admission import Obj
-from penstock.resources.conditions import Finding, conclude, false, true, unknown
-from penstock.resources.destinations.resolution import Address, Unresolved
+from penstock.resources.conditions import ConditionFinding, conclude, false, true, unknown
+from penstock.resources.destinations.resolution import ResolvedAddress, Unresolved
 from penstock.resources.eventpolicy.access import NOBODY, SenderIdentity
 from penstock.resources.sources.apiserversource.model import CHANGES, ApiServerSource, event_type
 from penstock.resources.sources.source_status import (
@@ -26,7 +26,7 @@ class ApiServerObservation:
     """What the controller has found out."""
 
     api_url: str
-    sink: Address | Unresolved
+    sink: ResolvedAddress | Unresolved
     namespaces: tuple[str, ...] = ()
     missing: str | None = None
     """Which permissions the ServiceAccount lacks; None where it lacks none."""
@@ -57,18 +57,18 @@ def status_of(obj: Obj, seen: ApiServerObservation, now: str) -> dict[str, Any]:
         **sink_fields(seen.sink),
         **seen.identity.fields(),
     }
-    if isinstance(seen.sink, Address) and seen.missing is None:
+    if isinstance(seen.sink, ResolvedAddress) and seen.missing is None:
         status |= event_attributes(seen.api_url, *(event_type(source.mode, change) for change in CHANGES))
     return status
 
 
-def _permissions(seen: ApiServerObservation) -> Finding:
+def _permissions(seen: ApiServerObservation) -> ConditionFinding:
     if isinstance(seen.sink, Unresolved):
         return unknown(SUFFICIENT_PERMISSIONS)
     return true(SUFFICIENT_PERMISSIONS) if seen.missing is None else false(SUFFICIENT_PERMISSIONS, "", seen.missing)
 
 
-def _deployed(seen: ApiServerObservation) -> Finding:
+def _deployed(seen: ApiServerObservation) -> ConditionFinding:
     if isinstance(seen.sink, Unresolved) or seen.missing is not None:
         return unknown(DEPLOYED)
     if seen.problem is not None:

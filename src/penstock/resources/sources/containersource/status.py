@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.resources.admission import Obj
-from penstock.resources.conditions import READY, Finding, conclude, false, find, unknown
-from penstock.resources.metadata import Identity
+from penstock.resources.conditions import READY, ConditionFinding, conclude, false, find, unknown
+from penstock.resources.metadata import ObjectIdentity
 
 SINK_BINDING_READY = "SinkBindingReady"
 RECEIVE_ADAPTER_READY = "ReceiveAdapterReady"
@@ -34,13 +34,13 @@ def status_of(obj: Obj, seen: ContainerObservation, now: str) -> dict[str, Any]:
     binding = seen.binding.get("status") or {}
     findings = [_copied(SINK_BINDING_READY, find(binding.get("conditions"), READY)), _adapter(seen)]
     return {
-        "observedGeneration": Identity.read(obj).generation,
+        "observedGeneration": ObjectIdentity.read(obj).generation,
         "conditions": conclude(previous, findings, now),
         **{name: binding[name] for name in _FROM_BINDING if name in binding},
     }
 
 
-def _adapter(seen: ContainerObservation) -> Finding:
+def _adapter(seen: ContainerObservation) -> ConditionFinding:
     if seen.failure is not None:
         return false(RECEIVE_ADAPTER_READY, "DeploymentFailed", seen.failure)
     conditions = ((seen.deployment or {}).get("status") or {}).get("conditions")
@@ -51,10 +51,10 @@ def _adapter(seen: ContainerObservation) -> Finding:
     return _copied(RECEIVE_ADAPTER_READY, available)
 
 
-def _copied(kind: str, condition: Mapping[str, Any] | None) -> Finding:
+def _copied(kind: str, condition: Mapping[str, Any] | None) -> ConditionFinding:
     if condition is None:
         return unknown(kind)
     if condition["status"] == "True":
-        return Finding(kind, "True")
+        return ConditionFinding(kind, "True")
     state = false if condition["status"] == "False" else unknown
     return state(kind, condition.get("reason") or "", condition.get("message") or "")

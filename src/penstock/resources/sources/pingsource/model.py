@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.resources.admission import Obj
-from penstock.resources.metadata import Identity
+from penstock.resources.metadata import ObjectIdentity
 from penstock.resources.sources.source_spec import extensions_of
 
 EVENT_TYPE = "dev.knative.sources.ping"
@@ -19,7 +19,7 @@ EVERY_MINUTE = "* * * * *"
 class PingSource:
     """What is asked for."""
 
-    identity: Identity
+    identity: ObjectIdentity
     schedule: str
     timezone: str
     content_type: str
@@ -32,7 +32,7 @@ class PingSource:
         """The PingSource behind a stored object."""
         spec = obj.get("spec") or {}
         return cls(
-            Identity.read(obj),
+            ObjectIdentity.read(obj),
             str(spec.get("schedule") or EVERY_MINUTE),
             str(spec.get("timezone") or ""),
             str(spec.get("contentType") or ""),

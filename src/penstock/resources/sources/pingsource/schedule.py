@@ -62,7 +62,7 @@ _FIELDS = (
 
 
 @dataclass(frozen=True)
-class Schedule:
+class CronSchedule:
     """The moments of a cron line, in whole seconds since 1970."""
 
     line: str
@@ -84,7 +84,7 @@ class Schedule:
 
 
 @lru_cache(REMEMBERED)
-def parse(line: str, timezone: str = "") -> Schedule:
+def parse(line: str, timezone: str = "") -> CronSchedule:
     """The schedule of `spec.schedule` and `spec.timezone`. Raises BadSchedule, BadLocation."""
     zone: tzinfo = UTC
     if timezone:
@@ -102,10 +102,10 @@ def parse(line: str, timezone: str = "") -> Schedule:
             raise BadSchedule(f"expected 5 to 6 fields, found {len(fields)}: [{' '.join(fields)}]")
     if len(fields) == 5:
         fields = ["0", *fields]
-    return Schedule(" ".join(_canonical(text, field) for text, field in zip(fields, _FIELDS, strict=True)), zone)
+    return CronSchedule(" ".join(_canonical(text, field) for text, field in zip(fields, _FIELDS, strict=True)), zone)
 
 
-def check_fires(schedule: Schedule, now: int) -> None:
+def check_fires(schedule: CronSchedule, now: int) -> None:
     """Raises BadSchedule where the line never fires, such as on February 30."""
     if schedule.next_after(now) is None:
         raise BadSchedule("schedule never fires")

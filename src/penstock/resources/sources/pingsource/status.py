@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.resources.admission import Obj
 from penstock.resources.conditions import conclude, false, true, unknown
-from penstock.resources.destinations.resolution import Address, Unresolved
+from penstock.resources.destinations.resolution import ResolvedAddress, Unresolved
 from penstock.resources.eventpolicy.access import NOBODY, SenderIdentity
 from penstock.resources.sources.pingsource.model import EVENT_TYPE, PingSource
 from penstock.resources.sources.source_status import (
@@ -23,7 +23,7 @@ from penstock.resources.sources.source_status import (
 class PingObservation:
     """What the controller has found out."""
 
-    sink: Address | Unresolved
+    sink: ResolvedAddress | Unresolved
     bad_schedule: str | None = None
     """Why the schedule cannot be kept; only of objects that no admission has seen."""
     trouble: str | None = None
@@ -38,7 +38,7 @@ def status_of(obj: Obj, seen: PingObservation, now: str) -> dict[str, Any]:
     if seen.bad_schedule is not None:
         deployed = false(DEPLOYED, "InvalidSchedule", seen.bad_schedule)
     else:
-        deployed = true(DEPLOYED) if isinstance(seen.sink, Address) else unknown(DEPLOYED)
+        deployed = true(DEPLOYED) if isinstance(seen.sink, ResolvedAddress) else unknown(DEPLOYED)
     findings = [sink_finding(seen.sink), deployed, seen.identity.finding(), *acceptance_finding(seen.trouble)]
     status: dict[str, Any] = {
         "observedGeneration": source.identity.generation,
@@ -46,6 +46,6 @@ def status_of(obj: Obj, seen: PingObservation, now: str) -> dict[str, Any]:
         **sink_fields(seen.sink),
         **seen.identity.fields(),
     }
-    if isinstance(seen.sink, Address):
+    if isinstance(seen.sink, ResolvedAddress):
         status |= event_attributes(source.event_source, EVENT_TYPE)
     return status

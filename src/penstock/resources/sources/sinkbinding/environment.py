@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from penstock.resources.admission import Obj
-from penstock.resources.destinations.resolution import Address
+from penstock.resources.destinations.resolution import ResolvedAddress
 
 NAMES = frozenset({"K_SINK", "K_CE_OVERRIDES", "K_CA_CERTS"})
 VOLUME_PREFIX = "kne-bundle-"
@@ -23,7 +23,7 @@ _READABLE = 0o644
 Environment = list[dict[str, str]]
 
 
-def environment_of(sink: Address, overrides: dict[str, Any] | None) -> Environment:
+def environment_of(sink: ResolvedAddress, overrides: dict[str, Any] | None) -> Environment:
     """The variables that every container gets."""
     text = json.dumps(overrides, sort_keys=True, separators=(",", ":"), ensure_ascii=False) if overrides else ""
     certificates = [{"name": "K_CA_CERTS", "value": sink.ca_certs}] if sink.ca_certs else []

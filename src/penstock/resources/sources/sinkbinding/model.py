@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.resources import label_selector
 from penstock.resources.admission import Obj
-from penstock.resources.metadata import Identity
+from penstock.resources.metadata import ObjectIdentity
 
 FINALIZER = "sinkbindings.sources.knative.dev"
 
@@ -42,7 +42,7 @@ class Subject:
 class SinkBinding:
     """What is asked for."""
 
-    identity: Identity
+    identity: ObjectIdentity
     subject: Subject
     sink: dict[str, Any]
     overrides: dict[str, Any] | None
@@ -50,7 +50,7 @@ class SinkBinding:
     @classmethod
     def read(cls, obj: Obj) -> SinkBinding:
         """The SinkBinding behind a stored object."""
-        identity, spec = Identity.read(obj), obj.get("spec") or {}
+        identity, spec = ObjectIdentity.read(obj), obj.get("spec") or {}
         subject = spec.get("subject") or {}
         return cls(
             identity,

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.resources.admission import Obj
-from penstock.resources.conditions import Finding, conclude, false, true
-from penstock.resources.destinations.resolution import Address, Unresolved
+from penstock.resources.conditions import ConditionFinding, conclude, false, true
+from penstock.resources.destinations.resolution import ResolvedAddress, Unresolved
 from penstock.resources.eventpolicy.access import NOBODY, OIDC_IDENTITY_CREATED, SenderIdentity
-from penstock.resources.metadata import Identity
+from penstock.resources.metadata import ObjectIdentity
 from penstock.resources.sources.source_status import SINK_PROVIDED, sink_fields
 
 AVAILABLE = "SinkBindingAvailable"
@@ -21,7 +21,7 @@ NO_AUDIENCE = "Sink has no audience defined"
 
 
 @dataclass(frozen=True)
-class Credentials:
+class SubjectCredentials:
     """As whom the subject sends, and the Secret that holds its token."""
 
     identity: SenderIdentity = NOBODY
@@ -32,7 +32,7 @@ class Credentials:
     needed: bool = True
     """Whether tokens are sent at all: not to a sink without an audience."""
 
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[ConditionFinding]:
         """The conditions `OIDCIdentityCreated` and `OIDCTokenSecretCreated`."""
         if not self.needed:
             return [true(OIDC_IDENTITY_CREATED, NO_AUDIENCE), true(OIDC_TOKEN_SECRET_CREATED, NO_AUDIENCE)]
@@ -59,11 +59,11 @@ class BindingProblem:
 class BindingObservation:
     """What the controller has found out."""
 
-    sink: Address | Unresolved
+    sink: ResolvedAddress | Unresolved
     problem: BindingProblem | None = None
     missing_bundles: str | None = None
     """Why the namespace has not got every trust bundle."""
-    credentials: Credentials = field(default_factory=Credentials)
+    credentials: SubjectCredentials = field(default_factory=SubjectCredentials)
 
 
 def status_of(obj: Obj, seen: BindingObservation, now: str) -> dict[str, Any]:
@@ -82,14 +82,14 @@ def status_of(obj: Obj, seen: BindingObservation, now: str) -> dict[str, Any]:
         _bundles(seen.missing_bundles),
     ]
     return {
-        "observedGeneration": Identity.read(obj).generation,
+        "observedGeneration": ObjectIdentity.read(obj).generation,
         "conditions": conclude(previous, findings, now),
         **sink_fields(seen.sink),
         **seen.credentials.fields(),
     }
 
 
-def _bundles(missing: str | None) -> Finding:
+def _bundles(missing: str | None) -> ConditionFinding:
     if missing is None:
         return true(TRUST_BUNDLE_PROPAGATED)
     return false(TRUST_BUNDLE_PROPAGATED, "FailedTrustBundlePropagation", missing)
