@@ -24,6 +24,8 @@ PARTITIONER = "murmur2_random"
 RECONNECT_MS = 50
 RECONNECT_MAX_MS = 1000
 METADATA_REFRESH_MS = 30_000
+QUEUE_BACKOFF_MS = 10
+"""A client whose queue is full asks Kafka again after so long. It is empty long before librdkafka's second is over."""
 
 Options = Mapping[str, Any]
 
@@ -51,6 +53,7 @@ def consumer(settings: Settings, role: str, options: Options, watchdog: Watchdog
         "group.id": f"{settings.topic_prefix}-{role}",  # librdkafka asks for one even where none is joined
         "enable.auto.commit": False,
         "auto.offset.reset": "earliest",
+        "fetch.queue.backoff.ms": QUEUE_BACKOFF_MS,
     }
     config = {**_common(settings, role), **shared, **options}
     return Consumer(config if watchdog is None else watchdog.of(config))

@@ -17,6 +17,8 @@ from penstock.observability.logs import describe
 from penstock.settings import Settings
 
 AT_ONCE = 1000
+WAIT_SECONDS = 0.1
+"""For so many records: offsets of transactions' ends count among those that are left, and never come."""
 SILENT_SECONDS = 15.0
 """Without a record for so long, Kafka counts as away."""
 
@@ -79,13 +81,16 @@ class RangeReader:
         self._consumer.assign([_place(name, number, starts.get(number, 0)) for number in ahead])
         try:
             heard = time.monotonic()
+            at = {number: starts.get(number, 0) for number in ahead}
             while ahead:
-                messages = self._consumer.consume(AT_ONCE, 0.5)
+                left = sum(end - at[number] for number, end in ahead.items())
+                messages = self._consumer.consume(min(AT_ONCE, left), WAIT_SECONDS)
                 if messages:
                     heard = time.monotonic()
                 elif time.monotonic() - heard > SILENT_SECONDS:
                     raise KafkaAway(f"{topic} cannot be read")
                 records = [record for message in messages if (record := _taken(message, ahead)) is not None]
+                at |= {record.partition: record.offset + 1 for record in records}
                 if records:
                     yield records
         finally:

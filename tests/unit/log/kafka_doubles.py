@@ -73,3 +73,15 @@ class ConsumerDouble:
 
     def close(self) -> None:
         self.closed = True
+
+
+class BatchConsumerDouble(ConsumerDouble):
+    """Gives as many messages at once as it is asked for, and remembers how many that were."""
+
+    def __init__(self, *queued: MessageDouble | Exception) -> None:
+        super().__init__(*queued)
+        self.asked: list[int] = []
+
+    def consume(self, count: int, timeout: float) -> list[Any]:
+        self.asked.append(count)
+        return [found for _ in range(count) if (found := self.poll(timeout)) is not None]

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from kafka_doubles import ConsumerDouble, MessageDouble
+from kafka_doubles import BatchConsumerDouble, ConsumerDouble, MessageDouble
 from structlog.testing import capture_logs
 
 from penstock.contract.unreadable import Unreadable
 from penstock.log import clients
 from penstock.log.random_reader import RandomReader
+from penstock.log.ranges import AT_ONCE, RangeReader
 from penstock.log.table import TableFollower
 from penstock.log.tail import Decoder, TailReader
 from penstock.log.threads import Owner
@@ -150,3 +151,24 @@ def test_a_follower_passes_over_keys_that_are_none(connect: Any, key: bytes | No
         follower.stop()
     assert seen == ["good"]
     assert [line["offset"] for line in lines] == [3]
+
+
+def range_read(
+    monkeypatch: pytest.MonkeyPatch, messages: list[MessageDouble], start: int, end: int
+) -> tuple[list[int], list[int]]:
+    """The offsets that are read of a partition with these messages, and how many records were asked for each time."""
+    consumer = BatchConsumerDouble(*messages)
+    monkeypatch.setattr(clients, "consumer", lambda *_, **__: consumer)
+    batches = RangeReader(Settings()).read("topic", {0: start}, {0: end})
+    return [record.offset for records in batches for record in records], consumer.asked
+
+
+def test_a_range_is_read_without_waiting_for_records_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    end = AT_ONCE + 20
+    offsets, asked = range_read(monkeypatch, [MessageDouble(offset) for offset in range(5, end + 100)], 5, end)
+    assert (offsets, asked) == (list(range(5, end)), [AT_ONCE, 15])
+
+
+def test_offsets_that_no_record_has_end_a_range_with_its_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    over = MessageDouble(problem=KafkaError(KafkaError._PARTITION_EOF))
+    assert range_read(monkeypatch, [MessageDouble(3), MessageDouble(7), over], 0, 10) == ([3, 7], [10])
