@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from penstock.contract import attempts
 from penstock.contract.attempts import AttemptRecord
@@ -124,6 +125,12 @@ def test_an_attempt_of_an_older_version_has_no_names() -> None:
 @pytest.mark.parametrize("value", [None, b"", b"{", b"[]", b'{"at": "x"}'])
 def test_what_is_no_attempt_has_no_row(value: bytes | None) -> None:
     assert attempt_row(attempt(value)) is None
+
+
+@pytest.mark.parametrize("beyond", [1e300, 1e12, -1e12])
+def test_a_time_that_no_calendar_has_makes_no_row_and_stops_nobody(beyond: float) -> None:
+    for broken in (replace(ATTEMPT, at=beyond), replace(ATTEMPT, due=beyond)):
+        assert attempt_row(attempt(attempts.encode(broken))) is None
 
 
 def test_rows_fit_into_the_tables() -> None:

@@ -5,7 +5,7 @@ A row is a tuple in the order of the table's columns. None: the record is not on
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
@@ -17,6 +17,8 @@ from penstock.history.schema.columns import ATTRIBUTES, EVENTS
 from penstock.log.ranges import LogRecord
 
 Row = tuple[Any, ...]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 STORED_AS = {name: kafka.PREFIX + name for name in ATTRIBUTES}
 OWN_COLUMN = frozenset({*STORED_AS.values(), kafka.CONTENT_TYPE, headers.TARGET, headers.TRACE})
@@ -63,9 +65,10 @@ def attempt_row(record: LogRecord) -> Row | None:
     """The row of a record of `penstock.attempts`."""
     try:
         attempt = attempts.decode(record.value or b"")
-    except Unreadable:
+        start = _moment(round(attempt.at * 1_000_000))
+        due = None if attempt.due is None else _moment(round(attempt.due * 1_000_000))
+    except (Unreadable, OverflowError):  # no attempt was ever made in the year 10,000
         return None
-    start = _moment(round(attempt.at * 1_000_000))
     return (
         _day(start.toordinal()),
         record.partition,
@@ -86,7 +89,7 @@ def attempt_row(record: LogRecord) -> Row | None:
         attempt.status,
         attempt.result,
         attempt.reason,
-        None if attempt.due is None else _moment(round(attempt.due * 1_000_000)),
+        due,
     )
 
 
@@ -96,8 +99,7 @@ def _text(raw: bytes | None) -> str | None:
 
 
 def _moment(microseconds: int) -> datetime:
-    seconds, rest = divmod(microseconds, 1_000_000)
-    return datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest)
+    return _EPOCH + timedelta(microseconds=microseconds)
 
 
 @lru_cache(maxsize=16)
