@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-LEISURELY_SHARE = 0.25
+LEISURELY_SHARE = 0.15
 """Of one processor. That is some 4,000 events a second with an attempt each; who gets more for long is urged on."""
 
 
