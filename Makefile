@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # How many processes run the tests on real things side by side: what one waits for leaves the processors to the others.
 PROCESSES ?= 4
+UPGRADE ?= --upgrade
 PYTEST := PYTHONPATH=tests $(BIN)/pytest -p sharing --durations=10
 MEASURED := --cov --cov-append --cov-report=
 
@@ -20,8 +21,8 @@ $(VENV)/.ready: pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else "penstock needs Python 3.11 or newer; found %d.%d (%s). Install one and name it: make PYTHON=python3.12" % (v[0], v[1], sys.executable))'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing Python packages into $(VENV), once: some minutes where none of them is cached"
-	@$(BIN)/python -m pip install --disable-pip-version-check -r requirements.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@$(BIN)/python -m pip install --disable-pip-version-check --require-hashes --no-deps -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@$(BIN)/python -m compileall -q src # or each of the first processes would, at the same time
 	@touch $@
 
@@ -118,12 +119,17 @@ bench-knative: $(VENV)/.ready ## the same with upstream's in-memory Broker besid
 profile: $(VENV)/.ready ## flame graphs of the Python processes and JFR recordings of the JVMs, under load
 	$(BIN)/python -m benchmarks.profile
 
-chaos: $(VENV)/.ready ## hit a stack under load and prove that nothing is lost (KILLS=… SEED=… RATE=… MINUTES=…; PUBLISH=1 writes docs/reliability.md)
-	$(BIN)/python -m chaos $(if $(KILLS),--kills $(KILLS)) $(if $(SEED),--seed $(SEED)) $(if $(RATE),--rate $(RATE)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(PUBLISH),--publish)
+chaos: $(VENV)/.ready ## hit a stack under load and prove that nothing is lost (KILLS=… SEED=… RATE=… MINUTES=…; FAULTS=help lists others; PUBLISH=1 writes docs/reliability.md)
+	$(BIN)/python -m chaos $(if $(filter help,$(FAULTS)),--help,$(if $(FAULTS),--faults '$(FAULTS)')) $(if $(SECONDS),--seconds $(SECONDS)) \
+	  $(if $(KILLS),--kills $(KILLS)) $(if $(SEED),--seed $(SEED)) $(if $(RATE),--rate $(RATE)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(PUBLISH),--publish)
 
 test-cluster: $(VENV)/.ready ## three brokers, a standalone Spark, a real kube-apiserver, every role twice, hit under load (ONLY=pipeline,broker; needs Go)
 	@$(BIN)/python -m cluster $(if $(ONLY),--only $(ONLY)) $(if $(RATE),--rate $(RATE)) \
 	  $(if $(IF_POSSIBLE),|| { [ $$? = 2 ] && echo "LEFT OUT: the cluster could not be tried on this machine (see above)" >&2; })
+
+.PHONY: simulate
+simulate: $(VENV)/.ready ## histories of router, dispatcher and control plane on one virtual clock, checked from outside (SECONDS=60 SEED=7)
+	$(BIN)/python tests/simulation/simulate.py $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED))
 
 .PHONY: fuzz
 fuzz: $(VENV)/.ready ## fuzz every parser that sees foreign bytes, guided by coverage (SECONDS=60 for each, TARGET=ingress; Linux)
@@ -156,12 +162,12 @@ audit: $(VENV)/.ready ## ask for known vulnerabilities of the pinned Python pack
 jars: $(VENV)/.ready ## pin the jars that src/penstock/engine/jar_files/ivy*.xml ask for, by checksum; run it after a change there
 	@$(BIN)/python -m dependencies.pin_jars
 
-lock: ## pin the newest versions that pyproject.toml allows
-	$(PYTHON) -m venv --clear $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --group dev --editable '.[history]'
-	$(BIN)/python -m pip freeze --exclude-editable > requirements.lock
-	@sed -i.bak "s/^atheris==.*/& ; sys_platform == 'linux' and python_version < '3.14'/" requirements.lock && rm requirements.lock.bak
+# All packages with the sums of all their files, for every system and Python: where a sum is another one, pip refuses the file.
+lock: ## pin the newest versions that pyproject.toml allows (UPGRADE= keeps those that are pinned and still fit)
+	@$(PYTHON) -m venv build/lock
+	@build/lock/bin/python -m pip install --quiet --disable-pip-version-check uv==0.13.8
+	@build/lock/bin/uv pip compile --quiet pyproject.toml --extra history --group dev --universal --python-version 3.11.5 \
+		--generate-hashes --no-annotate --no-header $(UPGRADE) --output-file requirements.lock
 
 clean: ## remove the environment and the data of the development stack
 	rm -rf $(VENV) .penstock

@@ -34,8 +34,8 @@ def rates(millions: int = 2) -> dict[str, Any]:
 def measure(millions: int, *, only: set[str] | None = None) -> dict[str, Any]:
     """Events per second of each case."""
     from penstock.backtest.past_events import TableEvents
+    from penstock.backtest.report import Window
     from penstock.backtest.run import backtest
-    from penstock.backtest.window import Window
     from penstock.engine import jars, java
     from penstock.engine.batch_session import batch_session
     from penstock.settings import Settings

@@ -21,6 +21,7 @@ import httpx2
 
 from benchmarks import loadgen, objects
 from benchmarks.stack import Penstock, build_loadgen, free_port
+from penstock.operations.login_link import token_in
 
 CONSOLES = 3
 LOOK_SECONDS = 5.0
@@ -30,8 +31,11 @@ LOAD = {"warmup": "2s", "duration": "8s"}
 class Consoles:
     """Pages that are open."""
 
-    def __init__(self, url: str, count: int) -> None:
+    def __init__(self, url: str, token: str, count: int) -> None:
         self._url, self._closing = url.rstrip("/"), threading.Event()
+        with httpx2.Client(timeout=60, trust_env=False) as client:
+            client.post(f"{self._url}/login", data={"token": token}, headers={"Origin": self._url})
+            self._cookies = dict(client.cookies)
         self._lock = threading.Lock()
         self.samples: list[dict[str, int]] = []
         self.loaded = 0
@@ -47,7 +51,8 @@ class Consoles:
             thread.join(60)
 
     def _follow(self, path: str) -> None:
-        with httpx2.Client(timeout=60, trust_env=False) as client, client.stream("GET", self._url + path) as stream:
+        with self._client() as client, client.stream("GET", self._url + path) as stream:
+            stream.raise_for_status()
             for line in stream.iter_lines():
                 if self._closing.is_set():
                     return
@@ -55,8 +60,11 @@ class Consoles:
                     with self._lock:
                         self.samples.append(told["sample"])
 
+    def _client(self) -> httpx2.Client:
+        return httpx2.Client(timeout=60, trust_env=False, cookies=self._cookies)
+
     def _load(self) -> None:
-        with httpx2.Client(timeout=60, trust_env=False) as client:
+        with self._client() as client:
             while not self._closing.wait(LOOK_SECONDS):
                 client.get(f"{self._url}/events?since=10m").raise_for_status()
                 with self._lock:
@@ -64,9 +72,9 @@ class Consoles:
 
 
 @contextmanager
-def opened(url: str, count: int) -> Iterator[Consoles | None]:
-    """So many consoles, or none."""
-    consoles = Consoles(url, count) if count else None
+def opened(url: str, token: str, count: int) -> Iterator[Consoles | None]:
+    """So many consoles of the token's owner, or none."""
+    consoles = Consoles(url, token, count) if count else None
     try:
         if consoles is not None:
             time.sleep(2)
@@ -96,7 +104,7 @@ def measure(rounds: int) -> dict[str, Any]:
         for _ in range(rounds):
             for count in (0, CONSOLES):
                 before = stack.usage().cpu_by_process.get("console", 0.0)
-                with opened(console, count) as pages:
+                with opened(console, token_in(stack.kubeconfig), count) as pages:
                     report = loadgen.run(url, listen, **LOAD)
                 rates[count].append(float(report["delivered_per_second"]))
                 if pages is not None:

@@ -30,6 +30,7 @@ from penstock.contract import attempts
 from penstock.contract.attempts import AttemptRecord
 from penstock.engine import embedded_kafka, jars, java, ports
 from penstock.engine.topics import setup as topics
+from penstock.log.connection import librdkafka_options
 from penstock.settings import Settings
 
 WORDS = [
@@ -78,7 +79,8 @@ def kafka(folder: Path) -> Iterator[Settings]:
 
 def fill(settings: Settings, pairs: int) -> None:
     """Stores events and attempts as ingress and dispatcher do."""
-    producer = Producer({"bootstrap.servers": settings.bootstrap, "linger.ms": 50, "compression.type": "lz4"})
+    access = {"bootstrap.servers": settings.bootstrap, **librdkafka_options(settings)}
+    producer = Producer({**access, "linger.ms": 50, "compression.type": "lz4"})
     for number in range(pairs):
         partition, ident = number % settings.partitions, str(uuid4())
         told = json.dumps({"number": number, "note": " ".join(random.choices(WORDS, k=150))}).encode()

@@ -10,6 +10,7 @@ from typing import Any
 
 import psutil
 
+from benchmarks.charts import svg
 from benchmarks.scenarios import SCENARIOS
 
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
@@ -31,6 +32,11 @@ def between_marks(page: Path, begin: str, end: str, text: str) -> None:
     head, _, rest = page.read_text().partition(begin)
     _, _, tail = rest.partition(end)
     page.write_text(f"{head}{begin}\n{text}\n{end}{tail}")
+
+
+def between(page: Path, begin: str, end: str) -> str:
+    """What is between the marks of a page."""
+    return page.read_text().partition(begin)[2].partition(end)[0].strip()
 
 
 def machine(results: dict[str, Any]) -> list[str]:
@@ -120,7 +126,4 @@ def bars(results: dict[str, Any]) -> str:
                 parts.append(f'<rect x="330" y="{y + j * 16}" width="{width:.0f}" height="14" fill="{colour}"/>')
                 parts.append(f'<text x="{335 + width:.0f}" y="{y + 12 + j * 16}" font-size="11">{value:,.0f}/s</text>')
     height = 30 + len(rows) * 46
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="860" height="{height}" '
-        'font-family="sans-serif" font-size="13">' + "".join(parts) + "</svg>\n"
-    )
+    return svg(860, height, parts)

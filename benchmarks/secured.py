@@ -30,7 +30,7 @@ from benchmarks.stack import Penstock, build_loadgen, free_port
 from penstock.ingress.senders.keys import PREFIX, digest_of
 from penstock.resources import features
 from penstock.resources.admission import SYSTEM_NAMESPACE
-from penstock.resources.broker.api_keys import ANNOTATION, StoredKey, annotation_of
+from penstock.resources.api_keys import ANNOTATION, StoredKey, annotation_of
 
 ROUNDS = 3
 SECONDS = 7.0

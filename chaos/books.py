@@ -49,9 +49,10 @@ class Sent:
         """Whether the event was sent at all."""
         return number < len(self.first) and self.first[number] > 0
 
-    def numbers(self, start: int = 0) -> Iterator[int]:
-        """Every event that was accepted, from the number `start` on."""
-        return (number for number in range(start, len(self.accepted)) if self.accepted[number])
+    def numbers(self, start: int = 0, end: int | None = None) -> Iterator[int]:
+        """Every event that was accepted, from the number `start` on and below `end`."""
+        last = len(self.accepted) if end is None else min(end, len(self.accepted))
+        return (number for number in range(start, last) if self.accepted[number])
 
     @property
     def resent(self) -> int:

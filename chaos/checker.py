@@ -41,6 +41,10 @@ class Expected:
     name: str
     eras: list[Era]
     ordered: bool = False
+    start: int = 0
+    """No event with a lower number has to arrive."""
+    end: int | None = None
+    """No event from this number on has to arrive."""
 
     def must_take(self, kind: str, sent: float, accepted: float) -> bool:
         """Whether an accepted event has to arrive."""
@@ -124,7 +128,7 @@ def lost(books: Books, one: Expected) -> Iterator[Lost]:
 
 def due(sent: Sent, one: Expected, start: int = 0) -> Iterator[Id]:
     """Events and replies that must arrive at a subscriber, from the event with the number `start` on."""
-    for number in sent.numbers(start):
+    for number in sent.numbers(max(start, one.start), one.end):
         kind = type_of(number)
         if one.must_take(kind, sent.last[number], sent.accepted[number]):
             yield id_of(number)

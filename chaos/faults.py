@@ -36,14 +36,14 @@ class Blow:
 
 async def strike(fault: Fault, stack: Stack) -> Blow:
     """Waits for the victim to be there and hits it. The supervisor is started again at once."""
-    victim = await _victim(fault, stack)
+    victim = await find(fault.victim, stack)
     if fault.way is Way.FREEZE:
-        return await _freeze(victim, fault.frozen)
+        return await freeze([victim], fault.frozen)
     family = victims.family(victim)
     struck = clock()
     with contextlib.suppress(psutil.NoSuchProcess):
         victim.send_signal(signal.SIGKILL if fault.way is Way.KILL else signal.SIGTERM)
-    obeyed = await _gone(family)
+    obeyed = await gone(family)
     if fault.victim == SUPERVISOR:
         await stack.ended()
         over = clock()
@@ -52,29 +52,33 @@ async def strike(fault: Fault, stack: Stack) -> Blow:
     return Blow(struck, clock(), obeyed)
 
 
-async def _victim(fault: Fault, stack: Stack) -> psutil.Process:
+async def find(name: str, stack: Stack) -> psutil.Process:
+    """The process of this name, once it is there."""
     began = clock()
     while clock() < began + FIND_SECONDS:
-        victim = victims.find(fault.victim, stack.record)
+        victim = victims.find(name, stack.record)
         if victim is not None and victims.alive(victim):
             return victim
         await asyncio.sleep(0.05)
-    raise NotFound(f"there was no {fault.victim} for {FIND_SECONDS:g} s")
+    raise NotFound(f"there was no {name} for {FIND_SECONDS:g} s")
 
 
-async def _freeze(victim: psutil.Process, seconds: float) -> Blow:
+async def freeze(frozen: list[psutil.Process], seconds: float) -> Blow:
+    """Stops processes for a while with SIGSTOP. What ends meanwhile has ended."""
     try:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            victim.suspend()
+        for process in frozen:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.suspend()
         await asyncio.sleep(seconds)
     finally:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            victim.resume()
+        for process in frozen:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.resume()
     now = clock()
     return Blow(now, now)
 
 
-async def _gone(family: list[psutil.Process]) -> bool:
+async def gone(family: list[psutil.Process]) -> bool:
     """Waits until none is left. After a while those left are killed, and the answer is False."""
     began, obeyed = clock(), True
     while left := [process for process in family if victims.alive(process)]:

@@ -52,7 +52,7 @@ def manners_of(name: str, chance: random.Random) -> Manners:
     """How the subscriber of this name answers this time."""
     if name in ("asks", "channel-asks"):
         return REPLYING
-    if name == "slow":
+    if name.startswith("slow"):
         return SLOW
     if "flaky" in name:
         drawn = chance.random()

@@ -7,6 +7,9 @@ import time
 
 from chaos.books import NEVER, Sent
 
+RECOVERY_SECONDS = 300.0
+"""A stack that delivers nothing new for this long has not recovered."""
+
 
 class Recovery:
     """Watches arrivals. An event may arrive before its 202 is read: it then counts when that is."""

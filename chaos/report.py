@@ -10,25 +10,48 @@ from typing import Any
 
 import msgspec
 
-from benchmarks.report import between_marks, machine
+from benchmarks import charts
+from benchmarks.report import between, between_marks, machine
+from chaos.memory import MIB, WARM_UP_SECONDS, usages
 from chaos.plan import VICTIMS, Way
-from chaos.run import Outcome, Result
+from chaos.process_faults import PROCESSES
+from chaos.results import Outcome, Result
 
 BEGIN, END = "<!-- chaos: begin -->", "<!-- chaos: end -->"
+ROWS_BEGIN, ROWS_END = "<!-- single faults: begin -->", "<!-- single faults: end -->"
+"""Between these is a table to which each experiment adds its rows."""
+SOAK_BEGIN, SOAK_END = "<!-- soak: begin -->", "<!-- soak: end -->"
+SOAK_CHART = "soak.svg"
+HEAD = """| fault | what was done | recovery | silence | accepted | lost | reported | out of order | again | on |
+|---|---|---|---|---|---|---|---|---|---|"""
 SHOWN = 20
 """Findings of a kind that are listed."""
 
 
 def write(result: Result, folder: Path) -> None:
-    """Leaves `report.json` and `report.md` in the folder."""
+    """Leaves `report.json` and `report.md` in the folder; for a single fault they are named after it."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "report.json").write_bytes(msgspec.json.format(msgspec.json.encode(as_json(result)), indent=2))
-    (folder / "report.md").write_text(markdown(result) + "\n")
+    name = "report" if result.experiment == PROCESSES else result.experiment
+    if result.memory:
+        (folder / f"{name}.svg").write_text(memory_chart(result))
+    (folder / f"{name}.json").write_bytes(msgspec.json.format(msgspec.json.encode(as_json(result)), indent=2))
+    (folder / f"{name}.md").write_text(markdown(result) + "\n")
 
 
 def publish(result: Result, page: Path) -> None:
-    """Puts the figures between the marks of the page."""
-    between_marks(page, BEGIN, END, markdown(result))
+    """Puts the figures between the marks of the page; those of a single fault in place of its former ones."""
+    if result.experiment == PROCESSES:
+        between_marks(page, BEGIN, END, markdown(result))
+        return
+    if result.memory:
+        page.with_name(SOAK_CHART).write_text(memory_chart(result))
+        chart = f"![memory of each process over the run]({SOAK_CHART})"
+        between_marks(page, SOAK_BEGIN, SOAK_END, f"{markdown(result)}\n\n{chart}")
+        return
+    former = [line for line in between(page, ROWS_BEGIN, ROWS_END).splitlines()[2:] if line]
+    others = [line for line in former if not line.startswith(f"| `{result.experiment}`")]
+    rows = sorted([*others, *step_rows(result)], key=lambda line: line.split("|")[1])
+    between_marks(page, ROWS_BEGIN, ROWS_END, "\n".join([HEAD, *rows]))
 
 
 def as_json(result: Result) -> dict[str, Any]:
@@ -64,6 +87,8 @@ def _place(name: str) -> tuple[int, int]:
 
 def markdown(result: Result) -> str:
     """The figures as a page's section."""
+    if result.experiment != PROCESSES:
+        return single(result)
     lines = [
         *machine({"date": time.strftime("%Y-%m-%d")}),
         "",
@@ -81,6 +106,67 @@ def markdown(result: Result) -> str:
         *(_row(name, figures) for name, figures in summary(result.outcomes).items()),
     ]
     return "\n".join(lines)
+
+
+def single(result: Result) -> str:
+    """The figures of an experiment."""
+    refused = ", ".join(f"{name}: {count:,}" for name, count in sorted(result.refused.items())) or "none"
+    lines = [
+        *machine({"date": time.strftime("%Y-%m-%d")}),
+        "",
+        f"Seed {result.seed}, {result.rate:g} events a second, {result.seconds / 60:.1f} minutes; "
+        f"{result.deliveries:,} deliveries, {result.changed:,} route changes, {result.replays} replays. "
+        f"Attempts to send that were not accepted: {refused}. The supervisor ended by itself {result.gave_up} times.",
+        "",
+        HEAD,
+        *step_rows(result),
+        *(["", *(f"- {step.what}: {step.seen}" for step in result.steps if step.seen)]),
+        *(memory_table(result) if result.memory else ()),
+    ]
+    return "\n".join(lines)
+
+
+def memory_table(result: Result) -> list[str]:
+    """What the processes took, by role."""
+    rows = [
+        f"| {one.role} | {one.first:,.0f} | {one.last:,.0f} | {one.most:,.0f} | "
+        f"{'' if one.slope is None else f'{one.slope:+,.1f}'} |"
+        for one in usages(result.memory)
+    ]
+    return [
+        "",
+        f"MiB of memory (PSS) by what the processes do; the slope within their lives, without the first "
+        f"{WARM_UP_SECONDS / 60:g} minutes of each:",
+        "",
+        "| process | first | last | most | slope per hour |",
+        "|---|---|---|---|---|",
+        *rows,
+    ]
+
+
+def memory_chart(result: Result) -> str:
+    """The same over time."""
+    series = {role: [(one.at / 60, one.bytes / MIB) for one in taken] for role, taken in result.memory.items()}
+    return charts.lines(series, "minutes", "MiB")
+
+
+def step_rows(result: Result) -> list[str]:
+    """A row for each step; what counts for the whole run is in the first."""
+    found = result.findings
+    again = sum(found.duplicates.values())
+    whole = [
+        *(f"{count:,}" for count in (result.accepted, len(found.lost), result.reported, len(found.misordered), again)),
+        time.strftime("%Y-%m-%d"),
+    ]
+    return [
+        f"| `{result.experiment}` | {step.what} | {_seconds(step.recovery)} | {_seconds(step.silence)} | "
+        f"{' | '.join(whole if step is result.steps[0] else [''] * len(whole))} |"
+        for step in result.steps
+    ]
+
+
+def _seconds(figure: float | None) -> str:
+    return "" if figure is None else f"{figure:.1f} s"
 
 
 def totals(result: Result) -> list[tuple[str, str]]:

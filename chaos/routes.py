@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,11 +88,12 @@ HEALTHY = frozenset({"all", "ordered", "asks", "answers", "channel", "channel-as
 """Subscribers whose deliveries show that the stack is well again."""
 
 
-def expectations() -> list[Expected]:
+def expectations(steady: Iterable[Route] = STEADY) -> list[Expected]:
     """What every subscriber of the steady routes must get. A dead one's events belong to the dead letter sink."""
-    found = [Expected(route.name, [Era(route.types)], route.ordered) for route in STEADY if not route.dead]
-    dead = frozenset[str]().union(*(route.types for route in STEADY if route.dead))
-    answers = [Expected(r.reply_to, [Era(frozenset({CHANNEL_ANSWER}))]) for r in STEADY if r.reply_to is not None]
+    there = list(steady)
+    found = [Expected(route.name, [Era(route.types)], route.ordered) for route in there if not route.dead]
+    dead = frozenset[str]().union(*(route.types for route in there if route.dead))
+    answers = [Expected(r.reply_to, [Era(frozenset({CHANNEL_ANSWER}))]) for r in there if r.reply_to is not None]
     return [*found, Expected(DEAD_LETTERS, [Era(dead)]), *answers]
 
 

@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,8 @@ class Stack:
         self.data = self.folder / "data"
         self.terminal = self.folder / "terminal.log"
         """What all its supervisors have printed."""
+        self.environment: Mapping[str, str] = {}
+        """Variables that it is started with, in addition to those of this process."""
         self._process: asyncio.subprocess.Process | None = None
         self._printed = 0
         """The length of `terminal` when the supervisor of now was started."""
@@ -57,7 +60,7 @@ class Stack:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env={**env, "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"},
+                env={**env, **self.environment, "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"},
                 pass_fds=(self._life,),
                 cwd=self.folder,
             )
@@ -105,9 +108,14 @@ class Stack:
     def settings(self) -> dict[str, Any]:
         """The resolved settings; those of the supervisor before until the one of now has chosen its ports."""
         path = self.data / "run/settings.json"
-        written = path.stat().st_mtime_ns
-        if written != self._settings_written:
-            self._settings, self._settings_written = json.loads(path.read_bytes()), written
+        try:
+            written = path.stat().st_mtime_ns
+            if written != self._settings_written:
+                self._settings, self._settings_written = json.loads(path.read_bytes()), written
+        except (OSError, ValueError):
+            if not self._settings:
+                raise
+            # Its disk is away, or has lost what was written last: those of before hold until the next are written.
         return self._settings
 
     @property

@@ -12,42 +12,46 @@ from chaos.checker import Lost
 from chaos.events import Id
 from penstock.contract import headers, topics
 from penstock.dispatcher.cursors import keys
+from penstock.log.connection import librdkafka_options
+from penstock.settings import Settings
 
 READ_SECONDS = 30.0
 """Without a further record: the topic is read, or Kafka is away."""
 
 
-def trails(bootstrap: str, lost: list[Lost]) -> dict[Id, list[str]]:
+def trails(settings: Settings, lost: list[Lost]) -> dict[Id, list[str]]:
     """One line for every record about each of these events, in the order of the topics on its way."""
     found: dict[Id, list[str]] = {one.id: [] for one in lost}
     origins: dict[tuple[int, int], Id] = {}
-    names = route_names(bootstrap)
-    for record in read(bootstrap, topics.EVENTS):
+    names = route_names(settings)
+    for record in read(settings, topics.EVENTS):
         ident = header(record, "ce_id")
         if ident in found:
             origins[place(record)] = ident
             found[ident].append(f"{topics.EVENTS} {where(record)}")
-    for record in read(bootstrap, topics.MATCHED):
+    for record in read(settings, topics.MATCHED):
         origin = (record.partition() or 0, int(header(record, headers.ORIGIN) or -1))
         if origin in origins:
             routes = [names.get(uid, uid) for uid in header(record, headers.ROUTES).split(",") if uid]
             found[origins[origin]].append(f"{topics.MATCHED} {where(record)} of {origin[1]} for {', '.join(routes)}")
-    for record in read(bootstrap, topics.ATTEMPTS):
+    for record in read(settings, topics.ATTEMPTS):
         fact = msgspec.json.decode(record.value() or b"{}")
         about = (fact.get("partition"), fact.get("origin"))
         if about in origins:
             fact["route"] = names.get(fact.get("route"), fact.get("route"))
             told = {name: fact.get(name) for name in ("at", "route", "stage", "attempt", "result", "status", "reason")}
             found[origins[about]].append(f"{topics.ATTEMPTS} {where(record)} {told}")
-    for line, ident in outstanding(bootstrap, origins, names):
+    for line, ident in outstanding(settings, origins, names):
         found[ident].append(line)
     return found
 
 
-def outstanding(bootstrap: str, origins: dict[tuple[int, int], Id], names: dict[str, str]) -> Iterator[tuple[str, Id]]:
+def outstanding(
+    settings: Settings, origins: dict[tuple[int, int], Id], names: dict[str, str]
+) -> Iterator[tuple[str, Id]]:
     """What the newest cursors of routes say about the events, and the records of deliveries that wait."""
     newest: dict[tuple[str, int], Message] = {}
-    for record in read(bootstrap, topics.CURSORS):
+    for record in read(settings, topics.CURSORS):
         newest[(record.key() or b"").decode(), record.partition() or 0] = record
     for (key, partition), record in newest.items():
         value = record.value()
@@ -72,21 +76,22 @@ def _standing(value: bytes, origin: int) -> str:
     return standing if young is None else f"{standing}, outstanding as {young}"
 
 
-def route_names(bootstrap: str) -> dict[str, str]:
+def route_names(settings: Settings) -> dict[str, str]:
     """Names of all routes there ever were, by uid, as far as the topic still holds them."""
     names = {}
-    for record in read(bootstrap, topics.ROUTES):
+    for record in read(settings, topics.ROUTES):
         key, value = (record.key() or b"").decode(), record.value()
         if key.startswith("route/") and value is not None:
             names[key.removeprefix("route/")] = str(msgspec.json.decode(value)["name"])
     return names
 
 
-def read(bootstrap: str, topic: str) -> Iterator[Message]:
-    """A topic from its first record to its last."""
+def read(settings: Settings, topic: str, last: int | None = None) -> Iterator[Message]:
+    """A topic from its first record to its last, or only what is among the `last` offsets of each partition."""
     consumer = Consumer(
         {
-            "bootstrap.servers": bootstrap,
+            "bootstrap.servers": settings.bootstrap,
+            **librdkafka_options(settings),
             "group.id": "chaos",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
@@ -95,7 +100,12 @@ def read(bootstrap: str, topic: str) -> Iterator[Message]:
     )
     try:
         partitions = list(consumer.list_topics(topic, timeout=READ_SECONDS).topics[topic].partitions)
-        consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
+        places = [TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions]
+        if last is not None:
+            for place in places:
+                begin, end = consumer.get_watermark_offsets(place, timeout=READ_SECONDS)
+                place.offset = max(begin, end - last)
+        consumer.assign(places)
         left = set(partitions)
         while left:
             record = consumer.poll(READ_SECONDS)

@@ -95,13 +95,18 @@ class Installation:
             "spark_executor_cores": CORES_EACH,
             "spark_executor_memory_mib": 512,
             "spark_warm_standby": "true",
-            "spark_conf": json.dumps({"spark.cores.max": SLOTS, "spark.executor.extraJavaOptions": SMALL_JVM}),
         }
         chosen = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
         self._api.install("--kafka", self._kafka.secure, *chosen)
         secret = ("create", "secret", "generic", "penstock-secrets", "-n", NAMESPACE)
         conf = self.kafka_variables["PENSTOCK_KAFKA_CONF"]
-        self._api.kubectl(*secret, f"--from-literal=PENSTOCK_KAFKA_CONF={conf}")
+        spark = {
+            "spark.authenticate.secret": self._spark.secret,
+            "spark.cores.max": SLOTS,
+            "spark.executor.extraJavaOptions": SMALL_JVM,
+        }
+        literals = {"PENSTOCK_KAFKA_CONF": conf, "PENSTOCK_SPARK_CONF": json.dumps(spark)}
+        self._api.kubectl(*secret, *(f"--from-literal={name}={value}" for name, value in literals.items()))
         kubeconfigs = {role: self._api.account_kubeconfig(account) for role, account in ACCOUNTS.items()}
         variables = self._api.pod_variables(None)
         for name, health in zip(NAMES, free_ports(len(NAMES)), strict=True):

@@ -23,6 +23,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
     AclOperation,
     AclPermissionType,
     AdminClient,
+    NewTopic,
     ResourcePatternType,
     ResourceType,
 )
@@ -30,9 +31,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 from cluster.processes import tied
 from penstock import certificates
 from penstock.certificates import KeyPair
+from penstock.contract.topics import TOPICS
 from penstock.engine import java
 from penstock.engine.jars import Jars
 from penstock.engine.ports import free_ports
+from penstock.engine.topics import setup
+from penstock.settings import Settings
 
 HEAP_MIB = 320
 READY_SECONDS = 240.0
@@ -132,6 +136,18 @@ class KafkaCluster:
         admin = AdminClient({"bootstrap.servers": self.plain})
         for made in admin.create_acls(bindings).values():
             made.result(30)
+
+    def make_topics(self, settings: Settings, elsewhere: Mapping[tuple[str, int], int]) -> None:
+        """Makes penstock's topics, each partition on one broker: the first, or where `elsewhere` says."""
+        wanted = []
+        for topic in TOPICS:
+            partitions = range(setup.partitions_of(topic, settings))
+            places = [[elsewhere.get((topic.name, partition), 1)] for partition in partitions]
+            config = setup.config_of(topic, settings, 1)
+            wanted.append(NewTopic(topic.name, len(places), replica_assignment=places, config=config))
+        admin = AdminClient({"bootstrap.servers": self.plain})
+        for made in admin.create_topics(wanted).values():
+            made.result(60)
 
     def start(self, broker: Broker) -> None:
         """Starts a broker that does not run."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import secrets
 import shlex
 import shutil
 import subprocess
@@ -21,7 +22,9 @@ from cluster.processes import Program
 from penstock.engine import jars
 from penstock.engine.java import Java
 from penstock.engine.ports import free_ports
+from penstock.engine.spark_cluster.properties import AUTHENTICATED
 from penstock.engine.spark_gateway import MODULE_OPTIONS, spark_home
+from penstock.private_files import write_private
 from penstock.settings import Settings
 
 MASTER = "org.apache.spark.deploy.master.Master"
@@ -44,6 +47,10 @@ class StandaloneSpark:
     def __init__(self, folder: Path, java: Java, hidden: tuple[Path, ...] = ()) -> None:
         """`hidden` are folders that the second Worker must not see, beside the checkout and the cache."""
         self._java, self._port = java, free_ports(1)[0]
+        self.secret = secrets.token_hex(32)
+        self._properties = folder / "spark.properties"
+        secured = {**AUTHENTICATED, "spark.authenticate.secret": self.secret}
+        write_private(self._properties, "".join(f"{name} {value}\n" for name, value in secured.items()).encode())
         self.url = f"spark://127.0.0.1:{self._port}"
         self.master = Program("master", folder / "master", self._program(spark_home(), MASTER, self._listening()))
         works = [folder / name / "work" for name in ("worker-1", "worker-2")]
@@ -108,7 +115,8 @@ class StandaloneSpark:
             "SPARK_LOCAL_IP=127.0.0.1",
         ]
         options = ["-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *MODULE_OPTIONS, "-cp", f"{home}/jars/*"]
-        return [_found("env"), *variables, str(self._java.program), *options, main, *arguments]
+        secured = ["--properties-file", str(self._properties)]
+        return [_found("env"), *variables, str(self._java.program), *options, main, *secured, *arguments]
 
 
 def _without(blank: list[Path], spark: Path, home: Path, command: list[str]) -> list[str]:

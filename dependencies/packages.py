@@ -56,8 +56,10 @@ def shipped(root: str = "penstock", extras: frozenset[str] = EXTRAS) -> list[Pac
 
 def locked() -> dict[str, str]:
     """Versions by name as `requirements.lock` has them, tools of development included."""
-    lines = [line.partition(";")[0].strip() for line in LOCK.read_text().splitlines()]
-    return {normal(name): version for name, _, version in (line.partition("==") for line in lines)}
+    # The lines of a package behind its first one are the sums of its files.
+    lines = [line.rstrip("\\ ") for line in LOCK.read_text().splitlines() if line and not line.startswith((" ", "#"))]
+    pinned = [line.partition(";")[0].strip().partition("==") for line in lines]
+    return {normal(name): version for name, _, version in pinned}
 
 
 def installed() -> list[Package]:

@@ -45,6 +45,11 @@ class Journey:
         """Goes to a page."""
         self.driver.get(self._url + path)
 
+    def sign_in(self, link: str) -> None:
+        """Opens a link that signs in, which leads to a page by itself."""
+        self.driver.get(link)
+        eventually(lambda: "/login" not in self.driver.current_url, SECONDS)
+
     def text(self) -> str:
         """What the page shows."""
         return self.driver.find_element(By.TAG_NAME, "body").text

@@ -13,13 +13,13 @@ import psutil
 WAIT_SECONDS = 60.0
 """For an answer, or the end of a connection: machines may be slow."""
 
-_SECOND = b"GET /readyz HTTP/1.1\r\n\r\n"
+_SECOND = b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n"
 SMUGGLING = {
     "length and chunks": b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + _SECOND,
     "chunks and length": b"Transfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n0\r\n\r\n" + _SECOND,
-    "two lengths": b"Content-Length: 0\r\nContent-Length: 22\r\n\r\n" + _SECOND,
+    "two lengths": b"Content-Length: 0\r\nContent-Length: 31\r\n\r\n" + _SECOND,
     "a length with a sign": b"Content-Length: +0\r\n\r\n" + _SECOND,
-    "a length that is a list": b"Content-Length: 0, 22\r\n\r\n" + _SECOND,
+    "a length that is a list": b"Content-Length: 0, 31\r\n\r\n" + _SECOND,
     "an unknown coding": b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n" + _SECOND,
     "chunked before another coding": b"Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
     "a bare CR": b"X: a\rContent-Length: 0\r\n\r\n",

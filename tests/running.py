@@ -22,10 +22,11 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
 from cluster.processes import tied
-from penstock.engine import datadir, jars, java, ports
 from penstock.engine import embedded_kafka as kafka
+from penstock.engine import jars, java, ports
 from penstock.engine.topics import setup as topics
 from penstock.log.clients import topic_name
+from penstock.log.connection import librdkafka_options
 from penstock.settings import Settings
 from penstock.sockets import bound_socket
 
@@ -120,11 +121,14 @@ def with_held_ports(settings: Settings) -> Settings:
     return settings.model_copy(update=dict(zip(fields, held_ports(len(fields)), strict=True)))
 
 
-def start_stack(data_dir: Path, *flags: str) -> Stack:
-    """Starts `penstock dev` with free ports and waits until it says that it is ready."""
+def start_stack(data_dir: Path, *flags: str, python: str = sys.executable) -> Stack:
+    """Starts `penstock dev` with free ports and waits until it says that it is ready.
+
+    `python` may have another version of penstock.
+    """
     chosen = [f"{port.field}={number}" for port, number in zip(ports.PORTS, held_ports(len(ports.PORTS)), strict=True)]
     free = [word for one in chosen for word in ("--set", one)]
-    command = [sys.executable, "-m", "penstock.cli", "dev", *free, "--data-dir", str(data_dir), *flags]
+    command = [python, "-m", "penstock.cli", "dev", *free, "--data-dir", str(data_dir), *flags]
     env = {**os.environ, "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
     with tied(command) as (command, fds):
         process = subprocess.Popen(
@@ -150,7 +154,9 @@ def start_stack(data_dir: Path, *flags: str) -> Stack:
             said = "\n".join(output)
             logs = Stack(Settings(data_dir=data_dir), process, output).logs()
             pytest.fail(f"the stack did not become ready (exit code {process.poll()}):\n{said}\n{logs}", pytrace=False)
-    return Stack(datadir.load_settings(data_dir / "run" / "settings.json"), process, output)
+    resolved = json.loads((data_dir / "run" / "settings.json").read_bytes())
+    known = {name: value for name, value in resolved.items() if name in Settings.model_fields}
+    return Stack(Settings(**known), process, output)
 
 
 def stop_process(process: subprocess.Popen[str]) -> float:
@@ -187,12 +193,17 @@ def running_kafka(settings: Settings, jar_folders: jars.Jars) -> Iterator[subpro
             process.wait()
 
 
+def kafka_access(settings: Settings) -> dict[str, Any]:
+    """What a client of librdkafka needs to be let in to the Kafka of these settings."""
+    return {"bootstrap.servers": settings.bootstrap, **librdkafka_options(settings)}
+
+
 def read_to_end(settings: Settings, topic: str, seconds: float = 60.0) -> list[Message[bytes, bytes]]:
     """Everything that is committed in a topic of the contract, partition by partition in order."""
     topic = topic_name(settings, topic)
     consumer = Consumer(
         {
-            "bootstrap.servers": settings.bootstrap,
+            **kafka_access(settings),
             "group.id": "test",
             "enable.partition.eof": True,
             "isolation.level": "read_committed",

@@ -89,9 +89,18 @@ class KeptRecords:
             found[record.partition] = Retained(first, record.offset + 1)
         return found
 
+    def since(self, topic: str, at_ms: int) -> dict[int, int]:
+        found = {partition: kept.end for partition, kept in self.retained(topic).items()}
+        for record in reversed(self.topics.get(topic, ())):
+            if record.at_ms >= at_ms:
+                found[record.partition] = min(record.offset, found[record.partition])
+        return found
+
     def read(self, topic: str, starts: Mapping[int, int], ends: Mapping[int, int]) -> Iterator[list[LogRecord]]:
         yield [
-            one for one in self.topics[topic] if starts.get(one.partition, 0) <= one.offset < ends.get(one.partition, 0)
+            one
+            for one in self.topics.get(topic, ())
+            if starts.get(one.partition, 0) <= one.offset < ends.get(one.partition, 0)
         ]
 
     def close(self) -> None:

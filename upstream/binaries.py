@@ -21,7 +21,7 @@ SHELL_IMAGE = "registry.access.redhat.com/ubi8/ubi"
 """The suite starts a Job of it for each receiver, which waits with curl until the Service answers."""
 
 NEEDED = {
-    "go": "Install Go 1.24 or newer: https://go.dev/doc/install (Debian/Ubuntu: apt install golang-go).",
+    "go": "Install Go 1.25 or newer: https://go.dev/doc/install (Debian/Ubuntu: apt install golang-go).",
     "kubectl": "Install it: https://kubernetes.io/docs/tasks/tools/.",
     "curl": "Install it (Debian/Ubuntu: apt install curl).",
 }

@@ -4,5 +4,7 @@ package upstream
 
 import (
 	_ "knative.dev/eventing/test/rekt/features/broker"
+	_ "knative.dev/eventing/test/rekt/resources/integrationsink"
+	_ "knative.dev/eventing/test/rekt/resources/integrationsource"
 	_ "knative.dev/reconciler-test/pkg/environment"
 )

@@ -22,17 +22,24 @@ REFUSED: Mapping[Network, str] = {
     ipaddress.ip_network(network): what
     for network, what in {
         "0.0.0.0/8": "no host",
+        "100.100.100.200/32": "where a cloud answers with credentials",
+        "168.63.129.16/32": "where a cloud answers its machines",
         "169.254.0.0/16": "link-local, where clouds answer with credentials",
+        "192.0.0.192/32": "where a cloud answers with credentials",
         "224.0.0.0/4": "multicast",
         "240.0.0.0/4": "reserved",
         "::/128": "no host",
         "fd00:ec2::254/128": "where a cloud answers with credentials",
+        "fd20:ce::254/128": "where a cloud answers with credentials",
         "fe80::/10": "link-local",
         "ff00::/8": "multicast",
     }.items()
 }
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
-NAT64 = ipaddress.ip_network("64:ff9b::/96")
+EMBEDDING = tuple(map(ipaddress.ip_network, ("64:ff9b::/96", "64:ff9b:1::/48", "::/96")))
+"""Networks whose addresses end with the IPv4 address that they lead to: NAT64, the same for private use, and the first
+form of all, `::a.b.c.d`."""
+ONLY_IPV6 = tuple(map(ipaddress.ip_address, ("::", "::1")))
 
 
 @dataclass(frozen=True)
@@ -91,6 +98,6 @@ def _reached(address: str) -> Address:
     found = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(found, ipaddress.IPv4Address):
         return found
-    if found in NAT64:
+    if found not in ONLY_IPV6 and any(found in network for network in EMBEDDING):
         return ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)
     return found.ipv4_mapped or found.sixtofour or found

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
 from collections.abc import Iterator
 from functools import lru_cache
 
 EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104
 """Hosts that stand for all addresses of the machine."""
+_USERINFO = re.compile(r"//[^/?#]*@")
 
 
 def is_loopback(host: str) -> bool:
@@ -50,6 +52,12 @@ def from_here(host: str) -> str:
 def in_url(host: str) -> str:
     """An address of IPv6 is in brackets there."""
     return f"[{host}]" if ":" in host else host
+
+
+def without_userinfo(url: str) -> str:
+    """The URL, or a text with URLs, as it may be shown and kept: `https://user:password@host` becomes
+    `https://***@host`."""
+    return _USERINFO.sub("//***@", url) if "@" in url else url
 
 
 def _addresses() -> Iterator[str]:

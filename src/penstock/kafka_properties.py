@@ -70,16 +70,40 @@ INSTEAD = {
 }
 """What to do instead of giving a property that people try."""
 
+PRODUCER_MEMORY_BYTES = 32 * 1024 * 1024
+"""What a Java producer may hold that is not written yet. It takes no record that is larger."""
+
+NEVER_GIVES_UP = {
+    "acks": "all",
+    "enable.idempotence": "true",
+    "max.in.flight.requests.per.connection": "1",
+    "retries": "2147483647",
+    "delivery.timeout.ms": "2147483647",
+    "max.block.ms": "2147483647",
+    "buffer.memory": str(PRODUCER_MEMORY_BYTES),
+}
+"""What keeps the records of a Java producer in order, and without a gap: it tries a batch again until it is written,
+while those after it wait. By itself it gives up a batch after two minutes and writes the next ones."""
+
 OURS = frozenset(
     {
-        *("bootstrap.servers", "metadata.broker.list", "client.id", "group.id", "transactional.id", "acks"),
-        *("request.required.acks", "enable.idempotence", "partitioner", "enable.auto.commit", "auto.offset.reset"),
+        *("bootstrap.servers", "metadata.broker.list", "client.id", "group.id", "transactional.id"),
+        *("acks", "request.required.acks", "partitioner", "enable.auto.commit", "auto.offset.reset"),
         *("isolation.level", "message.max.bytes", "max.request.size", "statistics.interval.ms", "plugin.library.paths"),
         *("key.serializer", "value.serializer", "key.deserializer", "value.deserializer", "interceptor.classes"),
-        *("max.in.flight.requests.per.connection", "security.protocol", "sasl.jaas.config", "sasl.mechanism"),
+        *("security.protocol", "sasl.jaas.config", "sasl.mechanism"),
     }
 )
 """What penstock's promises depend on: not to be had by a prefix either."""
+
+OURS_OF_PRODUCERS = frozenset(
+    {
+        *NEVER_GIVES_UP,
+        *("message.timeout.ms", "message.send.max.retries", "max.in.flight", "enable.gapless.guarantee"),
+        *("transaction.timeout.ms", "partitioner.class"),
+    }
+)
+"""The same for what decides which records a producer gives up, and in which order it writes the others."""
 
 PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 MECHANISMS = {
@@ -131,15 +155,21 @@ def _wrong_name(name: str) -> str | None:
     for prefix in (ONLY_LIBRDKAFKA, ONLY_JAVA):
         if name.startswith(prefix):
             plain = name.removeprefix(prefix)
-            return f"{plain} is penstock's own and cannot be given" if plain in OURS else None
+            return _of_penstock(plain)
     if name in INSTEAD:
         return f"{name} cannot be given: {INSTEAD[name]}"
-    if name in OURS:
-        return f"{name} is penstock's own and cannot be given"
-    return (
+    return _of_penstock(name) or (
         f"{name} is not known to mean the same to librdkafka and to Spark's Java clients; "
         f"write {ONLY_LIBRDKAFKA}{name} or {ONLY_JAVA}{name}, or both"
     )
+
+
+def _of_penstock(name: str) -> str | None:
+    if name in OURS:
+        return f"{name} is penstock's own and cannot be given"
+    if name in OURS_OF_PRODUCERS:
+        return f"{name} cannot be given: penstock sets it, so that no event is lost and none overtakes another"
+    return None
 
 
 def _wrong_value(name: str, value: object) -> str | None:

@@ -1,9 +1,12 @@
-"""Files that only their owner can read: keys, tokens, kubeconfigs."""
+"""Files that only their owner can read (keys, tokens, kubeconfigs), and paths that stay below a folder."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+
+LONGEST_NAME = 255
+"""Bytes in the name of a file, on the usual file systems."""
 
 
 def write_private(path: Path, content: bytes) -> None:
@@ -17,3 +20,23 @@ def write_private(path: Path, content: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     draft.replace(path)
+
+
+class LeadsOutside(ValueError):
+    """A name would lead out of the folder that it belongs into."""
+
+
+def path_below(folder: Path, *names: str) -> Path:
+    """The path of these names below the folder. Raises LeadsOutside where one is not a single part of a path, or where
+    symbolic links on the way lead out of the folder."""
+    for name in names:
+        if name in ("", ".", "..") or "/" in name or "\0" in name or len(name.encode(errors="replace")) > LONGEST_NAME:
+            raise LeadsOutside(f"{name[:LONGEST_NAME]!r} is not the name of a file")
+    path = folder.joinpath(*names)
+    try:
+        stays = path.resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError, ValueError) as error:  # links that lead to each other, a name that no file can have
+        raise LeadsOutside(f"{'/'.join(names)!r} cannot be the path of a file: {error}") from None
+    if not stays:
+        raise LeadsOutside(f"{'/'.join(names)!r} leads out of its folder by a symbolic link")
+    return path

@@ -29,6 +29,11 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 DEFAULT_TOPIC_PREFIX = "penstock"
 
+ROOM_FOR_HEADERS = ROOM_FOR_ROUTES = 1024 * 1024
+"""What a stored event has beside its data, and what the router adds to it."""
+
+LARGEST_EVENT_BYTES = kafka_properties.PRODUCER_MEMORY_BYTES - ROOM_FOR_HEADERS - ROOM_FOR_ROUTES
+
 EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - nobody is bound to them here
 """Hosts that stand for all addresses of this machine: to listen on, and not to connect to."""
 
@@ -69,6 +74,23 @@ class DestinationLists(BaseModel):
 
     allow: Networks = []
     deny: Networks = []
+
+
+class ImageCommand(BaseModel):
+    """The program that an image stands for."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    command: Command
+    namespaces: Names = []
+    """Whose Pods may have the image; empty: those of all."""
+    allow_env: Names = []
+    """Variables that Pods may set although they can make a program run other code, such as `PYTHONPATH`."""
+
+
+def _image_command(value: Any) -> Any:
+    """A command alone, or a table that says more."""
+    return {"command": value} if isinstance(value, str | list) else value
 
 
 class Settings(BaseModel):
@@ -113,9 +135,6 @@ class Settings(BaseModel):
 
     console_port: int = Field(default=8081, ge=0, le=65535)
     """Port of the console. 0 picks a free one."""
-
-    console_login: bool | None = None
-    """Whether the console asks for a token. Empty: unless it listens on a loopback address (`host`)."""
 
     console_hosts: Names = []
     """Names (`console.example.org,…`) by which browsers reach the console, besides addresses, `localhost` and the name
@@ -211,8 +230,9 @@ class Settings(BaseModel):
     ingress_processes: int = Field(default=1, ge=1)
     """Number of ingress processes that share the port."""
 
-    max_event_bytes: int = Field(default=1024 * 1024, ge=1024)
-    """Largest accepted event in bytes; larger ones are answered 413."""
+    max_event_bytes: int = Field(default=1024 * 1024, ge=1024, le=LARGEST_EVENT_BYTES)
+    """Largest accepted event in bytes; larger ones are answered 413. At most 31457280 (30 MiB): a larger one would not
+    fit into the memory of the router's Kafka client, and no event after it would be routed."""
 
     max_pending_events: int = Field(default=20_000, ge=1)
     """Events an ingress process holds that Kafka has not confirmed; beyond that it answers 429 with Retry-After."""
@@ -227,7 +247,8 @@ class Settings(BaseModel):
     """Seconds the ingress waits for Kafka to confirm an event before it answers 503."""
 
     broker_ttl: int = Field(default=255, ge=1)
-    """`knativebrokerttl` given to an event that enters a Broker without one."""
+    """`knativebrokerttl` given to an event that enters a Broker without one, and the highest that an event can have. It
+    limits how often replies can lead into a Broker again."""
 
     dispatchers: int = Field(default=1, ge=1)
     """Dispatcher tasks; each owns a share of the partitions of `penstock.matched`."""
@@ -287,7 +308,7 @@ class Settings(BaseModel):
     """MiB that the tables may take together; the oldest days are removed first, then the oldest part of the present."""
 
     broker_classes: Names = ["Penstock", "MTChannelBasedBroker", "Kafka"]
-    """Broker classes served here. A Broker of another class is told so in its status; in an existing cluster it is left
+    """Broker classes served here. The status of a Broker of another class says so; in an existing cluster it is left
     alone."""
 
     default_broker_class: str = "Penstock"
@@ -297,9 +318,10 @@ class Settings(BaseModel):
     """Whether filters may ask for what is in an event's data (dialect `data`), which Knative refuses. What is stored
     already goes on when it is turned off. See `docs/filters.md`."""
 
-    images: dict[str, Command] = {}
+    images: dict[str, Annotated[ImageCommand, BeforeValidator(_image_command)]] = {}
     """Programs that Pods run as, by image: `[images]` with `"*/mine*" = ["python", "-m", "mine"]`. The first pattern
-    that fits counts, before the built-in images. `[]` runs the Pod's own command. See `docs/pods.md`."""
+    that fits counts, before the built-in images. `[]` runs the Pod's own command. As a table, `[images."*/mine*"]` with
+    `command`, it may have `namespaces`, whose Pods may have the image, and `allow_env`. See `docs/pods.md`."""
 
     kubeconfig: Path | None = None
     """Kubeconfig of an existing cluster whose API the controllers use; `in-cluster` for the credentials that Kubernetes
@@ -414,6 +436,11 @@ class Settings(BaseModel):
         return self.kafka or f"127.0.0.1:{self.kafka_port}"
 
     @property
+    def embedded_kafka_dir(self) -> Path:
+        """Where the embedded Kafka keeps its files. It may be a disk of its own."""
+        return self.data_dir / "kafka"
+
+    @property
     def on_cluster(self) -> bool:
         """Whether tasks of Spark run elsewhere than in the process of the pipeline."""
         return self.spark_master is not None and not self.spark_master.startswith("local")
@@ -427,12 +454,12 @@ class Settings(BaseModel):
     @property
     def max_record_bytes(self) -> int:
         """Largest Kafka record: an event of the largest size and its headers."""
-        return self.max_event_bytes + 1024 * 1024
+        return self.max_event_bytes + ROOM_FOR_HEADERS
 
     @property
     def max_matched_bytes(self) -> int:
         """Largest record that the router writes: the largest that it may read, and a list of routes."""
-        return self.max_record_bytes + 1024 * 1024
+        return self.max_record_bytes + ROOM_FOR_ROUTES
 
     @property
     def ingress_url(self) -> str:

@@ -1,8 +1,18 @@
-"""Sockets that asyncio listens on."""
+"""Sockets that asyncio listens on, and whose process is at the other end of a connection."""
 
 from __future__ import annotations
 
+import contextlib
+import ipaddress
 import socket
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+Address = tuple[str, int]
+
+CONNECTIONS = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+"""Where Linux lists the sockets of this machine, each with the account that opened it."""
 
 
 def bound_socket(host: str, port: int, *, shared: bool = False) -> socket.socket:
@@ -20,3 +30,24 @@ def bound_socket(host: str, port: int, *, shared: bool = False) -> socket.socket
         bound.close()
         raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror}") from error
     return bound
+
+
+def account_of(client: Address, server: Address, files: Iterable[Path] = CONNECTIONS) -> int | None:
+    """uid of the process that has connected from one address to another; None where it is on another machine, or the
+    system does not say.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        wanted = [_listed(*client), _listed(*server)]
+        for file in files:
+            for line in file.read_text().splitlines()[1:]:
+                fields = line.split()
+                if fields[1:3] == wanted:
+                    return int(fields[7])
+    return None
+
+
+def _listed(host: str, port: int) -> str:
+    """An address as it is listed: words of 32 bits in the byte order of the machine."""
+    packed = ipaddress.ip_address(host).packed
+    words = (int.from_bytes(packed[at : at + 4], sys.byteorder) for at in range(0, len(packed), 4))
+    return f"{''.join(f'{word:08X}' for word in words)}:{port:04X}"

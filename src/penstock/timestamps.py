@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 _SECOND = 1_000_000_000
 _FRACTION = re.compile(r"\.(\d+)")
+_WHOLE = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 
 
 def rfc3339(moment: datetime | None = None) -> str:
@@ -36,6 +37,14 @@ def nanoseconds_of(text: str) -> int:
     """The moment as the time since 1970, with all of its nine digits. Raises ValueError."""
     fraction = _FRACTION.search(text)
     return int(parse_rfc3339(text).timestamp()) * _SECOND + int(f"{fraction[1][:9]:0<9}" if fraction else 0)
+
+
+def is_rfc3339(text: str) -> bool:
+    """Whether typed clients of Kubernetes can read the text as a moment."""
+    try:
+        return _WHOLE.fullmatch(text) is not None and parse_rfc3339(text.upper()) is not None
+    except ValueError:
+        return False
 
 
 def parse_rfc3339(text: str) -> datetime:

@@ -21,18 +21,28 @@ from lightkube import ApiError, Client, KubeConfig
 from lightkube.codecs import from_dict
 from lightkube.generic_resource import create_namespaced_resource
 from lightkube.resources.apiextensions_v1 import CustomResourceDefinition
-from lightkube.resources.core_v1 import ConfigMap
+from lightkube.resources.core_v1 import ConfigMap, Namespace, Pod, Service
+from lightkube.resources.rbac_authorization_v1 import Role, RoleBinding
 from lightkube.types import PatchType
 
-from penstock.conformance.cluster import KINDS as BASE_KINDS
 from running import Stack, eventually
 
 Manifest = dict[str, Any]
 
-KINDS: dict[str, Any] = BASE_KINDS | {
+_MESSAGING, _EVENTING = ("messaging.knative.dev", "v1"), ("eventing.knative.dev", "v1")
+KINDS: dict[str, Any] = {
+    "Namespace": Namespace,
+    "Role": Role,
+    "RoleBinding": RoleBinding,
+    "Pod": Pod,
+    "Service": Service,
     "ConfigMap": ConfigMap,
     "CustomResourceDefinition": CustomResourceDefinition,
-    "InMemoryChannel": create_namespaced_resource("messaging.knative.dev", "v1", "InMemoryChannel", "inmemorychannels"),
+    "Channel": create_namespaced_resource(*_MESSAGING, "Channel", "channels"),
+    "InMemoryChannel": create_namespaced_resource(*_MESSAGING, "InMemoryChannel", "inmemorychannels"),
+    "Subscription": create_namespaced_resource(*_MESSAGING, "Subscription", "subscriptions"),
+    "Broker": create_namespaced_resource(*_EVENTING, "Broker", "brokers"),
+    "Trigger": create_namespaced_resource(*_EVENTING, "Trigger", "triggers"),
 }
 READY_SECONDS = 120.0
 QUIET_SECONDS = 1.0

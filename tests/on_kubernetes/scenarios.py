@@ -87,6 +87,23 @@ def refused(*bodies: Obj) -> list[Step]:
 
 CLASS = "eventing.knative.dev/broker.class"
 STEP = {"uri": "http://step.example/"}
+LABELS = {"app": "d"}
+WITH_A_SLASH = obj(
+    "apps/v1",
+    "Deployment",
+    "with-a-slash",
+    {
+        "replicas": 0,
+        "selector": {"matchLabels": LABELS},
+        "template": {
+            "metadata": {"labels": LABELS},
+            "spec": {
+                "containers": [{"name": "c", "image": "example/image"}],
+                "volumes": [{"name": "v", "secret": {"secretName": "../x"}}],
+            },
+        },
+    },
+)
 POD = {"spec": {"containers": [{"name": "c", "image": "example/image"}]}}
 
 SCENARIOS: dict[str, list[Step]] = {
@@ -357,5 +374,7 @@ DIFFERENT: dict[str, list[Step]] = {
         patch(broker("e"), broker("e", {"delivery": {"retry": 4}}), APPLY, "fieldManager=one"),
         delete(broker("e")),
     ],
+    "a Pod whose volume is a Secret or ConfigMap with a name that has a slash is stored by Kubernetes and never "
+    "starts, refused here": [post(WITH_A_SLASH), delete(WITH_A_SLASH)],
 }
-"""What is known to be answered differently, by the sentence that docs/differences.md has on it."""
+"""What is known to be answered differently, by the sentence that docs/knative-users.md has on it."""

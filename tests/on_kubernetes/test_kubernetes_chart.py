@@ -66,9 +66,14 @@ WITH_LITTLE = replace(
     service_monitor=True,
     console=replace(DEFAULT.console, enabled=False),
     tls=Tls("secret", authority=""),
+    api_server_sources=False,
+    sink_bindings=False,
     settings={**DEFAULT.settings, "tls": False},
 )
-LITTLE_FLAGS = "serviceMonitor=true,console.enabled=false,tls.mode=secret,tls.authority=,settings.tls=false"
+LITTLE_FLAGS = (
+    "serviceMonitor=true,console.enabled=false,tls.mode=secret,tls.authority=,settings.tls=false,"
+    "apiServerSources=false,sinkBindings=false"
+)
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ def test_a_lost_authority_is_replaced_wherever_it_is_trusted(cluster: RealApi) -
     bundle = base64.b64encode(held.bundle).decode()
     assert bundle != before
     for kind, name in trust.trusting():
-        while bundle not in json.dumps(stored(cluster, kind, name)):
+        while bundle not in json.dumps(stored(cluster, kind.kind, name)):
             assert time.monotonic() < deadline, cluster.log("webhook")
             time.sleep(1)
     while "created (server dry run)" not in create_broker(cluster, "after"):

@@ -16,6 +16,7 @@ import yaml
 from cluster.kubernetes import RealApi
 from penstock.engine.ports import free_ports
 from penstock.install import access
+from penstock.log.connection import embedded_conf
 from penstock.settings import Settings
 from running import eventually
 
@@ -120,7 +121,8 @@ spec:
 def controlled(cluster: RealApi, kafka: Settings) -> Iterator[RealApi]:
     """The cluster with an ingress and the controllers at work, and the objects."""
     (port,) = free_ports(1)
-    common = {"kafka": kafka.bootstrap, "partitions": kafka.partitions}
+    conf = json.dumps(embedded_conf(kafka))
+    common = {"kafka": kafka.bootstrap, "kafka_conf": conf, "partitions": kafka.partitions}
     address = f"http://{cluster.address}:{port}"
     ingress = cluster.start_role("ingress", access.INGRESS, port=port, **common)
     control = cluster.start_role("control", access.CONTROL, address_base=address, **common)
@@ -197,6 +199,20 @@ def test_sources_find_their_sinks(controlled: RealApi) -> None:
 
     eventually(bound, SECONDS)
     eventually(lambda: "beats" in controlled.kubectl("get", "deployments", "-o", "name"), SECONDS)
+
+
+def test_trust_bundles_are_copied_to_sinkbindings(controlled: RealApi) -> None:
+    label = {"networking.knative.dev/trust-bundle": "true"}
+    metadata = {"name": "authorities", "namespace": "knative-eventing", "labels": label}
+    bundle = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"ca.crt": ""}}
+    controlled.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(bundle))
+
+    def copies() -> bool:
+        return "kne-bundle" in controlled.kubectl("get", "configmaps", "-n", "default", "-o", "name")
+
+    eventually(copies, SECONDS)
+    controlled.kubectl("delete", "configmap", "authorities", "-n", "knative-eventing")
+    eventually(lambda: not copies(), SECONDS)
 
 
 def test_what_is_deleted_leaves_nothing_forbidden_behind(controlled: RealApi) -> None:

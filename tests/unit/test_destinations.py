@@ -28,6 +28,9 @@ def test_most_addresses_are_allowed(address: str) -> None:
     "address",
     [
         *("169.254.169.254", "fe80::1", "fe80::1%eth0", "224.0.0.251", "ff02::1", "255.255.255.255", "0.0.0.0", "::"),
+        *("100.100.100.200", "168.63.129.16", "192.0.0.192", "fd20:ce::254"),
+        *("64:ff9b:1::a9fe:a9fe", "64:ff9b:1:2:3:4:a9fe:a9fe", "::169.254.169.254", "64:ff9b::6464:64c8"),
+        *("::ffff:168.63.129.16", "2002:c000:00c0::"),
         *("::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe", "2002:a9fe:a9fe::", "fd00:ec2::254"),
     ],
 )
@@ -38,9 +41,18 @@ def test_what_nobody_means_is_refused_in_every_form(address: str) -> None:
 def test_this_machine_is_for_laptops() -> None:
     cluster = Path("/a/kubeconfig")
     assert "deliver_loopback" in (refusal("127.0.0.1", kubeconfig=cluster) or "")
-    assert "deliver_loopback" in (refusal("::ffff:127.0.0.1", kubeconfig=cluster) or "")
+    for form in ("::ffff:127.0.0.1", "::127.0.0.1", "64:ff9b::7f00:1", "64:ff9b:1::7f00:1", "2002:7f00:1::"):
+        assert "deliver_loopback" in (refusal(form, kubeconfig=cluster) or ""), form
     assert refusal("127.0.0.1", kubeconfig=cluster, deliver_loopback=True) is None
     assert refusal("::1", deliver_loopback=False) is not None
+
+
+def test_an_address_that_embeds_another_is_judged_by_that() -> None:
+    lists = {"deliver_deny": "10.0.0.0/8", "deliver_allow": "10.1.0.0/16"}
+    for form in ("::10.2.0.1", "64:ff9b:1::a02:1"):
+        assert "10.0.0.0/8 is in deliver_deny" in (refusal(form, **lists) or "")
+    for form in ("::10.1.0.1", "64:ff9b:1::a01:1"):
+        assert refusal(form, **lists) is None
 
 
 def test_the_longest_network_decides() -> None:

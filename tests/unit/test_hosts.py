@@ -64,3 +64,22 @@ def test_loopback_is_told_from_the_rest(host: str, is_loopback: bool) -> None:
 
 def test_the_machine_has_a_name() -> None:
     assert hosts.own_names()[0] == socket.gethostname()
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://user:password@host/path?a=b@c", "https://***@host/path?a=b@c"),
+        ("https://user:p@ss:w@host:1/", "https://***@host:1/"),
+        ("http://token@host", "http://***@host"),
+        ("https://us er:p w@host", "https://***@host"),
+        ("//user:password@host/", "//***@host/"),
+        ("https://host/@user", "https://host/@user"),
+        ("https://host?a=x@y", "https://host?a=x@y"),
+        ("http://host", "http://host"),
+        ("error at http://a:b@c/ and http://d:e@f", "error at http://***@c/ and http://***@f"),
+        ("", ""),
+    ],
+)
+def test_user_and_password_of_a_url_are_not_shown(url: str, shown: str) -> None:
+    assert hosts.without_userinfo(url) == shown

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-Obj = dict[str, Any]
+from penstock.kube.kinds import Obj
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder()

@@ -153,6 +153,11 @@ def too_large(limit: int) -> ApiError:
     return ApiError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}")
 
 
+def too_many_values(limit: int) -> ApiError:
+    """The body is not too long, but has too many parts."""
+    return ApiError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit} values")
+
+
 def unsupported_media(accepted: str) -> ApiError:
     """The body is of a type that this resource cannot take."""
     message = f"the body of the request was in an unknown format - accepted media types include: {accepted}"

@@ -6,17 +6,14 @@ ConfigMaps that configure it.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import resource
 import socket
-import ssl
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from pathlib import Path
 
-import uvicorn
 from starlette.types import ASGIApp
 
 from penstock.apiserver.access import certificates, identity, kubeconfig, policy
@@ -31,7 +28,7 @@ from penstock.apiserver.cluster.binding_gate import BindingGate
 from penstock.apiserver.cluster.eventing_gate import EventingGate
 from penstock.apiserver.cluster.features_gate import FeaturesGate
 from penstock.apiserver.cluster.rbac_gate import RbacGate
-from penstock.apiserver.documents import Obj, decode
+from penstock.apiserver.documents import decode
 from penstock.apiserver.http.app import VERSION, ApiApp
 from penstock.apiserver.http.audit import Audited, AuditFile
 from penstock.apiserver.http.changing import Changer
@@ -51,13 +48,14 @@ from penstock.apiserver.verbs.history import WatchHistory
 from penstock.apiserver.verbs.namespace_finalizer import Emptying
 from penstock.apiserver.verbs.writing import Verbs
 from penstock.hosts import from_here, reachable
+from penstock.kube.kinds import Obj
 from penstock.lifecycle import Lifecycle, first
 from penstock.log.threads import Owner
 from penstock.resources import registry as project_kinds
-from penstock.serving import ComponentServer
+from penstock.serving import HttpServer, listen
 from penstock.settings import Settings
-from penstock.sockets import bound_socket
-from penstock.tls.names import server_names
+from penstock.tls.context import RenewedContext
+from penstock.tls.server import server_names
 
 SWITCH_SECONDS = 0.0005
 """How soon the writer's thread gets its turn while the loop is busy; every statement of SQLite asks for one."""
@@ -65,7 +63,9 @@ SWITCH_SECONDS = 0.0005
 
 async def run(settings: Settings, lifecycle: Lifecycle) -> None:
     """Serves until told to stop."""
-    with contextlib.closing(_listen(settings, lifecycle)) as listener:
+    # Taken first, so that a port in use is told before anything is touched.
+    taken = listen(lifecycle, "the API", settings.host, settings.api_port, "api_port")
+    with contextlib.closing(taken) as listener:
         await _run(settings, lifecycle, listener)
 
 
@@ -79,8 +79,7 @@ async def _run(settings: Settings, lifecycle: Lifecycle, listener: socket.socket
     owner, watches = Owner(), Watches()
     try:
         async with assembled(settings, owner, watches) as app:
-            serving = _serve(_configured(app, settings, pki), listener, lifecycle, watches)
-            await first(serving, owner.failed())
+            await first(_serve(app, settings, listener, lifecycle, watches), owner.failed())
     except WrongKey as error:
         lifecycle.fail(str(error))
         raise
@@ -90,7 +89,8 @@ async def _run(settings: Settings, lifecycle: Lifecycle, listener: socket.socket
 async def assembled(settings: Settings, owner: Owner, watches: Watches) -> AsyncIterator[ASGIApp]:
     """The application over the data folder, with everything that goes on behind it."""
     pki = settings.data_dir / "pki"
-    gate, bindings, authorizer = EventingGate(settings), BindingGate(), Authorizer()
+    authorizer = Authorizer()
+    gate, bindings = EventingGate(settings, authorizer), BindingGate()
     registry = Registry(CORE_KINDS, project_kinds.CONVERSIONS)
     verbs = Verbs(registry, Gates(gate, bindings, FeaturesGate(), RbacGate(authorizer)))
     emptying = Emptying(verbs)
@@ -155,54 +155,21 @@ def _audited(app: ASGIApp, settings: Settings) -> Iterator[ASGIApp]:
         yield Audited(app, lines)
 
 
-def _listen(settings: Settings, lifecycle: Lifecycle) -> socket.socket:
-    """The socket of the API; taken first, so that a port in use is told before anything is touched."""
-    try:
-        return bound_socket(settings.host, settings.api_port)
-    except OSError as error:
-        lifecycle.fail(f"the API {error.strerror}; free the port or choose another with api_port")
-        raise
-
-
-def _configured(app: ASGIApp, settings: Settings, pki: Path) -> uvicorn.Config:
-    return uvicorn.Config(
-        app,
-        ssl_certfile=pki / "server.crt",
-        ssl_keyfile=pki / "server.key",
-        ssl_version=ssl.PROTOCOL_TLS_SERVER,
-        http=BoundedConnection,
-        lifespan="off",
-        access_log=False,
-        log_config=None,
-        timeout_keep_alive=75,
-        limit_concurrency=settings.api_max_connections,
-        timeout_graceful_shutdown=max(1, round(settings.drain_seconds)),
-        server_header=False,
+async def _serve(
+    app: ASGIApp, settings: Settings, listener: socket.socket, lifecycle: Lifecycle, watches: Watches
+) -> None:
+    pki, tls = settings.data_dir / "pki", RenewedContext()
+    tls.show((pki / "server.crt").read_bytes(), (pki / "server.key").read_bytes())
+    server = HttpServer(
+        app, listener, tls.context, connection=BoundedConnection, most_connections=settings.api_max_connections
     )
-
-
-async def _serve(config: uvicorn.Config, listener: socket.socket, lifecycle: Lifecycle, watches: Watches) -> None:
-    server = ComponentServer(config)
-    serving = asyncio.create_task(server.serve(sockets=[listener]), name="API")
-    try:
-        await first(_ended(serving), server.listening.wait())
-        if server.listening.is_set():
-            host, port = listener.getsockname()[:2]
-            lifecycle.ready(url=f"https://{host}:{port}")
-            await first(_ended(serving), lifecycle.stopping.wait())
-    finally:
-        # Watches never end on their own; everything else is given time to finish.
-        watches.end_all()
-        server.should_exit = True
-        await serving
-        # A connection whose client does not answer the goodbye of TLS would outlive its server.
-        for connection in list(server.server_state.connections):
-            connection.transport.abort()
-        await asyncio.sleep(0)
-
-
-async def _ended(task: asyncio.Task[None]) -> None:
-    await asyncio.wait({task})
+    async with server.listening(settings.drain_seconds):
+        try:
+            lifecycle.ready(url=f"https://{server.address}")
+            await lifecycle.stopping.wait()
+        finally:
+            # Watches never end on their own; everything else is given time to finish.
+            watches.end_all()
 
 
 async def _load(store: Store, registry: Registry, gate: EventingGate) -> None:

@@ -16,8 +16,7 @@ from typing import Protocol
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from penstock.backtest.report import Place, SampleEvent
-from penstock.backtest.window import Window
+from penstock.backtest.report import Place, SampleEvent, Window
 from penstock.contract import headers, topics
 from penstock.events.event import REQUIRED
 from penstock.history.schema.columns import ATTRIBUTES

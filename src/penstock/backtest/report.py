@@ -1,4 +1,4 @@
-"""What a backtest found out, put together from tallies. Pure."""
+"""What a backtest counts, and its result. Pure."""
 
 from __future__ import annotations
 
@@ -7,13 +7,37 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from penstock.backtest.tally import Tally
 from penstock.backtest.trials import Trial
-from penstock.backtest.window import Window
 from penstock.timestamps import rfc3339
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Events of one hour and one partition that fared alike."""
+
+    hour: datetime
+    """Its beginning, UTC."""
+    target: str
+    fate: str
+    """Empty for all events of the target; `c3` for those that only the third candidate would get, `p3` for those that
+    only its present Trigger gets, each with `=` behind it for those that both do."""
+    partition: int
+    count: int
+    oldest: int
+    newest: int
+    """Offsets."""
+
 
 Place = tuple[int, int]
 """Partition and offset of an event in `penstock.events`."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """From `since` up to, not including, `until`."""
+
+    since: datetime
+    until: datetime
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,62 @@
-"""`backtest()`: the question, asked and answered."""
+"""A backtest: counts past events by Spark and reports what Triggers would have received."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 
-from penstock.backtest.counting import count
-from penstock.backtest.past_events import PastEvents
-from penstock.backtest.report import BacktestReport, Place, SampleEvent, TriggerResult, results_of
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from penstock.backtest.past_events import PastEvents, Question
+from penstock.backtest.report import BacktestReport, Place, SampleEvent, Tally, TriggerResult, Window, results_of
 from penstock.backtest.trials import Trial
-from penstock.backtest.window import Window
+from penstock.engine.problem import Problem
+from penstock.filters.parse import parse
+from penstock.filters.walk import attributes_asked
+from penstock.router.plan.matching import SESSION, matching
+from penstock.router.plan.route_index import index_routes
+
+HOUR_SECONDS = 3600
+
+
+def count(events: PastEvents, trials: Sequence[Trial], window: Window) -> list[Tally]:
+    """What became of the events. One pass over them, however many Triggers are tried."""
+    routes = [route for number, trial in enumerate(trials) for route in trial.routes(number)]
+    table = index_routes(routes)
+    if table.refused:
+        raise Problem(f"A Trigger cannot be routed by: {next(iter(table.refused.values()))}", exit_code=2)
+    targets = tuple(sorted({trial.target for trial in trials}))
+    asked = (attributes_asked(parse(route.attributes, route.filters)) for route in routes)
+    records = events.records(Question(window, targets, frozenset().union(*asked)))
+    for name, value in SESSION.items():
+        records.sparkSession.conf.set(name, value)
+    found = matching(records, table).where(F.col("event") & F.col("target").isin(*targets))
+    seconds = F.unix_seconds("timestamp")
+    # Without any present Trigger there is nothing to be compared.
+    fates = _fates(F.col("uids")) if any(trial.present for trial in trials) else F.col("uids")
+    fared = found.select(
+        (seconds - seconds % HOUR_SECONDS).alias("hour"),
+        *("target", "partition", "offset"),
+        F.explode(F.concat(F.array(F.lit("")), fates)).alias("fate"),
+    )
+    counted = fared.groupBy("hour", "target", "partition", "fate").agg(
+        F.count("*").alias("count"), F.min("offset").alias("oldest"), F.max("offset").alias("newest")
+    )
+    # Seconds, because Python's idea of a time zone need not be Spark's.
+    return [Tally(**{**row.asDict(), "hour": datetime.fromtimestamp(row["hour"], UTC)}) for row in counted.collect()]
+
+
+def _fates(uids: Column) -> Column:
+    def fate(uid: Column) -> Column:
+        other = F.when(F.startswith(uid, F.lit("c")), F.lit("p")).otherwise(F.lit("c"))
+        both = F.array_contains(uids, F.concat(other, F.substring(uid, 2, 10)))
+        return F.when(both, F.concat(uid, F.lit("="))).otherwise(uid)
+
+    return F.transform(uids, fate)
+
 
 SAMPLES = 5
 """Events that are shown of those that were added, and of those that were removed."""

@@ -9,14 +9,26 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli import conformance, dev, doctor, examples, install, kubeconfig, status, version
-from penstock.cli.access import keys, secrets
-from penstock.cli.console import open as opening
-from penstock.cli.history import backtest, events, sql, trace
-from penstock.cli.kafka import topics
-from penstock.cli.operate import commands as operate
-from penstock.cli.replay import commands as replaying
-from penstock.cli.roles import commands as roles
+from penstock.cli import (
+    conformance,
+    dev,
+    doctor,
+    examples,
+    install,
+    keys,
+    kubeconfig,
+    objects,
+    replays,
+    roles,
+    secrets,
+    status,
+    topics,
+    version,
+)
+from penstock.cli import open as opening
+from penstock.cli.history import backtest, events, sql, trace, verify
+from penstock.cli.operate import explain, listen, send, tail
+from penstock.cli.routes import lag, pause, top
 
 app = typer.Typer(
     name="penstock",
@@ -36,24 +48,50 @@ def penstock(
     """Brokers, Triggers, Channels and Subscriptions that route CloudEvents: durable, without Kubernetes."""
 
 
-app.command("backtest")(backtest.backtest)
-app.command("dev")(dev.dev)
-app.command("doctor")(doctor.doctor)
-app.command("install")(install.install)
-app.command("open")(opening.open_console)
-app.command("kubeconfig")(kubeconfig.kubeconfig)
-app.command("events")(events.events)
-app.command("sql")(sql.sql)
-app.command("status")(status.status)
-app.command("trace")(trace.trace)
-app.command("topics")(topics.topics)
-app.command("version")(version.version)
-app.add_typer(conformance.app, name="conformance")
-app.add_typer(keys.app, name="keys")
-app.add_typer(secrets.app, name="secrets")
-app.command("replay")(replaying.replay)
-app.command("deadletters")(replaying.deadletters)
-app.command("redrive")(replaying.redrive)
-roles.add_to(app)
-operate.add_to(app)
+RUN = "Run penstock"
+EVENTS = "Send and watch events"
+ROUTES = "Operate Triggers and Subscriptions"
+HISTORY = "Look back and deliver again"
+OBJECTS = "Objects of the API"
+ACCESS = "Access"
+ROLES = "Roles, one process each"
+
+for name, command, panel in (
+    ("dev", dev.dev, RUN),
+    ("open", opening.open_console, RUN),
+    ("status", status.status, RUN),
+    ("doctor", doctor.doctor, RUN),
+    ("topics", topics.topics, RUN),
+    ("install", install.install, RUN),
+    ("version", version.version, RUN),
+    ("send", send.send, EVENTS),
+    ("listen", listen.listen, EVENTS),
+    ("tail", tail.tail, EVENTS),
+    ("explain", explain.explain, EVENTS),
+    ("top", top.top, ROUTES),
+    ("lag", lag.lag, ROUTES),
+    ("pause", pause.pause, ROUTES),
+    ("resume", pause.resume, ROUTES),
+    ("events", events.events, HISTORY),
+    ("trace", trace.trace, HISTORY),
+    ("sql", sql.sql, HISTORY),
+    ("deadletters", replays.deadletters, HISTORY),
+    ("redrive", replays.redrive, HISTORY),
+    ("replay", replays.replay, HISTORY),
+    ("backtest", backtest.backtest, HISTORY),
+    ("verify", verify.verify, HISTORY),
+    ("get", objects.get, OBJECTS),
+    ("apply", objects.apply, OBJECTS),
+    ("delete", objects.delete, OBJECTS),
+    ("kubeconfig", kubeconfig.kubeconfig, ACCESS),
+):
+    app.command(name, rich_help_panel=panel)(command)
+for name, group, panel in (
+    ("create", objects.create, OBJECTS),
+    ("keys", keys.app, ACCESS),
+    ("secrets", secrets.app, ACCESS),
+    ("conformance", conformance.app, RUN),
+):
+    app.add_typer(group, name=name, rich_help_panel=panel)
+roles.add_to(app, ROLES)
 examples.add_to(app)

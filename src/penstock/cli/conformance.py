@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from penstock.cli.installation import DataDirOption
+from penstock.cli.options import DataDirOption
 from penstock.operations.installation import folder_of
 from penstock.timestamps import rfc3339
 
@@ -47,7 +47,7 @@ def run(
     keep: Annotated[bool, typer.Option("--keep", help="Leave all objects there afterwards.")] = False,
     results: ResultsOption = RESULTS,
 ) -> None:
-    """Do what the document tells a person to do, and check what it says to expect.
+    """Follow the instructions of the document, and check the results that it expects.
 
     Exits with 0 when all tests passed, 1 when one failed, 2 when they could not be run.
     """

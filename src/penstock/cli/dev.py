@@ -7,15 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.options import DataDirOption, SetOption
+from penstock.cli.options import SetOption, StartDataDirOption
 
 if TYPE_CHECKING:
+    from penstock.cli.terminal import StackScreen
     from penstock.settings import Settings
+
+LINK_SECONDS = 3600
+"""Of the link to the console, which may be followed some time after the start."""
 
 
 def dev(
     *,
-    data_dir: DataDirOption = None,
+    data_dir: StartDataDirOption = None,
     port: Annotated[
         int | None, typer.Option(help="Port of the ingress. 0: free ports for everything. (default: 8080)")
     ] = None,
@@ -85,7 +89,11 @@ def _run(settings: Settings) -> None:
         loop = asyncio.get_running_loop()
         for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(signum, stop.set)
-        await stack.run(prepared, screen, stop)
+        linking = asyncio.create_task(_print_link(prepared.settings, screen))
+        try:
+            await stack.run(prepared, screen, stop)
+        finally:
+            linking.cancel()
 
     try:
         asyncio.run(until_stopped(stack.prepare(settings, screen)))
@@ -93,3 +101,23 @@ def _run(settings: Settings) -> None:
         raise typer.Exit(130) from None
     finally:
         screen.stopped()
+
+
+async def _print_link(settings: Settings, screen: StackScreen) -> None:
+    """Prints a link that signs the administrator in, for a person at the terminal: it is in no log."""
+    import asyncio
+
+    from penstock.engine.problem import Problem
+    from penstock.operations.login_link import login_link, token_in
+
+    def link() -> str:
+        token = token_in(settings.kubeconfig or settings.data_dir / "kubeconfig")
+        return login_link(settings, token, seconds=LINK_SECONDS)
+
+    if not screen.is_terminal:
+        return
+    await screen.console_ready.wait()
+    try:
+        screen.login(await asyncio.to_thread(link))
+    except Problem as problem:
+        screen.notice(str(problem))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import typer
 
-from penstock.cli.options import DataDirOption, SetOption
+from penstock.cli.options import SetOption, StartDataDirOption
 
 
-def doctor(data_dir: DataDirOption = None, assignments: SetOption = None) -> None:
+def doctor(data_dir: StartDataDirOption = None, assignments: SetOption = None) -> None:
     """Check Python, Java, jars, ports, disk and memory; say what to do about what is wrong."""
     from penstock.cli.terminal import console, problems
     from penstock.engine import checkup

@@ -43,7 +43,7 @@ EXAMPLES: dict[str, Sequence[str]] = {
     "kubeconfig": ("penstock kubeconfig --as ann --group developers --hours 8 --output ann.kubeconfig",),
     "lag": ("penstock lag --all",),
     "listen": ("penstock listen --broker default --filter type=order", "penstock listen --answer 503"),
-    "open": ("penstock open", "penstock open routes --print"),
+    "open": ("penstock open", "penstock open routes --no-browser"),
     "pause": ("penstock pause trigger/greetings",),
     "pipeline": ("penstock pipeline --kafka kafka-1:9092 --spark-master spark://spark-1:7077",),
     "redrive": ("penstock redrive trigger/orders --reason 503 --watch",),
@@ -64,6 +64,7 @@ EXAMPLES: dict[str, Sequence[str]] = {
     "top": ("penstock top --sort failures",),
     "topics": ("penstock topics --kafka kafka-1:9092 --create",),
     "trace": ("penstock trace 5d0d4f3a --watch",),
+    "verify": ("penstock verify --since 2h", "penstock verify trigger/orders --since 1d --limit 100 --json"),
     "version": ("penstock version",),
     "webhook": ("penstock webhook --kubeconfig in-cluster",),
 }

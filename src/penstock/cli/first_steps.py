@@ -39,7 +39,7 @@ def program() -> str:
 
 
 def free_port() -> int:
-    """A port for a subscriber: the usual one, unless somebody listens there."""
+    """A port for a subscriber: the usual one, unless it is in use."""
     for port in (USUAL_PORT, 0):
         try:
             with socket.create_server(("127.0.0.1", port)) as listener:

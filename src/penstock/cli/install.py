@@ -42,6 +42,13 @@ def install(
     console_pages: Annotated[
         bool, typer.Option("--console/--no-console", help="With the console, the pages for browsers.")
     ] = True,
+    api_server_sources: Annotated[
+        bool, typer.Option(help="Let the controllers impersonate ServiceAccounts, as ApiServerSources need it.")
+    ] = True,
+    sink_bindings: Annotated[
+        bool,
+        typer.Option(help="Let the controllers change workloads, as SinkBindings and ContainerSources need it."),
+    ] = True,
     history: Annotated[
         bool, typer.Option("--history", help="With the writer of the history; needs --set history_uri=URI.")
     ] = False,
@@ -74,6 +81,8 @@ def install(
             service_monitor=service_monitor,
             network_policies=network_policies,
             console=console_pages,
+            api_server_sources=api_server_sources,
+            sink_bindings=sink_bindings,
             history=history,
             tls=_tls(tls, tls_secret, tls_issuer),
         )
@@ -115,10 +124,12 @@ def _values(
     service_monitor: bool,
     network_policies: bool,
     console: bool,
+    api_server_sources: bool,
+    sink_bindings: bool,
     history: bool,
     tls: Tls,
 ) -> Values:
-    """The choices. Settings that are wrong are told as they are for every other command."""
+    """The choices. Wrong settings are reported as in every other command."""
     import os
     from dataclasses import replace
 
@@ -146,6 +157,8 @@ def _values(
         service_monitor=service_monitor,
         network_policies=network_policies,
         console=replace(default.console, enabled=console),
+        api_server_sources=api_server_sources,
+        sink_bindings=sink_bindings,
         history=replace(default.history, enabled=history),
         tls=tls,
     )

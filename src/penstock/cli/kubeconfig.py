@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.installation import DataDirOption
+from penstock.cli.options import DataDirOption
 
 
 def kubeconfig(
@@ -78,7 +78,7 @@ def _revoke(root: Path, user: str) -> None:
     from penstock.engine.problem import Problem
 
     if user in COMPONENTS:
-        advice = f"Stop the stack, remove {root / 'pki' / 'tokens.json'} and start it: all three get new ones."
+        advice = f"Stop the stack, remove {root / 'pki' / 'tokens.json'} and start it: each component gets a new one."
         raise Problem(f"{user} has its token from the data folder itself.", advice)
     revocation.revoke(root / "pki", user, time.time())
     typer.echo(f"Every token that {user} has got until now has ended.")
@@ -95,32 +95,27 @@ def _account(text: str) -> tuple[str, str]:
 
 def _for_account(root: Path, namespace: str, name: str, context_namespace: str, seconds: int) -> bytes:
     """The API itself makes the token, since it ends with the account."""
-    import httpx2
-    from lightkube import ApiError, Client, KubeConfig
-    from lightkube.models.authentication_v1 import TokenRequestSpec
-    from lightkube.models.meta_v1 import ObjectMeta
-    from lightkube.resources.core_v1 import ServiceAccountToken
-
     from penstock.apiserver.access import identity
     from penstock.apiserver.access import kubeconfig as files
     from penstock.engine.problem import Problem
+    from penstock.kube.client import Client
+    from penstock.kube.config import ConfigError, read_config
+    from penstock.kube.errors import KubeError, Unavailable
+    from penstock.kube.kinds import Key
 
     original = root / "kubeconfig"
-    asked = ServiceAccountToken(
-        metadata=ObjectMeta(name=name, namespace=namespace),
-        spec=TokenRequestSpec(expirationSeconds=seconds, audiences=[]),
-    )
     try:
-        with Client(KubeConfig.from_file(original), trust_env=False) as client:
-            issued = client.create(asked, name, namespace=namespace)
-    except ApiError as error:
-        raise Problem(f"No token for the ServiceAccount {namespace}/{name}: {error.status.message}.") from None
-    except httpx2.TransportError as error:
+        with Client(read_config(original)) as client:
+            issued = client.token(Key(namespace, name), {"expirationSeconds": seconds, "audiences": []})
+    except ConfigError as error:
+        raise Problem(f"{original} cannot be used: {error}.") from None
+    except Unavailable as error:
         what = f"The API of the data folder {root} does not answer: {error}."
         raise Problem(what, "Start it: penstock dev") from None
-    token = issued.status.token if issued.status else None
+    except KubeError as error:
+        raise Problem(f"No token for the ServiceAccount {namespace}/{name}: {error}.") from None
     user = identity.account_user(namespace, name)
-    return files.for_user(original, user=user, token=token or "", namespace=context_namespace)
+    return files.for_user(original, user=user, token=str(issued.get("token") or ""), namespace=context_namespace)
 
 
 def _for_person(root: Path, name: str, groups: list[str], namespace: str, seconds: int) -> bytes:

@@ -15,7 +15,7 @@ Made from `src/penstock/settings.py` by `make docs`; do not edit.
 
 A setting is given as a flag of `penstock dev` (`--port 8081`, or `--set name=value` for those without a flag of their
 own), as an environment variable (`PENSTOCK_PORT=8081`), or in `penstock.toml` in the working directory (`port = 8081`);
-the first of these that has it counts. A name that is no setting and a value of the wrong kind are named, each in a line
+the first of these that has it counts. An unknown name and a value of the wrong kind are named, each in a line
 with its place, and end the command with exit code 2 before anything is started. Lists are written `a,b`.
 
 | setting | default | meaning |

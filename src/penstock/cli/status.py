@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import typer
-
-from penstock.cli.installation import DataDirOption, JsonOption
-from penstock.cli.tables import lines_of
-from penstock.operations.figures import count, duration
+from penstock.cli.options import DataDirOption, JsonOption
+from penstock.cli.output import lines_of, say
+from penstock.operations.formatting import count, duration
 
 ROUTES_SHOWN = 10
 COLUMNS = ("component", "state", "address", "pid", "MiB", "uptime", "restarts", "lag")
@@ -23,25 +21,29 @@ def status(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
     from penstock.cli.terminal import problems
     from penstock.engine import datadir
     from penstock.operations.installation import of_stack, running_folder
-    from penstock.operations.stack_state import METRICS, component_rows, problems_of, routes_behind
+    from penstock.operations.stack_state import METRICS, component_rows, disk_problems, problems_of, routes_behind
 
     with problems():
         root = of_stack(running_folder(data_dir)).root or Path()
         stack = datadir.read_stack(root) or {"components": {}, "state": "unknown"}
         rows = component_rows(stack)
         behind = routes_behind(root / METRICS)
+        full = disk_problems(datadir.load_settings(root / datadir.SETTINGS_FILE))
         if as_json:
             components = {row.pop("component"): row for row in rows}
-            shown = {**stack, "data_dir": str(root), "components": components, "routes": behind}
-            typer.echo(json.dumps(shown, indent=2))
+            shown = {**stack, "data_dir": str(root), "components": components, "routes": behind, "disk": full}
+            say(json.dumps(shown, indent=2))
             return
         for line in lines_of(COLUMNS, [_cells(row) for row in rows], NUMBERS):
-            typer.echo(line)
-        for problem in problems_of(rows):
-            typer.echo(f"\n{problem}")
+            say(line)
+        for problem in (*problems_of(rows), *full):
+            say(f"\n{problem}")
         _print_routes(behind)
         total = sum(row["memory_mib"] or 0 for row in rows)
-        typer.echo(f"\nstack {stack['state']}, {total} MiB in all, data in {root}")
+        say(f"\nstack {stack['state']}, {total} MiB in all, data in {root}")
+        if files := stack.get("kafka_client_files"):
+            say(f"to connect to Kafka: kcat -F {files['librdkafka']}")
+            say(f"                     Java's tools: --bootstrap-server {stack['bootstrap']}, with {files['java']}")
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
@@ -60,9 +62,9 @@ def _cells(row: dict[str, Any]) -> list[str]:
 def _print_routes(behind: list[dict[str, Any]] | None) -> None:
     if not behind:
         unknown = "metrics are off: how far routes are behind is not known"
-        typer.echo(f"\n{unknown if behind is None else 'no route is behind'}")
+        say(f"\n{unknown if behind is None else 'no route is behind'}")
         return
-    typer.echo()
+    say()
     shown = [
         (
             str(route["lag"]),
@@ -72,8 +74,8 @@ def _print_routes(behind: list[dict[str, Any]] | None) -> None:
         for route in behind[:ROUTES_SHOWN]
     ]
     for line in lines_of(("behind", "oldest", "route"), shown, ("behind", "oldest")):
-        typer.echo(line)
+        say(line)
     rest = len(behind) - ROUTES_SHOWN
     if rest > 0:
         events = sum(route["lag"] for route in behind[ROUTES_SHOWN:])
-        typer.echo(f"and {rest} more routes with {events} events; penstock status --json lists them")
+        say(f"and {rest} more routes with {events} events; penstock status --json lists them")

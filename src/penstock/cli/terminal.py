@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
+from rich.segment import Segment
+from rich.text import Text
 
 from penstock.cli import first_steps
+from penstock.cli.output import safe
 from penstock.engine import running_stacks
 from penstock.engine.problem import Problem
 from penstock.hosts import reachable
@@ -27,14 +30,23 @@ if TYPE_CHECKING:
     from penstock.engine.processes.supervisor import Watch
     from penstock.settings import Settings
 
-SLOW_SECONDS = 20.0
-
 _COLOURS = {"ready": "green", "starting": "yellow", "restarting": "red", "waiting": "dim", "stopping": "yellow"}
 
 
-def console() -> Console:
-    """Standard output."""
-    return Console(highlight=False, soft_wrap=True)
+class SafeConsole(Console):
+    """A console of rich that shows only safe text on a terminal. Its own colours and movements are no text."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """The segments of what is printed."""
+        segments = super().render(renderable, options)
+        if not self.is_terminal:
+            return segments
+        return (one if one.control else Segment(safe(one.text), one.style) for one in segments)
+
+
+def console(*, stderr: bool = False) -> SafeConsole:
+    """Standard output, or standard error."""
+    return SafeConsole(stderr=stderr, highlight=False, soft_wrap=True)
 
 
 @contextmanager
@@ -43,7 +55,7 @@ def problems() -> Iterator[None]:
     try:
         yield
     except Problem as problem:
-        errors = Console(stderr=True, highlight=False, soft_wrap=True)
+        errors = console(stderr=True)
         for line in problem.details:
             errors.print(f"  [dim]{escape(_readable(line))}[/dim]")
         for line in problem.what.splitlines():
@@ -53,17 +65,36 @@ def problems() -> Iterator[None]:
         raise typer.Exit(problem.exit_code) from None
 
 
+def print_pieces(pieces: Sequence[tuple[str, str]], indent: str = "") -> None:
+    """Prints pieces of text in one line, each with its style."""
+    out = console()
+    line = Text(indent)
+    for number, (text, style) in enumerate(pieces):
+        # Text drops some control characters silently.
+        line.append("  " if number else "").append(safe(text) if out.is_terminal else text, style=style)
+    out.print(line)
+
+
 class StackScreen:
     """Shows a stack that starts, runs and stops."""
 
-    def __init__(self) -> None:
-        self._console = console()
+    def __init__(self, *, stderr: bool = False) -> None:
+        import asyncio
+
+        self._console = console(stderr=stderr)
         self._progress: Progress | None = None
         self._task: TaskID | None = None
         self._status: Status | None = None
         self._states: dict[str, str] = {}
         self._been_ready: set[str] = set()
         self._stopping = 0.0
+        self.console_ready = asyncio.Event()
+        """Set once the console answers."""
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether a person can read along; otherwise what is printed may end in a log."""
+        return sys.stdout.isatty()
 
     def fetching(self, done: int, total: int, what: str) -> None:
         """A bar on a terminal; elsewhere a line at every tenth file."""
@@ -111,6 +142,8 @@ class StackScreen:
             self._console.print(f"  {watch.name} {said}")
         if watch.state == "ready":
             self._been_ready.add(watch.name)
+        if watch.state == "ready" and watch.name == "console":
+            self.console_ready.set()
 
     def remark(self, watch: Watch, text: str) -> None:
         """Something a person should read."""
@@ -131,12 +164,16 @@ class StackScreen:
         say(f"[bold green]penstock is ready[/bold green] after {seconds:.1f} s. Ctrl-C stops it.")
         say(f"  events {settings.ingress_url}{api}   Kafka {settings.bootstrap}{metrics}")
         if settings.console:
-            say(f"  console {settings.console_url}", markup=False)
+            say(f"  console {settings.console_url} (penstock open signs you in)", markup=False)
         say("\nIn another terminal, a Broker, a subscriber that prints, a Trigger, and an event:")
         alone = running_stacks.running() in ([], [settings.data_dir])
         for line in first_steps.lines(settings, first_steps.program(), first_steps.free_port(), is_alone=alone):
             say(f"  {line}", markup=False)
         say(f"\nFor kubectl: export KUBECONFIG={escape(str(kubeconfig))}\n")
+
+    def login(self, link: str) -> None:
+        """How to get into the console."""
+        self._console.print(f"The console, signed in (this link works once, within an hour):\n  {link}\n", markup=False)
 
     def stopping(self) -> None:
         """On its way down."""

@@ -1,16 +1,19 @@
-"""The thirteen event delivery tests: what each sends and what must be observed, as the document states it.
+"""The thirteen event delivery tests and what their sinks must observe, read from the document's own text.
 
-Times are the gaps to the observation before, in seconds and without the round trip. Penstock's own manifests for the
-tests lie in `manifests/`, under the names that the document's commands use.
+`event-delivery.md` is an extract of the document: headings, expected kinds, sequences and times, and outputs. Times
+are the gaps to the observation before, in seconds and without the round trip. Penstock's own manifests for the tests
+are in `manifests/`, under the names that the document's commands use.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
-
-Kind = Literal["Received", "Rejected"]
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal
 
 EARLY_SECONDS = 0.1
 """A retry may come this much before its time: clocks are read on two sides."""
@@ -18,15 +21,30 @@ EARLY_SECONDS = 0.1
 LATE_SECONDS = 1.0
 """A retry may come this much after its time: the round trip, which the document wants far below a second."""
 
+SETTLE_SECONDS = 5.0
+"""Time to wait after the last expected observation for one too many."""
+
+_HEADING = re.compile(r"^## \[Test\] (.+?)\.?$", re.MULTILINE)
+_BULLETS = re.compile(r"- Kind: (\w+)\n *- Sequence: (\d+)(?:\n *- Time: (.+))?")
+_OUTPUT = re.compile(r"^\{.*\}$", re.MULTILINE)
+_SECONDS = re.compile(r"(\d+) seconds")
+
 
 @dataclass(frozen=True)
 class Expected:
     """One observation at a sink."""
 
-    kind: Kind
+    kind: str
     sequence: int
-    gap: float | None = None
+    gap: float | None
     """Seconds since the observation before; None for the first one."""
+    output: Mapping[str, Any]
+    """The observation as the document prints it."""
+
+    @property
+    def component(self) -> str:
+        """The sink."""
+        return str(self.output["httpHeaders"]["Host"][0].partition(".")[0])
 
 
 @dataclass(frozen=True)
@@ -35,12 +53,8 @@ class Sink:
 
     component: str
     observations: tuple[Expected, ...]
-    role: Literal["subscriber", "reply", "dead letter"] = "subscriber"
-    event_type: str = "com.example.conformance"
-    source: str | None = "emitter-conformance"
-    """None where the source is the name of the Pod that replied."""
-    data: Mapping[str, str] | None = None
-    """None where it is the data that the emitter sent."""
+    asks_for_reply: bool
+    """Whether its answers may carry a reply: it is a subscriber, neither a reply destination nor a dead letter sink."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +65,6 @@ class DeliveryTest:
     name: str
     title: str
     sinks: tuple[Sink, ...]
-    settle: float = 3.0
-    """Seconds to wait after the last expected observation for one too many."""
 
     @property
     def id(self) -> str:
@@ -62,7 +74,7 @@ class DeliveryTest:
     @property
     def kind(self) -> Literal["Subscription", "Trigger"]:
         """What is under test."""
-        return "Subscription" if self.name.startswith("channel") else "Trigger"
+        return _kind(self.name)
 
     @property
     def scenario(self) -> str:
@@ -80,69 +92,59 @@ class DeliveryTest:
         return max(sum(expected.gap or 0.0 for expected in sink.observations) for sink in self.sinks)
 
 
-_ONCE = (Expected("Received", 1),)
-_REJECTED = (Expected("Rejected", 1),)
-_REPLY = {"conformance": "response message"}
+def parse(document: str) -> tuple[DeliveryTest, ...]:
+    """The tests of the document. Raises ValueError where its bullets and outputs contradict each other."""
+    parts = _HEADING.split(document)[1:]
+    return tuple(_test(number, *pair) for number, pair in enumerate(zip(parts[::2], parts[1::2], strict=True), start=1))
 
 
-def _retried(*gaps: float) -> tuple[Expected, ...]:
-    first, second, third = gaps
-    return (
-        Expected("Rejected", 1),
-        Expected("Rejected", 2, first),
-        Expected("Rejected", 3, second),
-        Expected("Received", 1, third),
+def _test(number: int, title: str, text: str) -> DeliveryTest:
+    observations = _observations(title, text)
+    name = str(observations[0].output["event"]["data"]["test"])
+    components = dict.fromkeys(expected.component for expected in observations)
+    sinks = (tuple(one for one in observations if one.component == component) for component in components)
+    return DeliveryTest(
+        f"{number:02}",
+        name,
+        title,
+        tuple(Sink(found[0].component, found, _asks_for_reply(name, found[0].output)) for found in sinks),
     )
 
 
-_LINEAR = _retried(0.0, 2.0, 4.0)
-_EXPONENTIAL = _retried(2.0, 4.0, 8.0)
+def _observations(title: str, text: str) -> list[Expected]:
+    bullets = [(kind, int(sequence), _gap(time)) for kind, sequence, time in _BULLETS.findall(text)]
+    outputs = [json.loads(output) for output in _OUTPUT.findall(text)]
+    listed = [(kind, sequence) for kind, sequence, _ in bullets]
+    shown = [(output["kind"], output["sequence"]) for output in outputs]
+    if listed != shown:
+        raise ValueError(f"{title}: the document says {listed} and shows {shown}")
+    return [Expected(*bullet, output) for bullet, output in zip(bullets, outputs, strict=True)]
 
-TESTS: tuple[DeliveryTest, ...] = (
-    DeliveryTest("01", "channel-ack", "Channel: delivered", (Sink("sink-ack", _ONCE),)),
-    DeliveryTest("02", "broker-ack", "Broker: delivered", (Sink("sink-ack", _ONCE),)),
-    DeliveryTest("03", "channel-nack", "Channel: failed, no retries", (Sink("sink-3nack", _REJECTED),), settle=5.0),
-    DeliveryTest("04", "broker-nack", "Broker: failed, no retries", (Sink("sink-3nack", _REJECTED),), settle=5.0),
-    DeliveryTest("05", "channel-retry-linear", "Channel: linear retries", (Sink("sink-3nack", _LINEAR),)),
-    DeliveryTest("06", "broker-retry-linear", "Broker: linear retries", (Sink("sink-3nack", _LINEAR),)),
-    DeliveryTest(
-        "07", "channel-retry-exponential", "Channel: exponential retries", (Sink("sink-3nack", _EXPONENTIAL),)
-    ),
-    DeliveryTest("08", "broker-retry-exponential", "Broker: exponential retries", (Sink("sink-3nack", _EXPONENTIAL),)),
-    DeliveryTest(
-        "09",
-        "channel-dls",
-        "Channel: failed, dead letter sink",
-        (Sink("sink-3nack", _REJECTED), Sink("sink-ack", _ONCE, "dead letter")),
-    ),
-    DeliveryTest(
-        "10",
-        "broker-dls",
-        "Broker: failed, dead letter sink",
-        (Sink("sink-3nack", _REJECTED), Sink("sink-ack", _ONCE, "dead letter")),
-    ),
-    DeliveryTest(
-        "11",
-        "channel-reply",
-        "Channel: reply",
-        (Sink("sink-ack-reply", _ONCE), Sink("sink-ack", _ONCE, "reply", "conformance.reply", None, _REPLY)),
-    ),
-    DeliveryTest(
-        "12",
-        "broker-reply",
-        "Broker: reply",
-        (
-            Sink("sink-ack-reply", _ONCE),
-            Sink("sink-ack", _ONCE, "subscriber", "com.example.conformance.reply", None, _REPLY),
-        ),
-    ),
-    DeliveryTest(
-        "13",
-        "channel-reply-retry",
-        "Channel: reply with retries",
-        (Sink("sink-ack-reply", _ONCE), Sink("sink-3nack", _LINEAR, "reply", "conformance.reply", None, _REPLY)),
-    ),
-)
+
+def _gap(time: str) -> float | None:
+    if "previous" not in time:
+        return None
+    seconds = _SECONDS.search(time)
+    return float(seconds[1]) if seconds else 0.0
+
+
+def _kind(name: str) -> Literal["Subscription", "Trigger"]:
+    return "Subscription" if name.startswith("channel") else "Trigger"
+
+
+def _asks_for_reply(name: str, output: Mapping[str, Any]) -> bool:
+    """The outputs of Brokers are older than `Prefer: reply` there, which the data plane's specification asks for."""
+    if _kind(name) == "Subscription":
+        return "Prefer" in output["httpHeaders"]
+    return "knativeerrorcode" not in output["event"]
+
+
+def path() -> Path:
+    """The extract of the document."""
+    return Path(str(files("penstock.conformance"))) / "event-delivery.md"
+
+
+TESTS = parse(path().read_text())
 
 
 def find(number: str) -> DeliveryTest | None:

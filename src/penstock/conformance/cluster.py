@@ -3,35 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from lightkube import ApiError, AsyncClient, KubeConfig
-from lightkube.codecs import from_dict
-from lightkube.generic_resource import create_namespaced_resource
-from lightkube.resources.core_v1 import Event, Namespace, Pod, Service
-from lightkube.resources.rbac_authorization_v1 import Role, RoleBinding
-
 from penstock.conformance.manifests import Manifest
+from penstock.kube.client import AsyncClient, Selection
+from penstock.kube.config import read_config
+from penstock.kube.errors import NotFound
+from penstock.kube.kinds import BROKER, CHANNEL, EVENT, NAMESPACE, POD, SERVICE, SUBSCRIPTION, TRIGGER, Key, Kind
 
 OBSERVED = "CloudEventObserved"
 POLL_SECONDS = 0.25
 DELETE_SECONDS = 60.0
 
-_MESSAGING, _EVENTING = ("messaging.knative.dev", "v1"), ("eventing.knative.dev", "v1")
-KINDS: dict[str, Any] = {
-    "Namespace": Namespace,
-    "Role": Role,
-    "RoleBinding": RoleBinding,
-    "Pod": Pod,
-    "Service": Service,
-    "Channel": create_namespaced_resource(*_MESSAGING, "Channel", "channels"),
-    "Subscription": create_namespaced_resource(*_MESSAGING, "Subscription", "subscriptions"),
-    "Broker": create_namespaced_resource(*_EVENTING, "Broker", "brokers"),
-    "Trigger": create_namespaced_resource(*_EVENTING, "Trigger", "triggers"),
-}
+KINDS = {kind.kind: kind for kind in (NAMESPACE, POD, SERVICE, CHANNEL, SUBSCRIPTION, BROKER, TRIGGER)}
 
 
 class NotReady(Exception):
@@ -53,10 +41,8 @@ class Cluster:
     """Calls of the runner."""
 
     def __init__(self, path: Path) -> None:
-        config = KubeConfig.from_file(path)
-        self._client = AsyncClient(config, field_manager="penstock-conformance", trust_env=False)
-        single = config.get()
-        self.address = single.cluster.server if single else ""
+        self._client = AsyncClient(read_config(path), field_manager="penstock-conformance")
+        self.address = self._client.url
 
     async def close(self) -> None:
         """Ends the connection."""
@@ -64,17 +50,16 @@ class Cluster:
 
     async def create(self, manifests: Sequence[Manifest]) -> list[Manifest]:
         """`kubectl create`: creates the objects in order."""
-        return [_plain(await self._client.create(from_dict(manifest))) for manifest in manifests]
+        return [await self._client.create(Kind(one["apiVersion"], one["kind"]), one) for one in manifests]
 
     async def listed(self, kind: str, namespace: str, labels: dict[str, Any] | None = None) -> list[Manifest]:
         """`kubectl get`: the objects of a kind."""
-        found = self._client.list(KINDS[kind], namespace=namespace, labels=labels)
-        return [_plain(item) async for item in found]
+        return (await self._client.list(KINDS[kind], namespace, Selection(labels=labels or {}))).objects
 
     async def observed(self, namespace: str, pod: str) -> list[str]:
         """The messages that a sink has recorded so far."""
-        fields: dict[str, Any] = {"reason": OBSERVED, "involvedObject.name": pod}
-        return [event.message or "" async for event in self._client.list(Event, namespace=namespace, fields=fields)]
+        chosen = Selection(fields={"reason": OBSERVED, "involvedObject.name": pod})
+        return [event.get("message") or "" for event in (await self._client.list(EVENT, namespace, chosen)).objects]
 
     async def until_ready(self, namespace: str, kinds: Sequence[str], labels: dict[str, Any], seconds: float) -> None:
         """Waits until every object of these kinds is Ready=True. Raises NotReady."""
@@ -90,47 +75,32 @@ class Cluster:
 
     async def address_of(self, kind: str, namespace: str, name: str) -> str:
         """`status.address.url` of a Broker or Channel."""
-        item = _plain(await self._client.get(KINDS[kind], name, namespace=namespace))
+        item = await self._client.get(KINDS[kind], Key(namespace, name))
         return str(item["status"]["address"]["url"])
 
     async def delete_case(self, namespace: str, case: str) -> None:
         """`kubectl delete all -l case=…`: everything that the test has created."""
         for kind in ("Subscription", "Trigger", "Service", "Pod"):
             for item in await self.listed(kind, namespace, {"case": case}):
-                await self._delete(kind, item["metadata"]["name"], namespace)
+                await self._delete(KINDS[kind], Key(namespace, item["metadata"]["name"]))
         for _ in range(int(DELETE_SECONDS / POLL_SECONDS)):
             if not await self.listed("Pod", namespace, {"case": case}):
                 return
             await asyncio.sleep(POLL_SECONDS)
 
     async def delete_namespace(self, namespace: str, seconds: float) -> bool:
-        """Deletes a namespace with all it holds; tells whether it was gone within `seconds`."""
-        await self._delete("Namespace", namespace, None)
+        """Deletes a namespace with all it holds; returns whether it was gone within `seconds`."""
+        await self._delete(NAMESPACE, Key("", namespace))
         deadline = asyncio.get_running_loop().time() + seconds
         while asyncio.get_running_loop().time() < deadline:
-            try:
-                await self._client.get(Namespace, namespace)
-            except ApiError as error:
-                if error.status.code == 404:
-                    return True
-                raise
+            if await self._client.read(NAMESPACE, Key("", namespace)) is None:
+                return True
             await asyncio.sleep(POLL_SECONDS)
         return False
 
-    async def _delete(self, kind: str, name: str, namespace: str | None) -> None:
-        try:
-            if namespace is None:
-                await self._client.delete(KINDS[kind], name)
-            else:
-                await self._client.delete(KINDS[kind], name, namespace=namespace)
-        except ApiError as error:
-            if error.status.code != 404:
-                raise
-
-
-def _plain(item: Any) -> Manifest:
-    plain: Manifest = item.to_dict()
-    return plain
+    async def _delete(self, kind: Kind, key: Key) -> None:
+        with contextlib.suppress(NotFound):
+            await self._client.delete(kind, key)
 
 
 def _ready(item: Manifest) -> Manifest:

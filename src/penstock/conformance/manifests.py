@@ -48,7 +48,7 @@ def load(name: str, placement: ManifestPlacement) -> list[Manifest]:
 def sent_by(emitter: list[Manifest]) -> str:
     """What an emitter sends and where to, for people."""
     env = {entry["name"]: entry.get("value") for item in emitter for one in _containers(item) for entry in one["env"]}
-    return f"{env.get('INPUT_EVENT')} to {env.get('SINK')}"
+    return f"{' '.join(str(env.get('INPUT_EVENT')).split())} to {env.get('SINK')}"
 
 
 def _moved(text: str, namespace: str) -> str:

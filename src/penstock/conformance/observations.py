@@ -18,15 +18,16 @@ class Observation:
     sequence: int
     at: float
     """Unix time in seconds."""
-    event: Mapping[str, Any]
-    headers: Mapping[str, list[str]]
-    observer: str
+    fields: Mapping[str, Any]
+    """The whole report."""
     text: str
     """The message as it was, for evidence."""
 
-    def header(self, name: str) -> str | None:
-        """The first value of a request header, whatever its spelling."""
-        return next((values[0] for key, values in self.headers.items() if key.lower() == name.lower()), None)
+    @property
+    def headers(self) -> Mapping[str, list[str]]:
+        """Headers of the request, in Go's spelling."""
+        headers: Mapping[str, list[str]] = self.fields.get("httpHeaders") or {}
+        return headers
 
 
 def read(messages: Iterable[str]) -> list[Observation]:
@@ -38,14 +39,7 @@ def read(messages: Iterable[str]) -> list[Observation]:
 def _observation(message: str) -> Observation | None:
     try:
         fields = json.loads(message)
-        return Observation(
-            kind=fields["kind"],
-            sequence=int(fields["sequence"]),
-            at=parse_rfc3339(fields["time"]).timestamp(),
-            event=fields.get("event") or {},
-            headers=fields.get("httpHeaders") or {},
-            observer=fields.get("observer", ""),
-            text=message,
-        )
+        at = parse_rfc3339(fields["time"]).timestamp()
+        return Observation(fields["kind"], int(fields["sequence"]), at, fields, message)
     except (ValueError, KeyError, TypeError):
         return None

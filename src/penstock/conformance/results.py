@@ -46,5 +46,5 @@ def read_all(folder: Path) -> list[ResultFile]:
         try:
             found.append(msgspec.json.decode(path.read_bytes(), type=ResultFile))
         except msgspec.MsgspecError as error:
-            raise ValueError(f"{path} is no file of results: {error}") from error
+            raise ValueError(f"{path} is not a file of results: {error}") from error
     return found

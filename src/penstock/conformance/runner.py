@@ -1,4 +1,4 @@
-"""Runs the event delivery tests: what the document tells a person to do, one step after the other.
+"""Runs the event delivery tests: the instructions of the document, step by step.
 
 Together, each test in a namespace of its own, or one after the other in the namespace `conformance` as the document
 has it. Either way the steps are the same: create the scenario, wait until it is ready, create the emitter, read what
@@ -13,15 +13,14 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
-from lightkube import ApiError
-
 from penstock.conformance import manifests, observations
-from penstock.conformance.catalog import LATE_SECONDS, DeliveryTest
+from penstock.conformance.catalog import LATE_SECONDS, SETTLE_SECONDS, DeliveryTest
 from penstock.conformance.cluster import Cluster, NotReady
 from penstock.conformance.judging import enough, judge
 from penstock.conformance.manifests import PREPARE, ManifestPlacement
 from penstock.conformance.observations import Observation
 from penstock.conformance.results import ConformanceResult
+from penstock.kube.errors import KubeError
 
 READY_SECONDS = 60.0
 EMITTER_SECONDS = 30.0
@@ -100,7 +99,7 @@ async def _guarded(test: DeliveryTest, running: Awaitable[ConformanceResult]) ->
     started = time.monotonic()
     try:
         return await running
-    except (NotReady, ApiError, OSError) as error:
+    except (NotReady, KubeError) as error:
         return ConformanceResult(test.id, "failed", round(time.monotonic() - started, 2), (str(error),))
 
 
@@ -153,5 +152,5 @@ async def _observe(
         if time.monotonic() >= deadline:
             return observed
         if enough(test, observed):
-            deadline = min(deadline, time.monotonic() + test.settle)
+            deadline = min(deadline, time.monotonic() + SETTLE_SECONDS)
         await asyncio.sleep(0.5)

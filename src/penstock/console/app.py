@@ -1,4 +1,4 @@
-"""The console as an application: its pages, and what stands before them."""
+"""The console as an application: its pages, and who gets to them."""
 
 from __future__ import annotations
 
@@ -15,19 +15,17 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from penstock.console import live, login, routes_page
-from penstock.console.console import Console, NotForYou
+from penstock.console import live, login, route_page, routes_page, stack_page
+from penstock.console.console import OPERATED, Console, NotForYou
 from penstock.console.events import pages as events
-from penstock.console.events.room import EventsRoom
+from penstock.console.events.state import EventsState
 from penstock.console.guard import ConsoleGuard, names_of
 from penstock.console.map import page as map_page
-from penstock.console.pages import problem_page, told
-from penstock.console.route import page as route_page
-from penstock.console.stack import page as stack_page
+from penstock.console.pages import problem_page, problem_response
 from penstock.engine.problem import Problem
 
-OPEN = ("/login", "/static/", "/healthz")
-"""Paths that need no session."""
+PUBLIC = ("/static/", "/healthz")
+"""Paths that know no sessions."""
 
 
 def application(console: Console) -> Starlette:
@@ -50,22 +48,23 @@ def application(console: Console) -> Starlette:
             Middleware(SignedIn, console=console),
             Middleware(GZipMiddleware),
         ],
-        exception_handlers={Problem: told, NotForYou: not_for_you, HTTPException: not_found},
+        exception_handlers={Problem: problem_response, NotForYou: not_for_you, HTTPException: not_found},
     )
     app.state.console = console
-    app.state.events = EventsRoom(console.settings, console.stopping)
+    app.state.events = EventsState(console.settings, console.stopping)
     return app
 
 
 async def healthy(request: Request) -> Response:
-    """For whoever only wants to know whether it is there."""
+    """Whether it runs."""
     return JSONResponse({"status": "ok"})
 
 
 async def not_for_you(request: Request, error: Exception) -> Response:
     """What only operators may see."""
     problem = Problem(
-        "This page is for operators.", "Sign in with a token that may do everything with eventing.knative.dev."
+        "This page is for operators.",
+        f"Sign in with a token that may do everything with {' and '.join(OPERATED)} in all namespaces.",
     )
     return problem_page(request, 403, "Not for you", problem)
 
@@ -73,23 +72,44 @@ async def not_for_you(request: Request, error: Exception) -> Response:
 async def not_found(request: Request, error: Exception) -> Response:
     """A path that leads nowhere."""
     status = error.status_code if isinstance(error, HTTPException) else 500
-    what = "There is no such page." if status == 404 else f"The request was not understood (status {status})."
+    what = (
+        "404 Not found: this page does not exist."
+        if status == 404
+        else f"The request was not understood (status {status})."
+    )
     return problem_page(request, status, "Nothing here", Problem(what))
 
 
 class SignedIn:
-    """Sends whoever is not known to the page that asks for a token."""
+    """Finds the session of each request. Without one only the pages that begin one are shown."""
 
     def __init__(self, app: ASGIApp, console: Console) -> None:
         self._app, self._console = app, console
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
-        if scope["type"] != "http" or scope["path"].startswith(OPEN) or self._console.session(Request(scope)):
+        if scope["type"] != "http" or scope["path"].startswith(PUBLIC):
             await self._app(scope, receive, send)
             return
-        wants_page = b"text/html" in dict(scope["headers"]).get(b"accept", b"")
-        answer: Response = JSONResponse({"problem": "Sign in first."}, 401)
-        if wants_page and scope["method"] in ("GET", "HEAD"):
-            answer = RedirectResponse(f"/login?to={quote(scope['path'])}", 303)
-        await answer(scope, receive, send)
+        request = Request(scope)
+        begins_one = f"{scope['path']}/".startswith("/login/")
+        request.state.session = None
+        try:
+            request.state.session = await self._console.sessions.of(request)
+        except Problem as problem:
+            if not begins_one:
+                await (await problem_response(request, problem))(scope, receive, send)
+                return
+        if begins_one or request.state.session is not None:
+            await self._app(scope, receive, send)
+            return
+        await _sign_in_first(request)(scope, receive, send)
+
+
+def _sign_in_first(request: Request) -> Response:
+    """Redirects a browser that opens a page to the form. A script of a page gets an error that it can read."""
+    goes = request.headers.get("sec-fetch-mode", "navigate") == "navigate"
+    if goes and request.method in ("GET", "HEAD") and "text/html" in request.headers.get("accept", ""):
+        query = f"?{request.url.query}" if request.url.query else ""
+        return RedirectResponse(f"/login?to={quote(request.url.path + query)}", 303)
+    return JSONResponse({"problem": "Sign in first."}, 401)

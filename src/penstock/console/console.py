@@ -1,4 +1,4 @@
-"""What every page works with: the settings, the API in the name of whoever looks, and the numbers."""
+"""What every page works with: the settings, the API with the token of the session, and the numbers."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from typing import Any
 
 from starlette.requests import Request
 
-from penstock.console.guard import is_loopback
 from penstock.console.numbers import Numbers, source_of
 from penstock.console.objects import RecentObjects
-from penstock.console.sessions import LOCAL, Session, Sessions
+from penstock.console.sessions import LoginLinks, Session, Sessions, TokenOwner
 from penstock.operations.cluster_api import ClusterApi, Resource
 from penstock.operations.installation import Installation
 from penstock.settings import Settings
@@ -22,6 +21,8 @@ MOST_CLIENTS = 50
 
 SELF_REVIEWS = Resource("authentication.k8s.io/v1", "SelfSubjectReview", "selfsubjectreviews", False)
 ACCESS_REVIEWS = Resource("authorization.k8s.io/v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", False)
+OPERATED = ("eventing.knative.dev", "messaging.knative.dev")
+"""API groups with which an operator may do everything: events of Brokers and of channels are shown alike."""
 
 
 class NotForYou(Exception):
@@ -33,37 +34,33 @@ class Console:
 
     def __init__(self, settings: Settings, stopping: asyncio.Event) -> None:
         self.settings, self.stopping = settings, stopping
-        self.asks_for_token = self.asks(settings)
         self.installation = Installation(
             "this penstock",
             settings.kubeconfig or settings.data_dir / "kubeconfig",
             root=settings.data_dir,
             settings=settings,
         )
-        self.sessions = Sessions(settings.console_port)
+        self.sessions = Sessions(settings.console_port, self.owner_of)
+        self.links = LoginLinks()
         self.objects = RecentObjects()
         self.numbers = Numbers(source_of(settings), stopping)
-        self._clients: OrderedDict[str | None, ClusterApi] = OrderedDict()
+        self._clients: OrderedDict[str, ClusterApi] = OrderedDict()
         self._lock = threading.Lock()
 
-    @staticmethod
-    def asks(settings: Settings) -> bool:
-        """Whether it wants a token before it shows anything."""
-        return not is_loopback(settings.host) if settings.console_login is None else settings.console_login
-
     def session(self, request: Request) -> Session | None:
-        """Who looks; None where that has to be asked first."""
-        return self.sessions.of(request) if self.asks_for_token else LOCAL
+        """The session that the request belongs to, as it was found when the request came."""
+        found: Session | None = getattr(request.state, "session", None)
+        return found
 
     def api(self, request: Request) -> ClusterApi:
-        """The Kubernetes API in the name of whoever sent the request. Shared: leave it open. Blocks: for threads."""
+        """The Kubernetes API with the token of the session. Shared: leave it open. Blocks: for threads."""
         session = self.session(request)
         if session is None:
             raise NotForYou
         return self.api_of(session.token)
 
-    def api_of(self, token: str | None) -> ClusterApi:
-        """The API by a token; None: by the console's own credentials."""
+    def api_of(self, token: str) -> ClusterApi:
+        """The API with a token."""
         with self._lock:
             if token not in self._clients:
                 self._clients[token] = ClusterApi(self.installation, token=token)
@@ -81,26 +78,22 @@ class Console:
     def only_operators(self, request: Request) -> None:
         """For pages whose content no rule of the API guards: events, logs, processes. Raises NotForYou."""
         session = self.session(request)
-        if session is None or not session.is_operator:
+        if session is None or not session.owner.is_operator:
             raise NotForYou
 
-    def who(self, token: str) -> tuple[str, bool]:
-        """Name of a token's user, and whether they may see everything. Raises Problem for a token nobody knows."""
-        api = ClusterApi(self.installation, token=token)
-        with api:
-            review = api.create(SELF_REVIEWS, "", {"apiVersion": SELF_REVIEWS.api_version, "kind": SELF_REVIEWS.kind})
+    def owner_of(self, token: str) -> TokenOwner:
+        """Asks the API whose token it is. Raises Problem; UnknownToken for a token that is not valid."""
+        with ClusterApi(self.installation, token=token) as api:
+            review = _reviewed(api, SELF_REVIEWS, {})
             user: dict[str, Any] = (review.get("status") or {}).get("userInfo") or {}
-            asked = {"group": "eventing.knative.dev", "resource": "*", "verb": "*"}
-            access = api.create(
-                ACCESS_REVIEWS,
-                "",
-                {
-                    "apiVersion": ACCESS_REVIEWS.api_version,
-                    "kind": ACCESS_REVIEWS.kind,
-                    "spec": {"resourceAttributes": asked},
-                },
-            )
-        return str(user.get("username") or ""), bool((access.get("status") or {}).get("allowed"))
+            asked = [{"group": group, "resource": "*", "verb": "*"} for group in OPERATED]
+            answers = [_reviewed(api, ACCESS_REVIEWS, {"spec": {"resourceAttributes": one}}) for one in asked]
+        is_operator = all((answer.get("status") or {}).get("allowed") for answer in answers)
+        return TokenOwner(str(user.get("username") or ""), is_operator)
+
+
+def _reviewed(api: ClusterApi, kind: Resource, content: dict[str, Any]) -> dict[str, Any]:
+    return api.create(kind, "", {"apiVersion": kind.api_version, "kind": kind.kind, **content})
 
 
 def console_of(request: Request) -> Console:

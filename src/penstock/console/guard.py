@@ -1,5 +1,5 @@
-"""What stands before every page: who may ask by which name, which requests may change something, and what a browser
-may do with an answer.
+"""What is checked before every page: by which name the console is asked, which requests may change something, and what
+a browser may do with an answer.
 
 A page of another site can send requests to a console on this machine, and with a name of its own that resolves to
 127.0.0.1 (DNS rebinding) it could even read the answers. So a request must name the console by a name that is known
@@ -31,7 +31,6 @@ HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
@@ -52,7 +51,7 @@ def names_of(host: str, more: Collection[str] = ()) -> frozenset[str]:
 
 
 def refused_host(header: str | None, names: Collection[str]) -> str | None:
-    """Why a `Host` header is not believed; None where it is. A plain address cannot be somebody's name for ours."""
+    """Why a `Host` header is refused; None where it is accepted. IP addresses cannot be rebound by DNS."""
     try:
         name = urlsplit(f"//{header or ''}").hostname or ""
     except ValueError:
@@ -106,6 +105,7 @@ class ConsoleGuard:
                 for name, value in HEADERS.items():
                     headers[name] = value
                 headers.setdefault("Cache-Control", "no-store")
+                headers.setdefault("Referrer-Policy", "same-origin")
             await send(message)
 
         headers = Headers(scope=scope)

@@ -3,21 +3,54 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from functools import partial
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
-from penstock.console.console import Console, console_of
+from penstock.console.console import Console, NotForYou, console_of
 from penstock.console.numbers import Frame
+from penstock.console.sessions import Session
+from penstock.engine.problem import Problem
 from penstock.operations.route_rates import RouteRow
 
 
-def stream(messages: AsyncIterator[bytes]) -> StreamingResponse:
-    """A stream of messages; `message` makes one. It ends when the reader goes away or the iterator ends."""
+def stream(request: Request, messages: AsyncGenerator[bytes], check: Callable[[], object]) -> StreamingResponse:
+    """A stream of messages; `message` makes one. It ends when the reader goes away, the iterator ends, or the session
+    ends or has lost its rights. `check` raises what it does where the session may not read the stream; it may block.
+    """
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(messages, media_type="text/event-stream", headers=headers)
+    return StreamingResponse(_while_allowed(request, messages, check), media_type="text/event-stream", headers=headers)
+
+
+async def _while_allowed(
+    request: Request, messages: AsyncGenerator[bytes], check: Callable[[], object]
+) -> AsyncGenerator[bytes]:
+    console = console_of(request)
+    session = console.session(request)
+    checked = None if session is None else session.checked
+    try:
+        async for one in messages:
+            if session is None or not await _holds(console, session):
+                return
+            if session.checked != checked:
+                checked = session.checked
+                try:
+                    await asyncio.to_thread(check)
+                except (Problem, NotForYou):
+                    return
+            yield one
+    finally:
+        await messages.aclose()
+
+
+async def _holds(console: Console, session: Session) -> bool:
+    try:
+        return await console.sessions.holds(session)
+    except Problem:
+        return False
 
 
 def message(content: object, name: str = "") -> bytes:
@@ -29,18 +62,19 @@ def message(content: object, name: str = "") -> bytes:
 async def numbers(request: Request) -> StreamingResponse:
     """`/live/numbers`: the numbers of all routes, at first whole and then what has changed."""
     console = console_of(request)
-    await asyncio.to_thread(may_see_all, console, request)
-    return stream(_numbers(console.numbers.frames()))
+    check = partial(may_see_all, console, request)
+    await asyncio.to_thread(check)
+    return stream(request, _numbers(console.numbers.frames()), check)
 
 
 def may_see_all(console: Console, request: Request) -> None:
     """Numbers name every route: they are for operators, and for those whom the API lists everything. Raises Problem."""
     session = console.session(request)
-    if session is None or not session.is_operator:
+    if session is None or not session.owner.is_operator:
         console.objects.of(console.api(request))
 
 
-async def _numbers(frames: AsyncIterator[Frame]) -> AsyncIterator[bytes]:
+async def _numbers(frames: AsyncIterator[Frame]) -> AsyncGenerator[bytes]:
     sent: dict[str, object] = {}
     # The browser waits before it asks again; a console that was stopped is back within seconds.
     yield b"retry: 3000\n\n"

@@ -1,48 +1,117 @@
-"""The page that asks for a token, and the end of a session."""
+"""How a browser gets a session: by a token that is pasted, or by a link that `penstock open` has made, and its end.
+
+A link is followed by a form on its page, and not by the request for the page: a program that fetches links to preview
+or to check them does not use it up. A script sends the form at once. Where a page of another site leads to the link of
+a user who is not an operator, it does not, and the page asks: a site might want the browser to be signed in as a user
+whom its owner does not expect.
+"""
 
 from __future__ import annotations
 
 import asyncio
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from penstock.console.console import console_of
 from penstock.console.pages import back, form, render
+from penstock.console.sessions import LONGEST_LINK_SECONDS
+from penstock.engine import datadir
 from penstock.engine.problem import Problem
+from penstock.sockets import account_of
+
+LINKS = "/login/links"
+USED = "This link has been used already, or is too old."
+ANOTHERS = "This link was made by another account of this machine."
 
 
 async def ask(request: Request) -> Response:
     """The form."""
-    console = console_of(request)
-    if console.session(request) is not None:
-        return back("/")
-    return render(request, "login.html", title="Sign in", wrong=None, after=local_path(request.query_params.get("to")))
+    after = request.query_params.get("to")
+    return _form(request, 200, None, after) if console_of(request).session(request) is None else back(local_path(after))
 
 
 async def check(request: Request) -> Response:
     """Has the API say whose token it is."""
     console, given = console_of(request), await form(request)
-    token, after = given.get("token", "").strip(), local_path(given.get("to"))
     try:
-        if not token:
-            raise Problem("Paste a token.")
-        if not token.isascii() or any(letter.isspace() for letter in token):
-            raise Problem("A token is one word of letters, digits and signs.")
-        user, is_operator = await asyncio.to_thread(console.who, token)
+        token = checked_token(given.get("token", "").strip())
+        owner = await asyncio.to_thread(console.owner_of, token)
     except Problem as problem:
-        return render(request, "login.html", 401, title="Sign in", wrong=str(problem), after=after)
-    response = back(after)
-    console.sessions.begin(request, response, user, token, is_operator=is_operator)
+        return _form(request, 401, str(problem), given.get("to"))
+    response = back(local_path(given.get("to")))
+    console.sessions.begin(request, response, token, owner)
+    return response
+
+
+async def make_link(request: Request) -> Response:
+    """A link that signs in the owner of the token in `Authorization`, once and for as many `seconds` as asked for."""
+    console, given = console_of(request), await form(request)
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not token.strip():
+        return JSONResponse({"problem": "A link is made for the owner of a token: Authorization: Bearer TOKEN."}, 401)
+    wanted = given.get("seconds", "")
+    if not wanted.isdecimal() or len(wanted) > 4 or not 0 < int(wanted) <= LONGEST_LINK_SECONDS:
+        raise Problem(f"A link is valid for some seconds: a number from 1 to {LONGEST_LINK_SECONDS}.")
+    owner = await asyncio.to_thread(console.owner_of, checked_token(token.strip()))
+    code = console.links.make(token.strip(), owner, await asyncio.to_thread(_account, request), int(wanted))
+    return JSONResponse({"path": f"{LINKS}/{code}"}, 201)
+
+
+async def show_link(request: Request) -> Response:
+    """The page of a link, which follows it."""
+    link = console_of(request).links.find(request.path_params["code"])
+    after = request.query_params.get("to")
+    if link is None:
+        return _used(request, after)
+    own = request.headers.get("sec-fetch-site") in ("none", "same-origin")
+    response = render(
+        request,
+        "login_link.html",
+        title="Sign in",
+        user=link.owner.user,
+        at_once=own or link.owner.is_operator,
+        after=local_path(after),
+    )
+    # No address with a code in it leaves this page; `no-referrer` would make the form's Origin null.
+    response.headers["Referrer-Policy"] = "strict-origin"
+    return response
+
+
+async def follow_link(request: Request) -> Response:
+    """Signs in, the first time."""
+    console, given = console_of(request), await form(request)
+    link = console.links.find(request.path_params["code"])
+    if link is not None and not link.is_for(await asyncio.to_thread(_account, request)):
+        return _form(request, 403, ANOTHERS, given.get("to"))
+    link = console.links.take(request.path_params["code"])
+    if link is None:
+        return _used(request, given.get("to"))
+    try:
+        owner = await asyncio.to_thread(console.owner_of, link.token)
+    except Problem as problem:
+        return _form(request, 401, str(problem), given.get("to"))
+    response = back(local_path(given.get("to")))
+    response.headers["Referrer-Policy"] = "no-referrer"
+    console.sessions.begin(request, response, link.token, owner)
     return response
 
 
 async def leave(request: Request) -> Response:
-    """Forgets the token."""
+    """Ends the session."""
     response = back("/login")
     console_of(request).sessions.end(request, response)
     return response
+
+
+def checked_token(text: str) -> str:
+    """The text, if it can be a token. Raises Problem."""
+    if not text:
+        raise Problem("Paste a token.")
+    if not text.isascii() or not text.isprintable() or " " in text:
+        raise Problem("A token is one word of letters, digits and signs.")
+    return text
 
 
 def local_path(text: str | None) -> str:
@@ -51,8 +120,28 @@ def local_path(text: str | None) -> str:
     return text if usable and text else "/"
 
 
+def _account(request: Request) -> int | None:
+    """The account of the process that sent the request, if it is on this machine. Blocks."""
+    client, server = request.client, request.scope.get("server")
+    return account_of((client.host, client.port), server) if client is not None and server is not None else None
+
+
+def _used(request: Request, after: str | None) -> Response:
+    """A link that leads nowhere any more; a browser that is signed in does not need it."""
+    return back(local_path(after)) if console_of(request).session(request) else _form(request, 410, USED, after)
+
+
+def _form(request: Request, status: int, wrong: str | None, after: str | None) -> Response:
+    is_of_stack = datadir.read_stack(console_of(request).settings.data_dir) is not None
+    values = {"wrong": wrong, "after": local_path(after), "by_command": is_of_stack}
+    return render(request, "login.html", status, title="Sign in", **values)
+
+
 ROUTES = [
     Route("/login", ask, methods=["GET"]),
     Route("/login", check, methods=["POST"]),
+    Route(LINKS, make_link, methods=["POST"]),
+    Route(f"{LINKS}/{{code}}", show_link, methods=["GET"]),
+    Route(f"{LINKS}/{{code}}", follow_link, methods=["POST"]),
     Route("/logout", leave, methods=["POST"]),
 ]

@@ -1,4 +1,4 @@
-"""The numbers of all routes as they move, for as many pages as are open; while none is, nobody looks.
+"""The numbers of all routes as they move, for all open pages; without one, none is read.
 
 One look at the metrics serves every page. Looking costs processor time that deliveries could use: where a look takes
 long, as with thousands of routes, there are fewer of them.
@@ -12,7 +12,7 @@ from array import array
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 
-from penstock.operations.looks import Counted, counted_at, counting_in
+from penstock.operations.metrics_client import Counted, counted_at, counting_in
 from penstock.operations.route_rates import RouteName, RouteRow, TargetName, TargetRow, rows_of, target_rows_of
 from penstock.operations.stack_state import METRICS
 from penstock.settings import Settings
@@ -56,7 +56,7 @@ def source_of(settings: Settings) -> Look | None:
 
 
 class Numbers:
-    """Looks while somebody listens."""
+    """Reads while a page listens."""
 
     def __init__(self, look: Look | None, stopping: asyncio.Event, clock: Callable[[], float] = time.monotonic) -> None:
         self._look, self._stopping, self._clock = look, stopping, clock
@@ -101,7 +101,7 @@ class Numbers:
         if counted is None:
             self.frame = Frame(number, time.time(), problem=problem)
             return
-        # After a pause in which nobody looked, what happened since then says nothing about now.
+        # After a pause without readers, what happened meanwhile says nothing about now.
         before = self._counted if now - self._looked < 30 else None
         seconds = max(0.001, now - self._looked)
         self._counted, self._looked = counted, now
@@ -127,7 +127,7 @@ class Numbers:
 
 
 class Past:
-    """The last quarter of an hour of every route that did anything, kept in memory while somebody looks."""
+    """The last quarter of an hour of every route that did anything, kept in memory while a page is open."""
 
     def __init__(self) -> None:
         self._points: dict[RouteName, array[float]] = {}

@@ -8,7 +8,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
 
-from penstock.operations.cluster_api import ROUTES, TARGETS, ClusterApi, Obj
+from penstock.kube.kinds import Obj
+from penstock.operations.cluster_api import ROUTES, TARGETS, ClusterApi
 
 FRESH_SECONDS = 2.0
 MOST = 50
@@ -24,7 +25,7 @@ class Objects(NamedTuple):
 
 
 class RecentObjects:
-    """Remembers what an API answered a moment ago: thousands of routes take it a while to tell."""
+    """Caches the last response of the API for a moment: listing thousands of routes takes a while."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -13,8 +13,8 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 
 from penstock.console.console import console_of
 from penstock.engine.problem import Problem
-from penstock.operations.cluster_api import NotReached, NotThere
-from penstock.operations.figures import count, duration
+from penstock.operations.cluster_api import NotAllowed, NotReached, NotThere, UnknownToken
+from penstock.operations.formatting import count, duration
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,9 @@ def render(request: Request, template: str, status: int = 200, /, **values: Any)
     console = console_of(request)
     session = console.session(request)
     sections = [
-        section for section in SECTIONS if session is not None and (session.is_operator or not section.for_operators)
+        section
+        for section in SECTIONS
+        if session is not None and (session.owner.is_operator or not section.for_operators)
     ]
     page = (
         environment()
@@ -94,7 +96,6 @@ def render(request: Request, template: str, status: int = 200, /, **values: Any)
             request_path=request.scope["path"],
             sections=sections,
             session=session,
-            asks_for_token=console.asks_for_token,
         )
     )
     return HTMLResponse(page, status)
@@ -124,7 +125,7 @@ def back(path: str) -> RedirectResponse:
     return RedirectResponse(path, 303)
 
 
-async def told(request: Request, error: Exception) -> Response:
+async def problem_response(request: Request, error: Exception) -> Response:
     """A Problem as a page, or as text for a script."""
     if not isinstance(error, Problem):
         raise error
@@ -149,9 +150,8 @@ def page_before(request: Request) -> str:
 
 
 def status_of(problem: Problem, method: str) -> int:
-    """The status that tells a Problem."""
-    if isinstance(problem, NotThere):
-        return 404
-    if isinstance(problem, NotReached):
-        return 502
+    """The HTTP status of a Problem."""
+    for kind, status in ((NotThere, 404), (NotReached, 502), (UnknownToken, 401), (NotAllowed, 403)):
+        if isinstance(problem, kind):
+            return status
     return 400 if method in ("GET", "HEAD") else 409

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,9 +11,9 @@ from starlette.routing import Route
 from penstock.console.console import console_of
 from penstock.console.pages import render
 from penstock.console.route_state import state_of
+from penstock.hosts import without_userinfo
+from penstock.kube.kinds import Obj
 from penstock.operations.route_rates import RouteName, RouteRow
-
-Obj = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ class RouteLine:
     """The Broker or channel that its events come from."""
     subscriber: str
     state: str
-    """`ready`, `paused`, `failing` or `not ready`."""
+    """`ready`, `paused`, `expiring`, `failing` or `not ready`."""
     why: str
     row: RouteRow | None
     lag: int
@@ -59,7 +58,7 @@ def subscriber_of(spec: Obj, status: Obj, kind: str) -> str:
     given = spec.get("subscriber") or spec.get("reply") or {}
     ref = given.get("ref") or {}
     named = f"{ref['kind'].lower()}/{ref['name']}" if ref.get("kind") and ref.get("name") else ""
-    return str(named or resolved or given.get("uri") or "")
+    return named or without_userinfo(str(resolved or given.get("uri") or ""))
 
 
 def _channel(ref: Obj) -> str:
@@ -72,7 +71,7 @@ def table(request: Request) -> Response:
     rows = console.numbers.frame.rows
     objects = console.objects.of(console.api(request)).routes
     lines = [line_of(obj, rows.get(_name(obj))) for obj in objects]
-    order = {"failing": 0, "not ready": 1, "paused": 2, "ready": 3}
+    order = {"expiring": 0, "failing": 1, "not ready": 2, "paused": 3, "ready": 4}
     lines.sort(key=lambda line: (order[line.state], -line.lag, line.name))
     return render(request, "routes.html", title="Routes", lines=lines)
 

@@ -2,7 +2,8 @@
 
 The router notes under `generation/<epoch>` in `penstock.reports` which generation is the one that counts, before it
 puts up that generation's fence in `penstock.matched`. Each start of a router has an epoch of its own, the next after
-the one under `epoch/router`, and only the router that took over last can write there.
+the one under `epoch/router`, and only the router that took over last can write there. Under `shut-out/<partition>` the
+dispatcher tells which generation it leaves out.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from penstock.contract.routes import Count
 from penstock.contract.unreadable import read_json
 
 KIND = "generation"
+SHUT_OUT = "shut-out"
 EPOCH_KEY = "epoch/router"
+LOG_KEY = "log/events"
+"""Under it stands Kafka's id of the topic `penstock.events` that routing goes by."""
 PER_EPOCH = 1_000_000
 """Generations that a router may start: its first has the number `epoch * PER_EPOCH + 1`."""
 
@@ -30,7 +34,17 @@ class LivePoint(msgspec.Struct, frozen=True):
     """By partition: where `penstock.matched` ended then. All its records lie behind."""
 
 
+class ShutOut(msgspec.Struct, frozen=True):
+    """Records of a generation do not count in a partition of `penstock.matched`, because of a fence."""
+
+    generation: Count
+    fence: Count
+    """The number of the fence in force."""
+
+
 _DECODER, _EPOCH_DECODER = msgspec.json.Decoder(LivePoint), msgspec.json.Decoder(Count)
+_LOG_DECODER = msgspec.json.Decoder(str)
+_SHUT_OUT_DECODER = msgspec.json.Decoder(ShutOut)
 
 
 def key_of(number: int) -> str:
@@ -43,14 +57,24 @@ def epoch_of(number: int) -> int:
     return number // PER_EPOCH
 
 
-def encode(point: LivePoint) -> bytes:
+def shut_out_key(partition: int) -> str:
+    """The key under which the dispatcher tells that it leaves out a generation in a partition."""
+    return f"{SHUT_OUT}/{partition}"
+
+
+def encode(noted: LivePoint | ShutOut) -> bytes:
     """The value in the topic."""
-    return msgspec.json.encode(point)
+    return msgspec.json.encode(noted)
 
 
 def decode(value: bytes) -> LivePoint:
     """What was noted. Raises Unreadable."""
     return read_json(value, _DECODER)
+
+
+def decode_shut_out(value: bytes) -> ShutOut:
+    """What was told. Raises Unreadable."""
+    return read_json(value, _SHUT_OUT_DECODER)
 
 
 def encode_epoch(epoch: int) -> bytes:
@@ -61,6 +85,16 @@ def encode_epoch(epoch: int) -> bytes:
 def decode_epoch(value: bytes) -> int:
     """What was written there. Raises Unreadable."""
     return read_json(value, _EPOCH_DECODER)
+
+
+def encode_log(topic_id: str) -> bytes:
+    """The value under `LOG_KEY`."""
+    return msgspec.json.encode(topic_id)
+
+
+def decode_log(value: bytes) -> str:
+    """What was written there. Raises Unreadable."""
+    return read_json(value, _LOG_DECODER)
 
 
 def newest(points: Iterable[LivePoint]) -> LivePoint | None:

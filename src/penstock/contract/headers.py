@@ -29,7 +29,7 @@ GENERATION = "penstock_generation"
 
 FENCE = "penstock_fence"
 """On a record of `penstock.matched` that is neither an event nor a marker: from here on no record of a lower generation
-counts in this partition."""
+counts in this partition. The number of the generation that counted before, in decimal; 0 before the first one."""
 
 PARTS_LEFT = "penstock_parts_left"
 """In `penstock.matched`: how many records follow with further routes of the same event, where they do not fit into one.

@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
+import msgspec
+
 from penstock.contract.routes import ServiceName
 
 CLUSTER_DOMAIN = "cluster.local"
@@ -41,6 +43,16 @@ class Location:
         return urlsplit(f"//{self.host}").hostname or "", parts.hostname or "", parts.port or 443
 
 
+class Target(msgspec.Struct, frozen=True):
+    """One address that a URL leads to, for an HTTP client."""
+
+    url: str
+    host: str | None = None
+    """Header `Host`, where it is not that of the URL."""
+    lead: tuple[str, str, int] | None = None
+    """(name in the URL, its address, port), where the URL has a name."""
+
+
 class NothingThere(LookupError):
     """The name is known but nothing answers behind it at that port."""
 
@@ -66,8 +78,14 @@ class NameTable:
         addresses = known.ports.get(port, ())
         if not addresses:
             raise NothingThere(f"{host}:{port} has no ready address behind it")
-        address = addresses[next(self._turn) % len(addresses)]
-        return Location(_with_netloc(parts, address), parts.netloc.rpartition("@")[2])
+        return _location(parts, addresses[next(self._turn) % len(addresses)])
+
+    def every_location(self, url: str) -> list[Location]:
+        """All places that the URL leads to by these names; empty where it has no such name."""
+        parts = urlsplit(url)
+        known = self._find((parts.hostname or "").lower())
+        port = str(parts.port or (443 if parts.scheme == "https" else 80))
+        return [_location(parts, address) for address in (known.ports.get(port, ()) if known is not None else ())]
 
     def _find(self, host: str) -> ServiceName | None:
         """A name is found in full (`a.ns.svc.cluster.local`) or short (`a.ns.svc`, `a.ns`)."""
@@ -86,6 +104,10 @@ def service_names(host: str) -> tuple[str, str, str]:
     """The name of a Service in full and short."""
     short = host.removesuffix(f".{CLUSTER_DOMAIN}")
     return host, short, short.removesuffix(".svc")
+
+
+def _location(parts: SplitResult, address: str) -> Location:
+    return Location(_with_netloc(parts, address), parts.netloc.rpartition("@")[2])
 
 
 def _with_netloc(parts: SplitResult, netloc: str) -> str:

@@ -9,6 +9,8 @@
 | `type/<target uid>/<hash>` | a type of events, with its source, that passes a target which wants to know |
 | `epoch/router` | the number of the router that took over last; for routers |
 | `generation/<epoch>` | the generation that routing goes on from, see `generations.py`; for routers |
+| `shut-out/<partition>` | a generation whose records do not count, and the fence that shuts it out; for routers |
+| `log/events` | Kafka's id of the topic `penstock.events` that routing goes by; for routers |
 | `served/<route uid>` | the router serves the route, or where it stopped to; for the router that comes after it |
 
 Components: `ingress`, `router`, `dispatcher`. An instance that ends in order deletes its ack; one that has not been
@@ -23,6 +25,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from penstock.contract.failure_causes import FailureCause
 from penstock.contract.routes import Count
 from penstock.contract.unreadable import read_json
 
@@ -82,13 +85,17 @@ class Standing(msgspec.Struct, frozen=True, omit_defaults=True):
     status: int | None = None
     """The last one's HTTP status; None where no answer came."""
     reason: str = ""
-    """Why it failed."""
+    """Why it failed, in words."""
+    cause: FailureCause = FailureCause.DELIVERY_FAILED
+    """The same for programs, where no answer came."""
     url: str = ""
     """Where it went."""
     dropped: Count = 0
     """Deliveries given up for good since this task began."""
     dead_lettered: Count = 0
     """Events that the dead letter sink took since this task began."""
+    expiring: bool = False
+    """Whether retention will soon remove events that wait from wherever they are kept."""
 
 
 class SeenType(msgspec.Struct, frozen=True):
@@ -103,7 +110,7 @@ class SeenType(msgspec.Struct, frozen=True):
     at: float
 
 
-class Served(msgspec.Struct, frozen=True):
+class Served(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is in `penstock.matched` holds for the route, from `start` on."""
 
     route: str
@@ -111,6 +118,10 @@ class Served(msgspec.Struct, frozen=True):
     """As the route's record had it."""
     owed: tuple[Count, ...] | None = None
     """From where on, in each partition, it was left out; None where it was not."""
+    since: tuple[Count, ...] = ()
+    """From where on a generation read events again for it, in each partition, where one did."""
+    until: tuple[Count, ...] = ()
+    """Where `penstock.matched` ended when that was done. A log that ends before has lost some of it."""
 
 
 class ReplayProgress(msgspec.Struct, frozen=True):
@@ -129,6 +140,8 @@ class ReplayProgress(msgspec.Struct, frozen=True):
     missing: Count
     """Offsets that retention had removed before it came to them."""
     finished: bool
+    problem: str = ""
+    """Why it cannot go on, where that is for good."""
 
 
 Report = Ack | Loss | Standing | SeenType | Served | ReplayProgress

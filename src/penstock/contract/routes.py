@@ -21,6 +21,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from penstock.contract.unreadable import Unreadable, read_json
+from penstock.hosts import without_userinfo
 
 VERSION_KEY = "version"
 IDENTITY_KEY = "identity"
@@ -33,9 +34,15 @@ class Endpoint(msgspec.Struct, frozen=True, omit_defaults=True):
     """A resolved destination."""
 
     url: str
+    """As it is written, perhaps with user and password: to be connected to, and shown nowhere."""
     ca_certs: str | None = None
     """PEM bundle that the server's certificate is verified with, besides the system's."""
     audience: str | None = None
+
+    @property
+    def shown(self) -> str:
+        """The URL as it stands in records, events, spans, statuses and logs."""
+        return without_userinfo(self.url)
 
 
 class Delivery(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -44,6 +51,7 @@ class Delivery(msgspec.Struct, frozen=True, omit_defaults=True):
     retry: int = 0
     backoff_policy: Literal["linear", "exponential"] | None = None
     backoff_delay: float | None = None
+    backoff_max: float | None = None
     timeout: float | None = None
     retry_after_max: float | None = None
     format: Literal["json", "binary"] | None = None
@@ -142,6 +150,16 @@ class Replay(msgspec.Struct, frozen=True, omit_defaults=True):
     """uid of the route that asked for this past when it was made; None on a Replay that somebody asked for."""
 
 
+class FormerMatch(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a route matched before it was changed."""
+
+    target: str
+    attributes: dict[str, str] = {}
+    filters: list[dict[str, Any]] = []
+    until: tuple[Count, ...] = ()
+    """First offset of each partition of `penstock.events` that it no longer counts for."""
+
+
 class Route(msgspec.Struct, frozen=True, omit_defaults=True):
     """A Trigger, Subscription or Replay: what it matches, where it delivers, and from where on."""
 
@@ -166,6 +184,9 @@ class Route(msgspec.Struct, frozen=True, omit_defaults=True):
     """First offset of each partition of `penstock.events` that counts for this route; empty: from the beginning."""
     asked_from: float | None = None
     """Unix time of the oldest event it asks for, of those from before it was published; 0: whatever is kept."""
+    former: tuple[FormerMatch, ...] = ()
+    """What it matched before, the oldest first. The router has no part in it: who reads events from before a change
+    again needs it."""
     replay: Replay | None = None
     """On a Replay, and on what delivers the past that a Trigger or Subscription asked for; nowhere else."""
     max_in_flight: int | None = None
@@ -177,6 +198,11 @@ class Route(msgspec.Struct, frozen=True, omit_defaults=True):
     """By which everything it sends is signed; None: nothing is."""
     client_certificate: SecretVersion | None = None
     """What it shows to those over TLS that ask for a certificate."""
+
+    @property
+    def match(self) -> tuple[str, dict[str, str], list[dict[str, Any]]]:
+        """What decides which events it gets."""
+        return self.target, self.attributes, self.filters
 
     def since(self, start: tuple[int, ...]) -> Route:
         """The same route with another start."""

@@ -57,7 +57,7 @@ class SnapshotBuilder:
         self.identity: Identity | None = None
         self.unreadable: set[str] = set()
         """Keys whose newest record cannot be read."""
-        self._counted = 0
+        self._version = Version(0)
 
     def apply(self, key: str, value: bytes | None) -> Snapshot | None:
         """Takes one record; returns the snapshot if it completes a version. Raises Unreadable, having taken nothing."""
@@ -94,10 +94,17 @@ class SnapshotBuilder:
     @property
     def missing(self) -> int:
         """How many routes the newest version counts that no key names, be it that of a record that cannot be read."""
-        return max(0, self._counted - len(self._routes) - len(self._unreadable_routes() - self._routes.keys()))
+        return max(0, self._version.routes - len(self._routes) - len(self._unreadable_routes() - self._routes.keys()))
+
+    @property
+    def uncounted(self) -> int:
+        """How many records are here that the newest version does not count: their deletions were missed."""
+        here = len(self._targets), len(self._routes), len(self._names)
+        counted = self._version.targets, self._version.routes, self._version.names
+        return sum(max(0, found - count) for found, count in zip(here, counted, strict=True))
 
     def _snapshot(self, version: Version) -> Snapshot:
-        self._counted = version.routes
+        self._version = version
         names, unreadable = NameTable(self._names.values()), self._unreadable_routes()
         trusted = "".join(self._bundles[name].certificates for name in sorted(self._bundles))
         return Snapshot(

@@ -43,8 +43,8 @@ TOPICS = (
     Topic(UNREADABLE, "delete", per_partition=True, share=0.02, flushed=False),
     Topic(CURSORS, "compact", per_partition=True, flushed=False),
     Topic(ROUTES, "compact", per_partition=False),
-    Topic(REPORTS, "compact", per_partition=False, flushed=False),
-    Topic(CLAIMS, "compact", per_partition=False, flushed=False),
+    Topic(REPORTS, "compact", per_partition=False),
+    Topic(CLAIMS, "compact", per_partition=False),
 )
 
 

@@ -1,62 +1,46 @@
 """A copy of all objects of one kind, kept up to date by list and watch, and whoever wants to know of changes.
 
-A watch that breaks is taken up where it ended; one that is too old (410) is replaced by a new list, whose differences
-to the copy are announced like any change. An API server that is away is waited for with growing pauses; the copy
+The differences between a new list and the copy are announced like any change. While the API cannot be read, the copy
 stays as it was.
 
-A kind that the server does not have, or does not let the control plane see, has no objects until that changes, and
-those that refer to it are told why. Not so a kind that routes are made of: to take it for empty would remove every
+A kind that the server does not have, does not list, or does not let the control plane see, has no objects until that
+changes, and objects that refer to it have the reason in their status: a reference of one user must not hold up others.
+Not so a kind that routes are made of: to take it for empty would remove every
 route, and with each what it has still to get. It is waited for, and what is known of it stays in force. A listener that
-fails is a defect, not a matter of the API, and ends the informer.
+fails is a defect, not a matter of the API: it ends the informer.
 """
 
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import structlog
 
-from penstock.controllers.api import (
-    FORBIDDEN,
-    GONE,
-    NOT_FOUND,
-    RECONCILED,
-    Api,
-    Key,
-    Kind,
-    Obj,
-    code_of,
-    key_of,
-    named,
-)
+from penstock.kube.client import AsyncClient, typed
+from penstock.kube.errors import Forbidden, KubeError, MethodNotAllowed, NotFound
+from penstock.kube.kinds import RECONCILED, Key, Kind, Obj, key_of
+from penstock.kube.list_watch import Changed, Interrupted, Listed, list_and_watch
 from penstock.observability.logs import describe
-from penstock.retry import pause_after
 
 log = structlog.get_logger()
 
-FIRST_PAUSE_SECONDS = 0.2
-LONGEST_PAUSE_SECONDS = 5.0
-
-WHY_UNSEEN = {
-    NOT_FOUND: "install its CustomResourceDefinition",
-    FORBIDDEN: "grant the control plane to list and watch it",
+WHY_UNSEEN: dict[type[KubeError], str] = {
+    NotFound: "install its CustomResourceDefinition",
+    Forbidden: "grant the control plane to list and watch it",
+    MethodNotAllowed: "refer to a kind whose objects can be listed",
 }
-"""Answers that mean that the server shows no objects of a kind, and what to do about it."""
+"""Errors that mean that the server shows no objects of a kind, and what to do about it."""
 
 Announce = Callable[[Key, Obj | None], None]
 """Told the key and the object as it now is (None: gone)."""
 
 
-class ListenerFailed(Exception):
-    """A listener could not take a change; the cause is the defect."""
-
-
 class Informer:
     """The objects of one kind."""
 
-    def __init__(self, api: Api, kind: Kind) -> None:
+    def __init__(self, api: AsyncClient, kind: Kind) -> None:
         self.kind = kind
         self.synced = asyncio.Event()
         """Set once the kind has been listed, or is known not to be served; a kind of routes must be listed."""
@@ -96,48 +80,37 @@ class Informer:
         else:
             news = _uid(obj) == _uid(held) and _version(obj) > _version(held)
         if news:
-            self._take(key, named(obj, self.kind))
+            self._take(key, typed(obj, self.kind))
 
     async def run(self) -> None:
         """Follows the kind until cancelled."""
-        failures = 0
-        while True:
-            try:
-                if self._version is None:
-                    await self._list()
-                failures = 0
-                await self._watch()
-            except ListenerFailed:
-                raise
-            except Exception as error:
-                # Whatever broke (connection, server, an answer cut short), the cure is the same: go on later.
-                if code_of(error) == GONE:
-                    self._version = None
-                    continue
-                failures += 1
-                self._note(error)
-                pause = pause_after(failures, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
-                await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311  # spreads reconnects, no secret
+        get_list, open_watch = partial(self._api.list, self.kind), partial(self._api.watch, self.kind)
+        async for news in list_and_watch(get_list, open_watch):
+            match news:
+                case Listed(objects, version):
+                    self._replace(objects)
+                    self._version = version
+                    self._set_unserved(None)
+                case Changed(change, obj):
+                    self._version = obj["metadata"]["resourceVersion"]
+                    self._change(change, obj)
+                case Interrupted(error):
+                    self._note(error)
 
-    async def _list(self) -> None:
-        objects, version = await self._api.list(self.kind)
+    def _replace(self, objects: list[Obj]) -> None:
         fresh = {key_of(obj): obj for obj in objects}
         for key in self._objects.keys() - fresh.keys():
             self._take(key, None)
         for key, obj in fresh.items():
             if _differs(self._objects.get(key), obj):
                 self._take(key, obj)
-        self._version = version
-        self._set_unserved(None)
 
-    async def _watch(self) -> None:
-        async for change, obj in self._api.watch(self.kind, self._version or ""):
-            self._version = obj["metadata"]["resourceVersion"]
-            key = key_of(obj)
-            if change == "DELETED":
-                self._take(key, None)
-            elif _differs(self._objects.get(key), obj):
-                self._take(key, obj)
+    def _change(self, change: str, obj: Obj) -> None:
+        key = key_of(obj)
+        if change == "DELETED":
+            self._take(key, None)
+        elif _differs(self._objects.get(key), obj):
+            self._take(key, obj)
 
     def _take(self, key: Key, obj: Obj | None) -> None:
         if obj is None:
@@ -151,25 +124,24 @@ class Informer:
         for announce in self._listeners:
             try:
                 announce(key, obj)
-            except Exception as error:
-                raise ListenerFailed(f"{self.kind.kind} {key.namespace}/{key.name}: {error!r}") from error
+            except Exception as error:  # a defect, which names its object and goes on to end the informer
+                error.add_note(f"It could not take a change of {self.kind.kind} {key.namespace}/{key.name}.")
+                raise
 
-    def _note(self, error: Exception) -> None:
-        code = code_of(error)
-        if code == NOT_FOUND:
-            self._version = None  # a kind that comes back is another one, and is listed anew
-        if code not in WHY_UNSEEN or self.kind in RECONCILED:
+    def _note(self, error: KubeError) -> None:
+        advice = next((text for kind, text in WHY_UNSEEN.items() if isinstance(error, kind)), None)
+        if advice is None or self.kind in RECONCILED:
             log.warning(
                 "the API cannot be read; what is known stays in force",
                 kind=self.kind.kind,
                 error=describe(error),
-                **({"advice": WHY_UNSEEN[code]} if code in WHY_UNSEEN else {}),
+                **({} if advice is None else {"advice": advice}),
             )
             return
         self._version = None
         for key in list(self._objects):
             self._take(key, None)
-        unknown = code == NOT_FOUND
+        unknown = isinstance(error, NotFound)
         self._set_unserved("the server could not find the requested resource" if unknown else str(error))
 
     def _set_unserved(self, reason: str | None) -> None:

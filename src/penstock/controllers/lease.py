@@ -11,13 +11,13 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
 
-import httpx2
 import structlog
-from lightkube import ApiError, Client
 
-from penstock.controllers.api import CONFLICT, FORBIDDEN, NOT_FOUND, Kind, Obj, code_of, read_config, resource_of
+from penstock.kube.client import Client
+from penstock.kube.config import read_config
+from penstock.kube.errors import Conflict, Forbidden, KubeError, NotFound
+from penstock.kube.kinds import LEASE, Key, Obj
 from penstock.log.claims.rules import now
 from penstock.log.threads import Failed, OwnedThread
 from penstock.observability.logs import describe
@@ -25,7 +25,6 @@ from penstock.settings import Settings
 
 log = structlog.get_logger()
 
-LEASE = Kind("coordination.k8s.io/v1", "Lease")
 LEASE_SECONDS = 12
 GIVE_UP_SECONDS = 10.0
 RENEW_SECONDS = 2.0
@@ -100,7 +99,7 @@ class LeaseClaim:
         if settings.kubeconfig is None:
             raise ValueError("a Lease needs a cluster's API")
         config = read_config(settings.kubeconfig)
-        self._client: Any = Client(config, trust_env=False, timeout=httpx2.Timeout(REQUEST_SECONDS))
+        self._client = Client(config, timeout=REQUEST_SECONDS)
         self._namespace = settings.lease_namespace or config.namespace
         self._name, self._role, self._instance = f"penstock-{role}", role, instance
         self._taken, self._lost = taken, lost
@@ -127,7 +126,7 @@ class LeaseClaim:
             try:
                 self._turn(seen)
                 self._complained = False
-            except (ApiError, httpx2.HTTPError) as error:
+            except KubeError as error:
                 self._judge(error)
             self._ending.wait(LOOK_SECONDS if self._held is None else RENEW_SECONDS)
         if self._held is not None:
@@ -152,9 +151,7 @@ class LeaseClaim:
         began = now()
         try:
             self._held = self._write(renewed(held, moment()))
-        except (ApiError, httpx2.HTTPError) as error:
-            if code_of(error) not in (CONFLICT, NOT_FOUND):
-                raise
+        except (Conflict, NotFound):
             lease = self._read()
             if _spec(lease).get("holderIdentity") != self._instance or lease is None:
                 self._lose("another has taken the Lease")
@@ -176,35 +173,29 @@ class LeaseClaim:
         self._ending.set()
         self._lost(why)
 
-    def _judge(self, error: Exception) -> None:
-        code = code_of(error)
-        if code == FORBIDDEN or (code == NOT_FOUND and self._held is None):
+    def _judge(self, error: KubeError) -> None:
+        if isinstance(error, Forbidden) or (isinstance(error, NotFound) and self._held is None):
             raise MayNot(
                 f"The Lease {self._namespace}/{self._name} cannot be used ({describe(error)}). Look at the setting "
                 "lease_namespace, and grant get, create and update of leases.coordination.k8s.io there."
             ) from error
-        if code != CONFLICT and not self._complained:
+        if not isinstance(error, Conflict) and not self._complained:
             self._complained = True
             log.warning("the Lease cannot be reached for now", error=describe(error))
 
     def _read(self) -> Obj | None:
-        try:
-            return dict(self._client.get(resource_of(LEASE), self._name, namespace=self._namespace))
-        except (ApiError, httpx2.HTTPError) as error:
-            if code_of(error) == NOT_FOUND:
-                return None
-            raise
+        return self._client.read(LEASE, Key(self._namespace, self._name))
 
     def _create(self, lease: Obj) -> Obj:
-        return dict(self._client.create(resource_of(LEASE)(lease)))
+        return self._client.create(LEASE, lease)
 
     def _write(self, lease: Obj) -> Obj:
-        return dict(self._client.replace(resource_of(LEASE)(lease)))
+        return self._client.replace(LEASE, lease)
 
     def _give_back(self, held: Obj) -> None:
         try:
             self._write(released(held, moment()))
-        except (ApiError, httpx2.HTTPError) as error:
+        except KubeError as error:
             log.warning("the Lease could not be given back; it runs out by itself", error=describe(error))
 
 

@@ -31,8 +31,8 @@ class WorkQueue(Generic[K]):
         self._later: set[asyncio.TimerHandle] = set()
         self._alarms: dict[K, asyncio.TimerHandle] = {}
         self._arrived = asyncio.Event()
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._passes: list[tuple[dict[K, int], asyncio.Event]] = []
+        """How often each key has yet to be looked at before a pass is over."""
         self._none_fails = asyncio.Event()
         self._none_fails.set()
 
@@ -45,7 +45,6 @@ class WorkQueue(Generic[K]):
             self._again.add(key)
             return
         self._waiting[key] = None
-        self._idle.clear()
         self._arrived.set()
 
     async def take(self) -> K:
@@ -68,15 +67,25 @@ class WorkQueue(Generic[K]):
             self._failures.pop(key, None)
             if not self._failures:
                 self._none_fails.set()
+        for left, passed in self._passes:
+            if left.get(key, 0) > 1:
+                left[key] -= 1
+            else:
+                left.pop(key, None)
+            if not left:
+                passed.set()
+        self._passes = [one for one in self._passes if one[0]]
         if key in self._again:
             self._again.discard(key)
             self.add(key)
-        if not len(self):
-            self._idle.set()
 
-    async def drained(self) -> None:
-        """Returns when nothing waits and nothing runs; failed keys in their pause do not count."""
-        await self._idle.wait()
+    async def passed(self) -> None:
+        """Returns when every key that waits or runs now has been looked at once more. Keys that come meanwhile do not
+        count, so that one that comes again and again holds up nothing."""
+        left = dict.fromkeys(self._waiting, 1) | {key: 1 + (key in self._again) for key in self._running}
+        if left:
+            self._passes.append((left, passed := asyncio.Event()))
+            await passed.wait()
 
     @property
     def fails(self) -> bool:

@@ -6,24 +6,27 @@ status that follows. It may run at any time, any number of times; what it does d
 
 from __future__ import annotations
 
+import asyncio
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, Protocol
 
 import structlog
 
-from penstock.controllers.api import CONFLICT, NOT_FOUND, Api, Key, Kind, Obj, code_of
 from penstock.controllers.queue import WorkQueue
 from penstock.controllers.recorder import EventRecorder
 from penstock.controllers.routes.dataplane import DataPlane
 from penstock.controllers.routes.publisher import Publisher
 from penstock.controllers.tracker import NotYetKnown, Observer, Tracker
+from penstock.kube.client import AsyncClient
+from penstock.kube.errors import Conflict, NotFound
+from penstock.kube.kinds import Key, Kind, Obj
 from penstock.log.threads import Owner
 from penstock.observability.logs import describe
 from penstock.resources.conditions import READY, find
-from penstock.resources.destinations.resolution import EVENTS_RETAINED
-from penstock.resources.jobsink.door import JobSinkDoor
+from penstock.resources.destinations.resolution import EVENTS_RETAINED, EXPIRING
+from penstock.resources.eventpolicy import SinkGuard
 from penstock.settings import Settings
 from penstock.timestamps import rfc3339
 
@@ -53,15 +56,21 @@ class ReconcilerContext:
     """Everything a reconciler may look at or act on."""
 
     settings: Settings
-    api: Api
+    api: AsyncClient
     tracker: Tracker
     publisher: Publisher
     dataplane: DataPlane
     recorder: EventRecorder
     reply_keys: dict[Key, list[bytes]] = field(default_factory=dict)
     """By which each RequestReply knows the replies to its requests, the newest first."""
-    job_sink_doors: dict[Key, JobSinkDoor] = field(default_factory=dict)
+    job_sink_guards: dict[Key, SinkGuard] = field(default_factory=dict)
     """From whom each JobSink takes events."""
+    service_guards: dict[Key, SinkGuard] = field(default_factory=dict)
+    """From whom Services take events for which Pods of the project work, where tokens are asked for."""
+    guarded_pods: dict[Key, tuple[str, ...]] = field(default_factory=dict)
+    """The addresses of their Pods that are ready."""
+    guard_ports: Mapping[str, str] = field(default_factory=dict)
+    """Where requests to those Services are checked: an address for each port of theirs."""
 
     @property
     def embedded(self) -> bool:
@@ -81,10 +90,8 @@ class ReconcilerContext:
         changed["status"] = status
         try:
             written = await self.api.replace_status(kind, changed)
-        except Exception as error:
-            if code_of(error) == NOT_FOUND:
-                return
-            raise
+        except NotFound:
+            return
         self.tracker.informer(kind).saw(written)
         self._tell_of_failure(obj, before, status)
 
@@ -109,13 +116,13 @@ class ReconcilerContext:
 
 
 def new_failures(before: dict[str, Any], after: dict[str, Any]) -> list[Mapping[str, Any]]:
-    """The conditions that tell of a failure and did not before: Ready, and the loss of events."""
+    """The conditions that tell of a failure and did not before: Ready, and the loss of events, also one to come."""
     failures = []
     for kind in (READY, EVENTS_RETAINED):
         was, now = find(before.get("conditions"), kind) or {}, find(after.get("conditions"), kind) or {}
-        told = (was.get("status"), was.get("reason"), was.get("message"))
+        before_it, new = ((one.get("status"), one.get("reason"), one.get("message")) for one in (was, now))
         failed = now.get("status") == "False" and now.get("reason") not in ON_THE_WAY
-        if failed and told != (now.get("status"), now.get("reason"), now.get("message")):
+        if (failed or now.get("reason") == EXPIRING) and before_it != new:
             failures.append(now)
     return failures
 
@@ -167,21 +174,21 @@ class ReconcilerWorkers:
             for number in range(self.PER_KIND):
                 self._owner.start(self._work(reconciler, world), f"{reconciler.kind.kind} worker {number}")
 
-    async def drained(self) -> None:
-        """Returns when every queue was seen empty in one round."""
-        while any(len(queue) for queue in self._queues.values()):
-            for queue in self._queues.values():
-                await queue.drained()
+    async def passed(self) -> None:
+        """Returns when every object that waits to be looked at has been looked at."""
+        await asyncio.gather(*(queue.passed() for queue in self._queues.values()))
 
-    @property
-    def any_fails(self) -> bool:
-        """Whether there are objects that could not be reconciled and are to be tried again."""
-        return any(queue.fails for queue in self._queues.values())
+    def any_fails(self, kinds: Iterable[Kind]) -> bool:
+        """Whether there are objects of these kinds that could not be reconciled and are to be tried again."""
+        return any(queue.fails for queue in self._queues_of(kinds))
 
-    async def recovered(self) -> None:
-        """Returns when no queue has any such object, or had none when it was looked at."""
-        for queue in self._queues.values():
+    async def recovered(self, kinds: Iterable[Kind]) -> None:
+        """Returns when there are none, or were none of each kind when it was looked at."""
+        for queue in self._queues_of(kinds):
             await queue.recovered()
+
+    def _queues_of(self, kinds: Iterable[Kind]) -> list[WorkQueue[Key]]:
+        return [self._queues[kind.queue] for kind in kinds if kind.queue in self._queues]
 
     async def failed(self) -> NoReturn:
         """Waits for a worker to fail, and raises why."""
@@ -200,7 +207,7 @@ class ReconcilerWorkers:
             failed = False
             try:
                 await self._reconcile(reconciler, world, key)
-            except Exception as error:
+            except Exception as error:  # one object that cannot be reconciled is tried again and holds up no other
                 failed = True
                 self._note(reconciler.kind, key, error)
             finally:
@@ -219,7 +226,7 @@ class ReconcilerWorkers:
             return
 
     def _note(self, kind: Kind, key: Key, error: Exception) -> None:
-        if code_of(error) == CONFLICT:
+        if isinstance(error, Conflict):
             # Somebody else wrote in between; the watch brings the new state, and the key comes back.
             log.debug("a write met a newer object", kind=kind.kind, namespace=key.namespace, name=key.name)
             return

@@ -12,7 +12,9 @@ from typing import Literal
 
 import structlog
 
-from penstock.controllers.api import CONFLICT, EVENT, Api, Obj, code_of
+from penstock.kube.client import AsyncClient
+from penstock.kube.errors import Conflict, KubeError
+from penstock.kube.kinds import EVENT, Obj
 from penstock.observability.logs import describe
 from penstock.timestamps import rfc3339
 
@@ -26,7 +28,7 @@ MOST_REMEMBERED = 4096
 class EventRecorder:
     """Writes Events about objects."""
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: AsyncClient) -> None:
         self._api = api
         self._waiting: asyncio.Queue[Obj] = asyncio.Queue(MOST_WAITING)
         self._written: dict[str, Obj] = {}
@@ -45,7 +47,7 @@ class EventRecorder:
             event = await self._waiting.get()
             try:
                 await self._write(event)
-            except Exception as error:
+            except KubeError as error:
                 log.debug("an Event could not be written", reason=event["reason"], error=describe(error))
 
     def _tell(self, obj: Obj, kind: Literal["Normal", "Warning"], reason: str, message: str) -> None:
@@ -63,9 +65,9 @@ class EventRecorder:
             else:
                 again = {**held, "count": held.get("count", 1) + 1, "lastTimestamp": event["lastTimestamp"]}
                 written = await self._api.replace(EVENT, again)
-        except Exception as error:
+        except KubeError as error:
             self._written.pop(name, None)
-            if code_of(error) == CONFLICT:
+            if isinstance(error, Conflict):
                 return
             raise
         if len(self._written) >= MOST_REMEMBERED:

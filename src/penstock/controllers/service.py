@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Sequence
 from functools import partial
 
 import structlog
+from starlette.types import ASGIApp
 
 from penstock.contract.names import service_names
 from penstock.contract.routes import ServiceName
-from penstock.controllers.api import (
-    BROKER,
-    CHANNEL,
-    CONFIG_MAP,
-    IN_MEMORY_CHANNEL,
-    JOB_SINK,
-    PARALLEL,
-    SEQUENCE,
-    SUBSCRIPTION,
-    Api,
-    Key,
-)
 from penstock.controllers.reconciler import Reconciler, ReconcilerContext, ReconcilerWorkers
 from penstock.controllers.reconcilers.access import tell_of_policies
 from penstock.controllers.reconcilers.broker import BrokerReconciler
@@ -30,10 +20,12 @@ from penstock.controllers.reconcilers.channels.inmemorychannel import InMemoryCh
 from penstock.controllers.reconcilers.channels.subscribers import Subscribers
 from penstock.controllers.reconcilers.channels.subscription import SubscriptionReconciler
 from penstock.controllers.reconcilers.embedded.eventtransform import EventTransformReconciler
+from penstock.controllers.reconcilers.embedded.integrationsink import IntegrationSinkReconciler
+from penstock.controllers.reconcilers.embedded.integrationsource import IntegrationSourceReconciler
 from penstock.controllers.reconcilers.embedded.jobsink import JobSinkReconciler
 from penstock.controllers.reconcilers.embedded.kservice import KServiceReconciler
 from penstock.controllers.reconcilers.embedded.requestreply import RequestReplyReconciler
-from penstock.controllers.reconcilers.embedded.services import ServiceReconciler
+from penstock.controllers.reconcilers.embedded.services import GUARDED, ServiceReconciler
 from penstock.controllers.reconcilers.event_types.event_type_maker import EventTypeMaker
 from penstock.controllers.reconcilers.event_types.eventtype import EventTypeReconciler
 from penstock.controllers.reconcilers.eventpolicy import EventPolicyReconciler
@@ -55,23 +47,47 @@ from penstock.controllers.routes.route_records import (
     ingress_name,
 )
 from penstock.controllers.routes.trust_bundles import TrustBundles
+from penstock.controllers.sinks.guarded_services import GuardedCertificates, GuardedServices
 from penstock.controllers.sinks.job_sink import JobSinks
 from penstock.controllers.sinks.request_reply import RequestReplies
-from penstock.controllers.sinks.server import SinkServer
 from penstock.controllers.sinks.tokens import SinkTokens
 from penstock.controllers.tracker import Tracker
 from penstock.controllers.workloads.reconcilers import workload_reconcilers
+from penstock.destinations import Destinations
+from penstock.kube.client import AsyncClient
+from penstock.kube.config import read_config
+from penstock.kube.kinds import (
+    BROKER,
+    CHANNEL,
+    CONFIG_MAP,
+    IN_MEMORY_CHANNEL,
+    JOB_SINK,
+    PARALLEL,
+    REPLAY,
+    SEQUENCE,
+    SERVICE,
+    SUBSCRIPTION,
+    TRIGGER,
+    Key,
+)
 from penstock.lifecycle import Lifecycle, first
 from penstock.log.routes import RoutesTopic
 from penstock.log.threads import Owner
+from penstock.serving import HttpServer
 from penstock.settings import IN_CLUSTER, Settings
-from penstock.tls.server import NoCertificate, ServerTls, service_certificate
+from penstock.sockets import bound_socket
+from penstock.sources.sinks import Sinks
+from penstock.tls.server import PassingCertificate, ServerTls, service_certificate
 
 log = structlog.get_logger()
 
 KUBECONFIG = "kubeconfig-control"
+FIELD_MANAGER = "penstock-controller"
 JOB_SINK_CERTIFICATE = "job-sinks"
 """Its files in the data folder."""
+SINK_GRACE_SECONDS = 5.0
+GUARDED_CERTIFICATE = "guarded-service"
+"""The subject of certificates of guarded Services; which one, is in their names."""
 
 
 async def run(settings: Settings, lifecycle: Lifecycle) -> None:
@@ -79,7 +95,7 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
     kubeconfig = settings.kubeconfig or settings.data_dir / KUBECONFIG
     if kubeconfig != IN_CLUSTER and not await lifecycle.appears(kubeconfig):
         return
-    api = Api(kubeconfig)
+    api = AsyncClient(read_config(kubeconfig), field_manager=FIELD_MANAGER)
     workers = ReconcilerWorkers()
     topic = RoutesTopic(settings)
     publisher = Publisher(topic, partial(kept_since, settings) if settings.history else None)
@@ -100,16 +116,22 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
     world = ReconcilerContext(settings, api, tracker, publisher, dataplane, recorder)
     owner = Owner()
     subject = SinkTokens(settings, owner).subject
-    job_sinks = JobSinks(api, tracker, settings.max_event_bytes, world.job_sink_doors, subject)
-    requests = RequestReplies(tracker, world.reply_keys, settings.max_event_bytes)
-    servers: dict[str, dict[str, SinkServer]] = {}
+    job_sinks = JobSinks(api, tracker, settings.max_event_bytes, world.job_sink_guards, subject)
+    sinks = Sinks(publisher.locate, destinations=Destinations(settings))
+    requests = RequestReplies(tracker, world.reply_keys, sinks, settings.max_event_bytes)
+    guarded = GuardedServices(world.service_guards, world.guarded_pods, settings.max_event_bytes, subject)
+    servers: dict[str, dict[str, HttpServer]] = {}
+    guards: dict[str, HttpServer] = {}
     if world.embedded:
         names_of = service_names(JOB_SINK_HOST)
         tls = ServerTls(settings, make=partial(service_certificate, settings, JOB_SINK_CERTIFICATE, names_of))
-        _look(tls, lifecycle)
-        servers[JOB_SINK_HOST] = {"80": SinkServer(job_sinks), "443": SinkServer(job_sinks, tls.context)}
-        servers[REQUEST_REPLY_HOST] = {"80": SinkServer(requests)}
+        tls.begin(lifecycle)
+        servers[JOB_SINK_HOST] = {"80": _server(job_sinks), "443": _server(job_sinks, tls.context)}
+        servers[REQUEST_REPLY_HOST] = {"80": _server(requests)}
         owner.start(tls.run(), "certificate of JobSinks")
+        shown = GuardedCertificates(world.service_guards, partial(_passing_tls, settings))
+        guards = {"80": _server(guarded), "443": _server(guarded, shown.context)}
+        world.guard_ports = {port: server.address for port, server in guards.items()}
     names = [
         ServiceName(host, {port: (server.address,) for port, server in ports.items()})
         for host, ports in servers.items()
@@ -117,7 +139,7 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
     try:
         await first(
             work_on(world, workers, lifecycle, names),
-            *(server.run() for ports in servers.values() for server in ports.values()),
+            *(_serve(server) for ports in (*servers.values(), guards) for server in ports.values()),
             owner.failed(),
             _told_to_stop(lifecycle, topic),
         )
@@ -128,15 +150,21 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
         await tracker.close()
         await dataplane.close()
         await requests.close()
+        await guarded.close()
         await api.close()
 
 
-def _look(tls: ServerTls, lifecycle: Lifecycle) -> None:
-    try:
-        tls.look()
-    except NoCertificate as error:
-        lifecycle.fail(str(error))
-        raise
+def _passing_tls(settings: Settings, names: tuple[str, ...]) -> ServerTls:
+    return ServerTls(settings, make=PassingCertificate(settings, GUARDED_CERTIFICATE, names))
+
+
+def _server(app: ASGIApp, tls: ssl.SSLContext | None = None) -> HttpServer:
+    return HttpServer(app, bound_socket("127.0.0.1", 0), tls)
+
+
+async def _serve(server: HttpServer) -> None:
+    async with server.listening(SINK_GRACE_SECONDS):
+        await asyncio.Event().wait()  # until it is cancelled
 
 
 async def work_on(
@@ -190,18 +218,24 @@ async def _told_to_stop(lifecycle: Lifecycle, topic: RoutesTopic) -> None:
 
 
 async def _first_pass(world: ReconcilerContext, workers: ReconcilerWorkers) -> None:
-    """Returns when every object has been looked at once, with all it refers to."""
-    await workers.drained()
+    """Returns when every object has been looked at once, with all it refers to. Objects that change all the time, such
+    as those that two controllers change in turn, are not waited for."""
+    await workers.passed()
     while world.tracker.anyone_waits:
         await world.tracker.all_known()
-        await workers.drained()
+        await workers.passed()
+
+
+CLAIMING = (BROKER, TRIGGER, IN_MEMORY_CHANNEL, REPLAY, SERVICE)
+"""The kinds whose objects have records of their own."""
 
 
 async def _drop_unclaimed(world: ReconcilerContext, workers: ReconcilerWorkers) -> None:
     """What nobody has claimed after the first pass belongs to objects that are gone. But one that could not be
-    reconciled may have claimed nothing for that reason: as long as there is any, all stays as it was."""
-    while workers.any_fails:
-        await workers.recovered()
+    reconciled may have claimed nothing for that reason: as long as there is any, all stays as it was. An object of a
+    kind that never claims anything, such as a source that lacks permissions, may fail for ever."""
+    while workers.any_fails(CLAIMING):
+        await workers.recovered(CLAIMING)
         await _first_pass(world, workers)
     world.publisher.drop_unclaimed()
 
@@ -231,13 +265,15 @@ def _employ(world: ReconcilerContext, workers: ReconcilerWorkers, sources: Sourc
             KServiceReconciler(world),
             JobSinkReconciler(world),
             EventTransformReconciler(world),
+            IntegrationSinkReconciler(world),
+            IntegrationSourceReconciler(world),
             RequestReplyReconciler(world, world.reply_keys),
             *workload_reconcilers(world, workers),
         ]
     for reconciler in reconcilers:
         workers.employ(reconciler, world)
     guarded = (BROKER, CHANNEL, IN_MEMORY_CHANNEL, SEQUENCE, PARALLEL)
-    tell_of_policies(world, workers, (*guarded, JOB_SINK) if world.embedded else guarded)
+    tell_of_policies(world, workers, (*guarded, JOB_SINK, *GUARDED) if world.embedded else guarded)
     return reconcilers
 
 

@@ -10,8 +10,9 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
-from penstock.controllers.api import Api, Key, Kind, Obj
 from penstock.controllers.informer import Informer
+from penstock.kube.client import AsyncClient
+from penstock.kube.kinds import Key, Kind, Obj
 from penstock.log.threads import Owner
 from penstock.resources.destinations.kreference import KReference
 from penstock.resources.destinations.resolution import Unresolved
@@ -28,7 +29,7 @@ class NotYetKnown(Exception):  # no error: the observer is enqueued when the ans
 class Tracker:
     """All informers of the process, and who looks at what."""
 
-    def __init__(self, api: Api, enqueue: Callable[[Observer], None]) -> None:
+    def __init__(self, api: AsyncClient, enqueue: Callable[[Observer], None]) -> None:
         self._api, self._enqueue = api, enqueue
         self._informers: dict[Kind, Informer] = {}
         self._owner = Owner()

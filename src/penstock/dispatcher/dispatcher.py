@@ -8,31 +8,37 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Protocol
 
 import structlog
 
-from penstock.contract import headers
+from penstock.contract import event_log, headers
+from penstock.contract.failure_causes import FailureCause
 from penstock.contract.routes import Route
 from penstock.contract.snapshot import Snapshot
 from penstock.dispatcher.cursors import stage_payload as stage_payloads
-from penstock.dispatcher.cursors.cursor import Cursor, Stage
+from penstock.dispatcher.cursors.cursor import NOT_MATCHED, Cursor, Stage
 from penstock.dispatcher.cursors.cursor_store import Entry, Restored
-from penstock.dispatcher.cursors.partition import LostOrigins, NewDelivery, PartitionCursors
+from penstock.dispatcher.cursors.partition import Edge, EdgeSearch, Logs, LostOrigins, NewDelivery, PartitionCursors
 from penstock.dispatcher.cursors.stage_payload import Failure, StagePayload
 from penstock.dispatcher.cursors.unflushed import Unflushed
 from penstock.dispatcher.delivery.attempt import AttemptResult, AttemptSender
+from penstock.dispatcher.delivery.backoff import longest_wait
 from penstock.dispatcher.delivery.decision import Done, Dropped, Reply, Retry, Step, ToDeadLetter, next_step
+from penstock.dispatcher.delivery.retention import Forecast
 from penstock.dispatcher.delivery.telemetry import Telemetry
+from penstock.dispatcher.http.outcome import Withheld
 from penstock.dispatcher.matched.recent import Recent
 from penstock.dispatcher.matched.record import Matched
-from penstock.dispatcher.replay.selection import as_replayed
+from penstock.dispatcher.replay.feed import StoredEvents
+from penstock.dispatcher.replay.selection import EventMatcher, as_replayed
 from penstock.dispatcher.schedule.lanes import Job, Lane, Schedule
 from penstock.dispatcher.schedule.memory import Memory
 from penstock.dispatcher.schedule.workers import Workers
 from penstock.dispatcher.secrets.kept import KeptSecrets
-from penstock.log.random_reader import Chunk
+from penstock.history.schema.problem import HistoryProblem
+from penstock.log.random_reader import Chunk, NotReadNow
 from penstock.log.reports import Reporter
 from penstock.observability import metrics
 from penstock.settings import Settings
@@ -46,6 +52,17 @@ UNKNOWN_SECONDS = 60.0
 SHARE = 16
 """Deliveries every route may have even when the task as a whole has more than its limit."""
 LONG_WAIT_SECONDS = 0.5
+WITHHELD_SECONDS = 2.0
+"""After which a delivery has its turn again that could not be attempted because something is missing on this side, or
+a partition of Kafka cannot be read."""
+HISTORY_SECONDS = 10.0
+"""After which events are read again that may be in the history, which could not be read."""
+LOOKED_AHEAD = 2000
+"""Records read to see which generations write where the log begins: some overlap there for some seconds."""
+LOOKED_AT_ONCE = 1000
+"""How often an event is held against a route in one go, which takes some milliseconds."""
+WAITED_SECONDS = 60.0
+"""Events that have waited for so long may come to be removed by retention."""
 RECENT_SHARE = 4
 """The part (a quarter) of the memory for events that is for routes which are a little behind."""
 
@@ -57,14 +74,7 @@ class MatchedReader(Protocol):
         """The records from `begin` to `end`, exclusive; fewer where retention removed them or the log ends before."""
 
     async def record(self, partition: int, offset: int) -> Matched | None:
-        """One record; None where there is none."""
-
-
-class EventReader(Protocol):
-    """Random access to `penstock.events`."""
-
-    async def record(self, partition: int, offset: int) -> Matched | None:
-        """The event that was accepted at this offset; None where it is no longer retained."""
+        """One record; None where there is none. Raises NotReadNow."""
 
 
 class Dispatcher:
@@ -78,7 +88,7 @@ class Dispatcher:
         reporter: Reporter,
         *,
         matched: MatchedReader,
-        events: EventReader,
+        events: StoredEvents,
         secrets: KeptSecrets,
         wall_clock: Callable[[], float] = time.time,
         failed: Callable[[BaseException], None],
@@ -97,17 +107,29 @@ class Dispatcher:
         self.recent = {partition: Recent(recent // len(partitions)) for partition in partitions}
         self.lanes: dict[str, Lane] = {}
         self.snapshot = Snapshot()
-        self.may_catch_up = asyncio.Event()
+        self._may_catch_up = {partition: asyncio.Event() for partition in partitions}
+        self._may_fill_gaps = {partition: asyncio.Event() for partition in partitions}
         """Set when a detached route may have room again."""
         self.outstanding = 0
+        self.awaited: set[int] = set()
+        """Partitions that are still to be restored."""
+        self.unwritable: set[int] = set()
+        """Partitions whose cursors or attempts Kafka has not taken for a while."""
+        self.firsts: dict[int, int] = {}
         self.ends: dict[int, int] = {}
-        """Where `penstock.matched` ends, by partition, as Kafka was last heard to say."""
+        """Where `penstock.matched` begins and ends, by partition, as Kafka was last heard to say."""
+        self.forecasts: dict[int, Forecast] = {}
+        """By partition, which events retention will soon remove; none where no route waits."""
         self._replays: list[Route] = []
         self._gone: dict[str, None] = {}
         self._unknown: dict[str, float] = {}
         """Routes that records name and no snapshot does, with the loop's time when they were first seen."""
         self._waiting: dict[str, dict[int, Restored]] = {}
         """By route and partition, what was restored for routes that may have a record nobody can read."""
+        self._matchers = {partition: EventMatcher(partition) for partition in partitions}
+        """Of the routes that read events."""
+        self._unread_until: dict[int, float] = {}
+        """Partitions in which no event is read again before this time of the loop: the history could not be read."""
         self._telemetry = Telemetry(self.unflushed, reporter)
         self._data_unread = metrics.DATA_UNREAD.bind()
         self._workers = Workers(self.schedule, self._attempt, self._telemetry.has_room, failed)
@@ -133,7 +155,7 @@ class Dispatcher:
         for uid in [uid for uid in self._waiting if snapshot.has_ended(uid)]:
             self._forget(uid)
         self._reporter.ack(snapshot.version)
-        self.may_catch_up.set()
+        self._look_behind()
         self.pump()
 
     def _adopt(self, route: Route) -> None:
@@ -148,6 +170,9 @@ class Dispatcher:
             lane.lacks_secret = lacks_secret
             for partition, restored in self._waiting.pop(route.uid, {}).items():
                 self._restore_deliveries(lane, partition, restored)
+            if route.replay is None:
+                for cursors in self.partitions.values():
+                    cursors.adopt(route.uid)
             return
         lane.route, lane.limit, lane.lacks_secret = route, limit, lacks_secret
         self.schedule.reached(lane)  # perhaps: it may lead elsewhere now
@@ -161,7 +186,11 @@ class Dispatcher:
         if reason is None and not lane.lacks_secret:
             return  # a newer one, and nothing waited for it
         lane.lacks_secret = reason is not None
-        self._telemetry.withheld(lane.route, reason, self._wall_clock())
+        if reason is None:
+            self._telemetry.released(lane.route)
+        elif reason:
+            problem = Withheld(reason, FailureCause.SECRET_UNAVAILABLE)
+            self._telemetry.withheld(lane.route, Stage.SUBSCRIBER, problem, self._wall_clock())
         self.schedule.refresh(lane)
         self.pump()
 
@@ -196,6 +225,7 @@ class Dispatcher:
 
     def restore(self, partition: int, restored: Restored) -> None:
         """Goes on where the cursors say; the snapshot must be in force."""
+        self.awaited.discard(partition)
         cursors = self.partitions[partition]
         cursors.restore(restored.tail, restored.cursors.values())
         for uid, cursor in restored.cursors.items():
@@ -220,8 +250,27 @@ class Dispatcher:
                 self.unflushed[partition].changed(cursor, delivery)
             if payload is not None:
                 lane.payload_bytes += payload.size
-            due = now + (delivery.due - wall) if delivery.due > wall else 0.0
+            # Where the clock on the wall was set back, what was due in a minute would be due in a year.
+            seconds = min(delivery.due - wall, longest_wait(lane.route.delivery, max(delivery.attempt - 1, 0)))
+            due = now + seconds if seconds > 0 else 0.0
             self.schedule.add(Job(lane, partition, cursor, delivery, None, payload, due), now)
+
+    def check_logs(self, partition: int, logs: Logs, end: int) -> None:
+        """Goes on only where the events are in the topic that the cursors were written for; their partition ends at
+        `end`. Where the matched events are in another, it is read from its beginning. Raises AnotherLog."""
+        cursors = self.partitions[partition]
+        if not cursors.check_logs(logs, end):
+            self._start_over(cursors)
+
+    async def check_event(self, partition: int, events: StoredEvents) -> None:
+        """Goes on only where the newest event that was read is still the one at its place. Raises AnotherLog.
+
+        The end of the log and its id say nothing where it has lost its end and has grown again since.
+        """
+        if (known := self.partitions[partition].known) is not None:
+            found = await events.record(partition, known.offset)
+            if found is not None:
+                event_log.check_known(partition, known, event_log.known(found.origin, found.fields.items()))
 
     async def check_tail(self, partition: int) -> None:
         """Makes sure that the log is the one that the cursors were written for, before anything is read from it.
@@ -244,6 +293,7 @@ class Dispatcher:
             "the log of matched events is not the one that the cursors were written for; it is read from its beginning",
             partition=cursors.partition,
             tail=cursors.tail,
+            effect="what was delivered is not delivered again; nothing is lost or to be done",
         )
         cursors.start_over()
         self.recent[cursors.partition].clear()
@@ -256,7 +306,8 @@ class Dispatcher:
             cursors = self.partitions[found.partition]
             if found.offset != cursors.tail:
                 self._jump(cursors, found)
-            record = self._telemetry.shut_out(found) if cursors.fences.shut_out(found) else found
+            out = cursors.fences.shut_out(found)
+            record = self._telemetry.shut_out(found, cursors.fences.in_force) if out else found
             self._sender.routed(record, self.snapshot.targets)
             if headers.DATA_UNREAD in record.fields:
                 self._data_unread.inc()
@@ -268,28 +319,53 @@ class Dispatcher:
                     self._unknown.setdefault(uid, self._loop.time())
             self.recent[record.partition].follow(record, cursors.detached)
             if cursors.detached:
-                self.may_catch_up.set()
+                self._may_catch_up[record.partition].set()
+                self._may_fill_gaps[record.partition].set()
         self.pump()
 
     def _jump(self, cursors: PartitionCursors, record: Matched) -> None:
         """The tail does not go on where it was: retention has removed records, or the log has been cut off."""
-        if cursors.tail is None:
-            return
-        if record.offset > cursors.tail:
-            self._report_lost(cursors.skip_lost(record.offset, record.origin, self.snapshot.routes), cursors)
-        else:
+        if cursors.tail is not None and record.offset < cursors.tail:
             self._start_over(cursors)
+        if not cursors.lacks(record):
+            return
+        log.warning(
+            "matched events were removed by retention before they were read; routes read the events themselves",
+            partition=cursors.partition,
+            first=cursors.tail or 0,
+            last=record.offset - 1,
+        )
+        cursors.jump(record.offset, self._fed_by_matched())
+
+    def _fed_by_matched(self) -> list[str]:
+        """All routes that records may be for, also those that have had none yet."""
+        routes = [uid for uid, route in self.snapshot.routes.items() if route.replay is None]
+        return [*routes, *self.snapshot.unreadable]
 
     async def catch_up(self) -> None:
-        """Serves detached routes, partition by partition, chunk by chunk; never returns."""
+        """Serves detached routes in each partition by itself; those that read events do not wait for those that read
+        matched events, nor the other way round. Never returns."""
+        loops = ((self._serve_chunk, self._may_catch_up), (self._serve_gap, self._may_fill_gaps))
+        partitions = self.partitions.values()
+        await asyncio.gather(*(self._serve_detached(one, serve, may) for serve, may in loops for one in partitions))
+
+    async def _serve_detached(
+        self,
+        cursors: PartitionCursors,
+        serve: Callable[[PartitionCursors], Awaitable[bool]],
+        may_serve: Mapping[int, asyncio.Event],
+    ) -> None:
+        """Chunk by chunk."""
+        may = may_serve[cursors.partition]
         while True:
-            self.may_catch_up.clear()
-            idle = True
-            for cursors in self.partitions.values():
-                if not self._workers.draining and await self._serve_chunk(cursors):
-                    idle = False
-            if idle:
-                await self.may_catch_up.wait()
+            may.clear()
+            if self._workers.draining or not await serve(cursors):
+                await may.wait()
+
+    def _look_behind(self) -> None:
+        """Detached routes may have room again, in any partition, or another reason to go on."""
+        for event in (*self._may_catch_up.values(), *self._may_fill_gaps.values()):
+            event.set()
 
     async def _serve_chunk(self, cursors: PartitionCursors) -> bool:
         """Reads one chunk for the detached route whose turn it is; false if no route can take any."""
@@ -298,11 +374,9 @@ class Dispatcher:
             return False
         chunk = await self._read_again(cursors, begin)
         if chunk.begin > begin:
-            begin = chunk.begin
-            if not chunk.records and begin < cursors.tail:
-                chunk = await self._matched.chunk(cursors.partition, begin, self._chunk_end(cursors.tail, begin))
-            origin = chunk.records[0].origin if chunk.records else cursors.newest_origin + 1
-            self._report_lost(cursors.skip_lost(begin, origin, self.snapshot.routes), cursors)
+            cursors.removed_before(chunk.begin)
+            self._may_fill_gaps[cursors.partition].set()
+            return True
         for new in cursors.catch_up(
             begin,
             chunk.end,
@@ -314,6 +388,91 @@ class Dispatcher:
             self.begin(new)
         self.pump()
         return True
+
+    async def _serve_gap(self, cursors: PartitionCursors) -> bool:
+        """Reads one chunk of events for the route whose turn it is, of those whose matched events are gone."""
+        partition, routes = cursors.partition, self.snapshot.routes
+        if self._loop.time() < self._unread_until.get(partition, 0.0):
+            return False
+        turn = cursors.next_gap(routes, self._has_room_for_chunk)
+        if turn is None:
+            if not cursors.in_gap():
+                self._matchers[partition].serve({})
+            self._may_catch_up[cursors.partition].set()  # some may have come to where they go on with matched events
+            return False
+        begin, bound = turn
+        end, jumps = begin + self._settings.catch_up_records, cursors.jumps
+        try:
+            chunk = await self._events.chunk(partition, begin, end if bound is None else min(end, bound))
+        except HistoryProblem as problem:
+            self._hold_gaps(cursors, problem)
+            return False
+        if self._unread_until.pop(partition, None) is not None:
+            self._release_gaps(cursors)
+        if chunk.log_end is not None and jumps == cursors.jumps:
+            cursors.events_ended(chunk.log_end)
+        if chunk.begin > begin:
+            edge = await self._edge(cursors)
+            if edge is not None and edge.whole_from < chunk.begin:
+                self._report_lost(cursors.go_on(begin, chunk.begin, edge, self.snapshot.routes), cursors)
+                self._may_catch_up[cursors.partition].set()
+                return True
+            self._report_lost(cursors.lose(begin, chunk.begin, self.snapshot.routes), cursors)
+        await self._fill(cursors, max(begin, chunk.begin), chunk)
+        return True
+
+    async def _edge(self, cursors: PartitionCursors) -> Edge | None:
+        """Where `penstock.matched` begins, of which retention has removed something; None where too little is left to
+        see every generation that writes."""
+        begin, step, seen = cursors.retained, self._settings.catch_up_records, 0
+        search = EdgeSearch(cursors.fences.newest)
+        while seen < LOOKED_AHEAD:
+            chunk = await self._matched.chunk(cursors.partition, begin, begin + step)
+            if chunk.begin > begin and seen:
+                return await self._edge(cursors)  # retention has removed some more meanwhile
+            for record in chunk.records:
+                search.look_at(record)
+            seen += len(chunk.records)
+            if chunk.log_end is not None:
+                return None
+            begin = max(chunk.begin, begin + step)
+        return search.found
+
+    async def _fill(self, cursors: PartitionCursors, begin: int, chunk: Chunk[Matched]) -> None:
+        """A few events at a time: others have their turn in between, and what they change counts for the rest."""
+        events, end = chunk.records, chunk.end if chunk.log_end is None else min(chunk.end, chunk.log_end)
+        matcher, routes = self._matchers[cursors.partition], self.snapshot.routes
+        matcher.serve({uid: routes[uid] for uid in cursors.in_gap() if uid in routes})
+        step = max(1, LOOKED_AT_ONCE // (1 + matcher.unfiled))
+        for number in range(0, len(events) or 1, step):
+            following = number + step
+            until = events[following].origin if following < len(events) else end
+            for new in cursors.fill(
+                begin,
+                until,
+                events[number:following],
+                self.snapshot.routes,
+                matcher=matcher,
+                has_room=self.has_room,
+                has_room_for_chunk=self._has_room_for_chunk,
+            ):
+                self.begin(new)
+            begin = until
+            self.pump()
+            await asyncio.sleep(0)
+        self._may_catch_up[cursors.partition].set()
+
+    def _hold_gaps(self, cursors: PartitionCursors, problem: HistoryProblem) -> None:
+        """Whether events are lost, or where they are, cannot be known for now: nothing is skipped."""
+        self._unread_until[cursors.partition] = self._loop.time() + HISTORY_SECONDS
+        for uid in cursors.in_gap():
+            if (lane := self.lanes.get(uid)) is not None:
+                self._telemetry.withheld(lane.route, Stage.SUBSCRIBER, unread_history(problem), self._wall_clock())
+
+    def _release_gaps(self, cursors: PartitionCursors) -> None:
+        for uid in cursors.in_gap():
+            if (lane := self.lanes.get(uid)) is not None:
+                self._telemetry.released(lane.route)
 
     async def _read_again(self, cursors: PartitionCursors, begin: int) -> Chunk[Matched]:
         end = self._chunk_end(cursors.tail or 0, begin)
@@ -351,9 +510,13 @@ class Dispatcher:
 
     async def _attempt(self, job: Job) -> None:
         """Makes one attempt and does what follows from it. A worker calls this when the job's turn has come."""
-        lane, delivery, result = job.lane, job.delivery, None
+        lane, delivery, record, result, due = job.lane, job.delivery, job.record, None, 0.0
+        if job.partition in self.unwritable and not self._telemetry.has_share(job.partition):
+            self.schedule.landed(job)
+            self._put_back(job, self._loop.time() + WITHHELD_SECONDS)
+            return
         try:
-            record = job.record or await self._read_event(job)
+            record = record or await self._read_event(job)
             begun = self._wall_clock()
             # While it was read the route may have changed, and with it what the route needs.
             if record is not None and not lane.lacks_secret:
@@ -361,25 +524,44 @@ class Dispatcher:
                 if delivery.attempt == 0 and delivery.stage is Stage.SUBSCRIBER:
                     self._telemetry.metrics(route).processed.observe(max(0.0, begun - delivery.at / 1000))
                 result = await self._sender.attempt(route, delivery.stage, record, job.payload)
+        except NotReadNow:
+            due = self._loop.time() + WITHHELD_SECONDS
+        except Withheld as problem:
+            due = self._hold(job, problem)
+        except HistoryProblem as problem:
+            record, due = None, self._loop.time() + HISTORY_SECONDS
+            self._telemetry.withheld(lane.route, delivery.stage, unread_history(problem), self._wall_clock())
         finally:
             self.schedule.landed(job)
-        if record is None:
+        if record is None and not due:
             self._give_up_lost(job)
-        elif result is None:
-            self._put_back(job)
+        elif record is None or result is None:
+            self._put_back(job, due)
         elif lane.gone:
             self._telemetry.write(job, record, result, begun, result="cancelled")
             self.memory.release(job.record)
         else:
             self._follow_up(job, record, result, self._decide(job, result), begun)
 
-    def _put_back(self, job: Job) -> None:
-        """Its turn comes again, as if it had not come yet."""
+    def _hold(self, job: Job, problem: Withheld) -> float:
+        """The delivery waits, and no attempt is counted; returns when its turn comes again. While that lasts the route
+        has a few turns at a time only, as one whose subscriber cannot be reached."""
+        now = self._loop.time()
+        if not job.lane.gone:
+            if job.delivery.stage is Stage.SUBSCRIBER:
+                self.schedule.unreached(job.lane, now)
+            self._telemetry.withheld(job.lane.route, job.delivery.stage, problem, self._wall_clock())
+        return now + WITHHELD_SECONDS
+
+    def _put_back(self, job: Job, due: float) -> None:
+        """Its turn comes again, not before it is due, as if it had not come yet."""
         if job.lane.gone:
             self.memory.release(job.record)
         else:
-            job.due = 0.0
-            self.schedule.retry(job, self._loop.time())
+            now = self._loop.time()
+            self._let_go(job, due - now)
+            job.due = due
+            self.schedule.retry(job, now)
 
     async def _read_event(self, job: Job) -> Matched | None:
         """The event of a delivery that let go of it, or was restored; None if it is no longer retained.
@@ -390,7 +572,9 @@ class Dispatcher:
         if job.lane.route.replay is not None:
             found = await self._events.record(job.partition, job.delivery.origin)
             return None if found is None else as_replayed(found, job.lane.route)
-        record = await self._matched.record(job.partition, job.delivery.matched)
+        record = None
+        if job.delivery.matched != NOT_MATCHED:
+            record = await self._matched.record(job.partition, job.delivery.matched)
         if record is None or record.origin != job.delivery.origin:
             record = await self._events.record(job.partition, job.delivery.origin)
         return record
@@ -445,7 +629,7 @@ class Dispatcher:
             dest=result.url,
             code=result.code,
             data=result.data,
-            subscriber=subscriber.url if subscriber is not None else result.url,
+            subscriber=subscriber.shown if subscriber is not None else result.url,
             reason=reason,
             attempts=job.delivery.attempt,
         )
@@ -457,10 +641,14 @@ class Dispatcher:
         delivery.stage, delivery.attempt, delivery.due = stage, attempt, due
         job.due = now + seconds if seconds else 0.0
         self.unflushed[job.partition].changed(job.cursor, delivery)
+        self._let_go(job, seconds)
+        self.schedule.retry(job, now)
+
+    def _let_go(self, job: Job, seconds: float) -> None:
+        """What waits for long leaves its memory to others where that is short, and is read again."""
         if job.record is not None and seconds > LONG_WAIT_SECONDS and self.memory.tight:
             self.memory.release(job.record)
             job.record = None
-        self.schedule.retry(job, now)
 
     def _keep_payload(self, job: Job, payload: StagePayload | None) -> None:
         lane, unflushed = job.lane, self.unflushed[job.partition]
@@ -485,7 +673,7 @@ class Dispatcher:
         self.memory.release(job.record)
         self.schedule.ended(job, self._loop.time())
         if not job.cursor.attached:
-            self.may_catch_up.set()
+            self._look_behind()
 
     def _give_up_lost(self, job: Job) -> None:
         """Retention has removed the event while it waited."""
@@ -498,13 +686,30 @@ class Dispatcher:
     def _report_lost(self, losses: list[LostOrigins], cursors: PartitionCursors) -> None:
         self._telemetry.lost(losses, cursors.partition, self.lanes)
 
+    def longest_waiting(self) -> dict[int, int]:
+        """By partition, the oldest event that any route has waited with for longer than a delivery usually takes."""
+        before, found = (self._wall_clock() - WAITED_SECONDS) * 1000, dict[int, int]()
+        for partition, cursors in self.partitions.items():
+            if partition in self.awaited:
+                continue
+            waiting = [
+                cursor.waiting or (0, 0)
+                for cursor in cursors.cursors.values()
+                if cursor.counts is None and (cursor.outstanding or not cursor.attached)
+            ]
+            if waited := [origin for origin, at in waiting if at < before]:
+                found[partition] = min(waited)
+        return found
+
     # --- from time to time ---------------------------------------------------------------------------------------
 
-    def collect(self, final: bool = False) -> dict[int, list[Entry]]:
-        """What has to be written down, by partition."""
-        now = self._loop.time()
-        self._telemetry.collected()
-        return {partition: unflushed.entries(now, final) for partition, unflushed in self.unflushed.items()}
+    def collect(self, final: bool = False, only: Iterable[int] | None = None) -> dict[int, list[Entry]]:
+        """What has to be written down, by partition; of some of them only, where these are given."""
+        now, found = self._loop.time(), {}
+        for partition in self.unflushed if only is None else only:
+            self._telemetry.collected(partition)
+            found[partition] = self.unflushed[partition].entries(now, final)
+        return found
 
     def each_second(self) -> None:
         """Once a second: gauges, routes that never became known, idle workers, and lanes that were not woken."""
@@ -513,11 +718,20 @@ class Dispatcher:
             if self.snapshot.has_ended(uid):
                 del self._unknown[uid]
                 self._forget(uid)
-        self._telemetry.set_gauges(self.partitions.values(), self.ends, self.lanes, self._wall_clock())
+        restored = [cursors for partition, cursors in self.partitions.items() if partition not in self.awaited]
+        self._telemetry.set_gauges(restored, self.ends, self.lanes, self._wall_clock(), self.forecasts)
         for partition, cursors in self.partitions.items():
             cursors.touch_miscounted()
+            if (first := self.firsts.get(partition, 0)) == self.ends.get(partition):
+                cursors.emptied(first, self._fed_by_matched())
             if not cursors.detached:
                 self.recent[partition].clear()
         self._workers.dismiss()
-        self.may_catch_up.set()
+        self._look_behind()
         self.pump()
+
+
+def unread_history(problem: HistoryProblem) -> Withheld:
+    """Why a route waits whose events may be in the history."""
+    reason = f"the history cannot be read, where its oldest events may be: {problem.what} {problem.remedy}".rstrip()
+    return Withheld(reason, FailureCause.HISTORY_UNAVAILABLE)

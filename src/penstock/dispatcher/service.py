@@ -18,7 +18,8 @@ import structlog
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
-from penstock.contract import reports, topics
+from penstock.contract import generations, reports, topics
+from penstock.contract.event_log import AnotherLog
 from penstock.contract.reports import Ack, Heard
 from penstock.dispatcher.silence import SilenceGuard, SilenceVerdict
 from penstock.dispatcher.worker import serve
@@ -65,10 +66,16 @@ class DispatcherService:
         self._epoch = epoch
         self._problem = ""
         self._acks: dict[str, Heard] = {}
+        self._points: dict[str, int] = {}
+        """Numbers of the generations that routers have noted, by key."""
+        self._shut_out = 0
+        """A generation whose records do not count although no later one was noted."""
         self._fresh = threading.Event()
         self._numbers = RemoteNumbers()
         self._silence = SilenceGuard(settings.dispatchers)
-        self._follower = TableFollower(settings, topics.REPORTS, self._note, self._fresh.set, self._fail)
+        self._follower = TableFollower(
+            settings, topics.REPORTS, self._note, self._fresh.set, self._fail, again=self._fresh.clear
+        )
         self._thread = OwnedThread("dispatcher", self._run, self._fail)
         self._watch = OwnedThread("dispatcher's watch", self._look_after_tasks, self._fail)
 
@@ -99,6 +106,7 @@ class DispatcherService:
             "version": version,
             "restarts": self._restarts,
             "problem": self._problem,
+            "shut_out": self._shut_out,
         }
 
     def failure(self) -> BaseException | None:
@@ -125,6 +133,8 @@ class DispatcherService:
     def _note(self, key: str, value: bytes | None) -> None:
         if key.startswith(f"{task_reports.KIND}/"):
             self._hear(key, value)
+        if key.startswith((f"{generations.KIND}/", f"{generations.SHUT_OUT}/")):
+            self._note_generation(key, value)
         if not key.startswith("ack/dispatcher/"):
             return
         ack = None if value is None else reports.decode(key, value)
@@ -132,6 +142,16 @@ class DispatcherService:
             self._acks[key] = Heard(ack, time.monotonic())
         else:
             self._acks.pop(key, None)  # ended, or a predecessor's last word
+
+    def _note_generation(self, key: str, value: bytes | None) -> None:
+        """A fence comes after its point, so a task that tells of a fence has read it after the point was here."""
+        if value is None:
+            self._points.pop(key, None)
+        elif key.startswith(f"{generations.KIND}/"):
+            self._points[key] = generations.decode(value).number
+        elif self._fresh.is_set():
+            told = generations.decode_shut_out(value)
+            self._shut_out = told.generation if told.fence > max(self._points.values(), default=0) else 0
 
     def _hear(self, key: str, value: bytes | None) -> None:
         """What a task on another machine tells: numbers that are shown here, and warnings that are logged here too."""
@@ -209,6 +229,9 @@ class DispatcherService:
                 except Exception as error:
                     problem = error
                 if self._stopping.is_set():
+                    return
+                if (another := AnotherLog.told_in(str(problem))) is not None:
+                    self._failure = another
                     return
                 deaths = 1 if time.monotonic() - begun > STEADY_SECONDS else deaths + 1
                 self._restarts += 1

@@ -4,19 +4,25 @@ Start: take the partitions over (fences a predecessor), read the snapshot, then 
 Stop: read nothing more, let requests end within the drain time, write the cursors a last time.
 Failure: whatever part it is that ends by an exception, the task ends with it and writes nothing more: what was not
 handled is still before the cursors, and is read again.
+
+Partitions do not wait for each other: one without a leader is taken over, read and flushed when that is possible again,
+while the others go on.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import structlog
 
@@ -25,10 +31,20 @@ from penstock.contract.routes import Replay
 from penstock.contract.seen_types import SeenTypes
 from penstock.contract.snapshot import Snapshot
 from penstock.destinations import Destinations
-from penstock.dispatcher.cursors.cursor_store import CursorStore, GivenUp
+from penstock.dispatcher.cursors.cursor_store import CursorStore, GivenUp, Restored
+from penstock.dispatcher.cursors.flusher import Flusher
+from penstock.dispatcher.cursors.partition import Logs
 from penstock.dispatcher.delivery.attempt import AttemptSender
 from penstock.dispatcher.delivery.credentials import DeliveryCredentials
 from penstock.dispatcher.delivery.replies import ReplyWriter
+from penstock.dispatcher.delivery.retention import (
+    EventRate,
+    Forecast,
+    RetentionLimits,
+    bytes_of,
+    horizon,
+    limits_of,
+)
 from penstock.dispatcher.dispatcher import Dispatcher
 from penstock.dispatcher.http.client import SubscriberClient
 from penstock.dispatcher.matched.record import DECODER, EVENT_DECODER, Matched
@@ -39,9 +55,10 @@ from penstock.dispatcher.secrets.kept import KeptSecrets
 from penstock.dispatcher.secrets.requests import SecretRequests
 from penstock.events.event import CloudEvent
 from penstock.history.reader.kept import KeptEvents
+from penstock.history.writer.upkeep import removed_soon
 from penstock.lifecycle import first
 from penstock.log.admin import NotDone, TopicAdmin
-from penstock.log.random_reader import RandomReader
+from penstock.log.random_reader import NotReadNow, RandomReader
 from penstock.log.reports import Reporter
 from penstock.log.table import SnapshotFollower
 from penstock.log.tail import TailReader
@@ -62,7 +79,12 @@ SPARK_DAEMON = "pyspark.daemon"
 EACH_SECONDS = 1.0
 MEASURE_SECONDS = 2.0
 LAST_FLUSH_SECONDS = 1.0
+FORESEE_SECONDS = 30.0
+SAMPLED_EVENTS = 20
 AGAIN_SECONDS = 2.0
+ASK_SECONDS = 5.0
+START_SECONDS = 10.0
+"""How long partitions that could go on wait for the others when the task starts."""
 
 T = TypeVar("T")
 
@@ -107,7 +129,8 @@ class _Task:
         self._loop = asyncio.get_running_loop()
         self._owner = Owner()
         failed = self._owner.fail
-        self._threads = ThreadPoolExecutor(max(2, len(partitions)), thread_name_prefix="cursors")
+        # One more than partitions that may all keep a thread waiting for Kafka.
+        self._threads = ThreadPoolExecutor(len(partitions) + 1, thread_name_prefix="cursors")
         self._stores = {partition: CursorStore(settings, partition) for partition in partitions}
         self._tracer = trace.configure("penstock-dispatcher")
         self._clients = SubscriberClient(settings.max_event_bytes, Destinations(settings), self._owner)
@@ -127,16 +150,21 @@ class _Task:
         self._types = SeenTypes(self._reporter.seen_type)
         self._events = RandomReader(settings, topics.EVENTS, EVENT_DECODER, self._owner)
         self._kept = FurtherBack(self._events, KeptEvents(settings) if settings.history else None)
+        self._whole = FurtherBack(self._events, KeptEvents(settings) if settings.history else None, strict=True)
+        """Replays may do with what there is; other routes have to know what is missing."""
         self._dispatcher = Dispatcher(
             settings,
             partitions,
             sender,
             self._reporter,
             matched=self._reread,
-            events=self._kept,
+            events=self._whole,
             secrets=secrets,
             failed=failed,
         )
+        self._dispatcher.awaited.update(partitions)
+        commits = {partition: partial(self._blocking, store.commit) for partition, store in self._stores.items()}
+        self._flusher = Flusher(self._dispatcher, commits, self._owner, settings.cursor_flush_ms / 1000)
         self._requests: TokenRequests | None = None
         self._ending = threading.Event()
         self._replays = Replays(
@@ -144,9 +172,12 @@ class _Task:
         )
         self._follower = SnapshotFollower(settings, self._announce, failed)
         self._first: asyncio.Future[None] = self._loop.create_future()
-        self._tail: TailReader[Matched] | None = None
+        self._admin: TopicAdmin | None = None
+        self._loaded: dict[int, Restored] = {}
+        """Cursors that were read and not restored yet, by partition."""
+        self._tails: list[TailReader[Matched]] = []
+        """One for all partitions, but for those that could be taken over later only."""
         self._started = False
-        self._flushing: asyncio.Task[None] | None = None
 
     def _account_tokens(self) -> AccountTokens:
         from penstock.oidc.tokens import AccountTokens, TokenRequests
@@ -179,84 +210,104 @@ class _Task:
         """Starts and works. A stop counts at any time, also while Kafka is waited for."""
         await first(self._start(), stop.wait(), self._owner.failed())
         self._owner.check()
-        if self._tail is not None:
+        if self._tails:
             await self._run(stop)
 
     async def _start(self) -> None:
         """Takes over and restores."""
         begun = time.monotonic()
         self._follower.start()
-        await asyncio.gather(*(self._blocking(store.open) for store in self._stores.values()))
-        partitions = self._dispatcher.partitions
-        restored = await asyncio.gather(
-            *(self._blocking(store.load, partitions[p].changed) for p, store in self._stores.items())
-        )
+        loading = {partition: self._owner.start(self._load(partition), "load") for partition in self._partitions}
+        await asyncio.wait(loading.values(), timeout=START_SECONDS)
         await self._first
         self._started = True
         self._apply()
-        for partition, state in zip(self._stores, restored, strict=True):
-            self._dispatcher.restore(partition, state)
-        await asyncio.gather(*(self._dispatcher.check_tail(partition) for partition in self._partitions))
-        starts = {partition: cursors.tail for partition, cursors in self._dispatcher.partitions.items()}
-        self._tail = TailReader(
+        joining = {self._owner.start(self._join(p, load), "join"): p for p, load in loading.items()}
+        done, late = await asyncio.wait(joining, timeout=START_SECONDS)
+        if not done:
+            done, late = await asyncio.wait(joining, return_when=asyncio.FIRST_COMPLETED)
+        self._owner.check()
+        self._deliver(sorted(joining[task] for task in done), begun)
+        for task in late:
+            log.error("a partition cannot be taken over for now; the others go on", partition=joining[task])
+            self._owner.start(self._deliver_later(task, joining[task], begun), "deliver later")
+
+    async def _load(self, partition: int) -> None:
+        """Takes a partition over and reads its cursors."""
+        store, cursors = self._stores[partition], self._dispatcher.partitions[partition]
+        await self._blocking(store.open)
+        self._loaded[partition] = await self._blocking(store.load, cursors.changed)
+
+    async def _join(self, partition: int, loading: asyncio.Task[object]) -> None:
+        """Goes on where the cursors of a partition say. The snapshot is in force."""
+        await loading
+        self._dispatcher.restore(partition, self._loaded.pop(partition))
+        self._dispatcher.check_logs(partition, *await self._find_logs(partition))
+        while True:
+            try:
+                await self._dispatcher.check_event(partition, self._events)
+                break
+            except NotReadNow:
+                await asyncio.sleep(AGAIN_SECONDS)
+        await self._dispatcher.check_tail(partition)
+
+    async def _deliver_later(self, joining: asyncio.Task[object], partition: int, begun: float) -> None:
+        await joining
+        self._deliver([partition], begun)
+
+    def _deliver(self, partitions: list[int], begun: float) -> None:
+        """Reads the tails of partitions that have joined, and flushes what comes of it."""
+        starts = {partition: self._dispatcher.partitions[partition].tail for partition in partitions}
+        tail = TailReader(
             self._settings, topics.MATCHED, starts, DECODER, deliver=self._dispatcher.take, owner=self._owner
         )
-        self._tail.start()
+        self._tails.append(tail)
+        tail.start()
+        self._flusher.add(partitions)
         self._dispatcher.pump()
         log.info(
             "dispatching",
-            partitions=self._partitions,
+            partitions=partitions,
             version=self._dispatcher.snapshot.version,
             outstanding=self._dispatcher.outstanding,
             tails=starts,
             seconds=round(time.monotonic() - begun, 3),
         )
 
+    async def _find_logs(self, partition: int) -> tuple[Logs, int]:
+        """Which topics there are now, and where a partition of the events ends. Waits for a Kafka that is away."""
+        while True:
+            try:
+                self._admin = admin = self._admin or TopicAdmin(self._settings)
+                return await asyncio.to_thread(self._ask_for_logs, admin, partition)
+            except NotDone as error:
+                self._admin = None  # Kafka is away, or this client has lost it: the next one asks anew
+                log.warning("the ids and ends of topics cannot be read for now", partition=partition, error=str(error))
+                await asyncio.sleep(AGAIN_SECONDS)
+
+    def _ask_for_logs(self, admin: TopicAdmin, partition: int) -> tuple[Logs, int]:
+        ids = admin.ids([topics.EVENTS, topics.MATCHED], ASK_SECONDS)
+        end = admin.ends(topics.EVENTS, [partition], ASK_SECONDS)[partition]
+        return Logs(ids[topics.EVENTS], ids[topics.MATCHED]), end
+
     async def _run(self, stop: asyncio.Event) -> None:
         """Works until stopped, or until something ends it."""
-        self._owner.start(self._flush_forever(), "flush")
+        self._owner.start(self._flusher.run(), "flush")
         self._owner.start(self._dispatcher.catch_up(), "catch up")
         self._owner.start(self._replays.run(), "replays")
         self._owner.start(self._each_second(), "each second")
         self._owner.start(self._measure(), "measure")
+        self._owner.start(self._foresee(), "foresee")
         try:
             await first(stop.wait(), self._owner.failed())
             self._owner.check()
-            if self._tail is not None:
-                await self._blocking(self._tail.stop)
+            await asyncio.gather(*(self._blocking(tail.stop) for tail in self._tails))
             await self._dispatcher.drain(self._settings.drain_seconds)
             self._owner.check()
         finally:
             await self._owner.close()
         with contextlib.suppress(GivenUp, TimeoutError):
-            await asyncio.wait_for(self._last_flush(), timeout=max(LAST_FLUSH_SECONDS, self._settings.drain_seconds))
-
-    async def _last_flush(self) -> None:
-        if self._flushing is not None:
-            await self._flushing
-        await self._flush(final=True)
-
-    async def _flush_forever(self) -> None:
-        """At a steady pace: a slow write shortens the pause after it."""
-        pause = period = self._settings.cursor_flush_ms / 1000
-        while True:
-            begun = self._loop.time()
-            await asyncio.sleep(pause)
-            # A flush that has begun is finished even if the task is told to stop: two at once would clash.
-            self._flushing = self._loop.create_task(self._flush())
-            await asyncio.shield(self._flushing)
-            self._dispatcher.pump()
-            pause = max(period / 10, period - (self._loop.time() - begun - pause))
-
-    async def _flush(self, final: bool = False) -> None:
-        self._owner.check()  # after a failure the cursors may say more than was done
-        batches = self._dispatcher.collect(final)
-        commits = [self._blocking(self._stores[p].commit, entries) for p, entries in batches.items() if entries]
-        if commits:
-            # All of them are waited for, so that no two flushes ever meet in one partition.
-            for failure in await asyncio.gather(*commits, return_exceptions=True):
-                if isinstance(failure, BaseException):
-                    raise failure
+            await asyncio.wait_for(self._flusher.finish(), max(LAST_FLUSH_SECONDS, self._settings.drain_seconds))
 
     async def _each_second(self) -> None:
         while True:
@@ -266,17 +317,65 @@ class _Task:
                 store.look_after()
 
     async def _measure(self) -> None:
-        """Asks Kafka where the log ends, not the reader of its tail: how far behind that is, is the question."""
+        """Asks Kafka where the log begins and ends, not the reader of its tail: how far behind that is, is asked."""
         admin: TopicAdmin | None = None
         while True:
             try:
                 admin = admin or TopicAdmin(self._settings)
-                self._dispatcher.ends = await asyncio.to_thread(
-                    admin.ends, topics.MATCHED, self._partitions, MEASURE_SECONDS
-                )
+                place = topics.MATCHED, self._partitions, MEASURE_SECONDS
+                firsts = await asyncio.to_thread(admin.known_firsts, *place)
+                self._dispatcher.ends |= await asyncio.to_thread(admin.known_ends, *place)
+                self._dispatcher.firsts |= firsts
             except NotDone:
                 admin = None  # Kafka is away, or this client has lost it: the next one asks anew
             await asyncio.sleep(MEASURE_SECONDS)
+
+    async def _foresee(self) -> None:
+        """Looks, while routes wait, which events retention will soon remove from Kafka, and whether the history has
+        them. What was found last of a partition holds while it has no leader."""
+        admin: TopicAdmin | None = None
+        rates = {partition: EventRate() for partition in self._partitions}
+        while True:
+            waiting = self._dispatcher.longest_waiting()
+            if not waiting:
+                self._dispatcher.forecasts = {}
+            else:
+                try:
+                    admin = admin or TopicAdmin(self._settings)
+                    kept = await asyncio.to_thread(self._ask_what_is_kept, admin)
+                    self._dispatcher.forecasts |= await self._forecasts(kept, rates, waiting)
+                except NotDone:
+                    admin = None
+            await asyncio.sleep(FORESEE_SECONDS)
+
+    def _ask_what_is_kept(self, admin: TopicAdmin) -> _KeptInKafka:
+        limits = limits_of(admin.configs([topics.EVENTS], ASK_SECONDS)[topics.EVENTS])
+        place, young = (topics.EVENTS, self._partitions), time.time() + limits.soon_seconds - limits.seconds
+        firsts, ends = admin.known_firsts(*place, ASK_SECONDS), admin.known_ends(*place, ASK_SECONDS)
+        aged = admin.known_since(*place, young, ASK_SECONDS) if math.isfinite(limits.seconds) else firsts
+        return _KeptInKafka(limits, firsts, ends, aged)
+
+    async def _forecasts(
+        self, kept: _KeptInKafka, rates: Mapping[int, EventRate], waiting: Mapping[int, int]
+    ) -> dict[int, Forecast]:
+        found = {}
+        for partition in kept.firsts.keys() & kept.ends.keys() & kept.aged.keys():
+            first, end = kept.firsts[partition], kept.ends[partition]
+            try:
+                async with asyncio.timeout(ASK_SECONDS):
+                    newest = await self._events.chunk(partition, max(first, end - SAMPLED_EVENTS), end)
+            except TimeoutError:
+                continue  # it has lost its leader just now; the others must not wait for it
+            rate = rates[partition].saw(end, self._loop.time())
+            gone = horizon(first, end, kept.aged[partition], kept.limits, rate=rate, size=bytes_of(newest.records))
+            found[partition] = Forecast(gone)
+        if any(p in found and origin < found[p].horizon for p, origin in waiting.items()):
+            lasting = await self._whole.lasting(partial(self._removed_soon, kept.limits.soon_seconds))
+            found = {p: Forecast(forecast.horizon, lasting.get(p, ())) for p, forecast in found.items()}
+        return found
+
+    def _removed_soon(self, seconds: float) -> float:
+        return removed_soon(self._settings, datetime.now(UTC), timedelta(seconds=seconds))
 
     async def _given_up(self, partition: int, replay: Replay) -> list[int]:
         """The events in a partition that a Replay asks for because a route gave them up."""
@@ -298,8 +397,10 @@ class _Task:
         """Lets go of everything, in whatever state it is."""
         self._ending.set()
         self._kept.close()
+        self._whole.close()
         for store in self._stores.values():
             store.given_up.set()
+        await self._owner.close()
         await self._dispatcher.drain(0)
         await self._clients.close()
         if self._requests is not None:
@@ -307,10 +408,19 @@ class _Task:
         await self._secret_requests.close()
         await self._store.close()
         ends = [self._follower.stop, self._reread.stop, self._events.stop, self._reporter.close, self._tracer.close]
-        if self._tail is not None:
-            ends.append(self._tail.stop)
+        ends += [tail.stop for tail in self._tails]
         await asyncio.gather(*(asyncio.to_thread(end) for end in (*ends, self._threads.shutdown)))
         await asyncio.gather(*(asyncio.to_thread(store.close) for store in self._stores.values()))
+
+
+class _KeptInKafka(NamedTuple):
+    """What Kafka keeps of the events, by partition, of those that have a leader."""
+
+    limits: RetentionLimits
+    firsts: dict[int, int]
+    ends: dict[int, int]
+    aged: dict[int, int]
+    """The first that is young enough to be kept for a while."""
 
 
 class ParentGone(RuntimeError):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from penstock.engine import java
 from penstock.engine.jars import Jars
 from penstock.engine.spark import start_jvm
+from penstock.engine.spark_cluster.properties import AUTHENTICATED
 from penstock.settings import Settings
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def _open(settings: Settings, jars: Jars) -> SparkSession:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
+        **AUTHENTICATED,
         "spark.ui.showConsoleProgress": "false",
     }
     with start_jvm(settings, jars, java.find().home).announced():

@@ -18,8 +18,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 
+from penstock.contract.event_log import ADVICE, AnotherLog
 from penstock.end_at_once import end_at_once
 from penstock.engine import jars, spark
+from penstock.engine.hanging_transactions import end_hanging
+from penstock.engine.problem import Problem
 from penstock.engine.topics import setup as topics
 from penstock.lifecycle import Lifecycle, first
 from penstock.observability.logs import describe
@@ -46,6 +49,10 @@ class SparkEnded(RuntimeError):
 
 class MorePartitions(RuntimeError):
     """The topics have more partitions than Spark was started for."""
+
+
+class DeliversNothing(RuntimeError):
+    """Routed events reach no subscriber."""
 
 
 class Service(Protocol):
@@ -109,7 +116,7 @@ async def _warm_standby(opening: asyncio.Task[SparkSession], lifecycle: Lifecycl
         await asyncio.sleep(LOOK_SECONDS)
     try:
         await asyncio.to_thread(_warm_up, await opening)
-    except Exception as error:
+    except Exception as error:  # only the first events are slower without it
         log.warning("could not warm up; the first events will wait longer", error=describe(error))
 
 
@@ -134,10 +141,23 @@ def _open(settings: Settings) -> asyncio.Task[SparkSession]:
 
 
 async def _serve(session: SparkSession, services: dict[str, Service], settings: Settings, lifecycle: Lifecycle) -> None:
+    ending = asyncio.create_task(asyncio.to_thread(end_hanging, session, settings), name="hanging transactions")
+    try:
+        await _run_services(session, services, settings, lifecycle)
+    finally:
+        ending.cancel()
+
+
+async def _run_services(
+    session: SparkSession, services: dict[str, Service], settings: Settings, lifecycle: Lifecycle
+) -> None:
     coming = asyncio.gather(*(asyncio.to_thread(_bring_up, one) for one in services.values()))
     if not await _before_stop(coming, lifecycle.stopping):
         return  # nothing is under way yet that would have to be finished
-    coming.result()
+    try:
+        coming.result()
+    except AnotherLog as error:
+        raise Problem(error.what, ADVICE) from None
     lifecycle.ready(spark=session.version, **_status(services))
     lifecycle.doubts.append(lambda: why_unready(_status(services)))
     try:
@@ -192,9 +212,14 @@ async def _watch(services: dict[str, Service], lifecycle: Lifecycle) -> None:
     shown: dict[str, Any] = {}
     while not lifecycle.stopping.is_set():
         for name, service in services.items():
-            if (failure := service.failure()) is not None:
+            failure = service.failure()
+            if isinstance(failure, AnotherLog):
+                raise Problem(failure.what, ADVICE)
+            if failure is not None:
                 raise RuntimeError(f"the {name} failed: {failure}") from failure
         status = await asyncio.to_thread(_status, services)
+        if (problem := why_useless(status)) is not None:
+            raise DeliversNothing(problem)
         if status != shown:
             lifecycle.status(**status)
             shown = status
@@ -221,6 +246,17 @@ def why_unready(status: Mapping[str, Any]) -> str | None:
         return f"routing has stood still for {stalled:g} s"
     ready, tasks = status.get("dispatcher_ready", 0), status.get("dispatcher_tasks", 0)
     return f"{ready} of {tasks} dispatcher tasks deliver" if ready < tasks else None
+
+
+def why_useless(status: Mapping[str, Any]) -> str | None:
+    """Why nothing of what the router writes is delivered, until another router begins. Pure."""
+    live = status.get("router_generation")
+    if not live or live != status.get("dispatcher_shut_out"):
+        return None
+    return (
+        f"the dispatcher may not deliver what generation {live} routes, because penstock.matched holds the fence of a "
+        "later generation whose note is lost; this process ends, and the next one takes a higher number"
+    )
 
 
 async def _before_stop(task: asyncio.Future[Any], stopping: asyncio.Event) -> bool:

@@ -20,8 +20,21 @@ UMASK = 0o077
 OTHERS = 0o077
 """The rights of group and others."""
 
-OWN = ("api.db*", "kafka", "kubeconfig*", "logs", "metrics", "pki", "run", "spark")
+OWN = (
+    *("api.db*", "history", "kafka", "kubeconfig*", "logs", "metrics", "pki", "pods", "run", "sources.db*"),
+    *("spark",),
+)
 """What penstock keeps in its data folder. Anything else there is left alone."""
+
+
+def administrator_remark() -> str | None:
+    """What it means that the stack runs as the administrator of the machine; None where it does not."""
+    if os.geteuid() != 0:
+        return None
+    return (
+        "penstock runs as root, and so do the programs of Pods: all who may create Pods act as root on this machine. "
+        "Run it as an account of its own (docs/deployment.md)."
+    )
 
 
 def check_owner(root: Path) -> str | None:

@@ -64,6 +64,7 @@ def config_of(settings: Settings, jars: Jars, placement: SparkPlacement | None =
         "spark.sql.redaction.options.regex": HIDDEN_NAMES,
         "spark.redaction.string.regex": HIDDEN_TEXT,
         "spark.cleaner.periodicGC.interval": "24h",
+        **properties.AUTHENTICATED,
         # Hadoop sets the rights of checkpoint files itself, whatever the umask of the process.
         "spark.hadoop.fs.permissions.umask-mode": "077",
     }
@@ -132,6 +133,7 @@ def check(settings: Settings) -> None:
     if settings.spark_master is None:
         return
     master = masters.parse(settings.spark_master)
+    properties.check_secret(master, settings.spark_conf)
     if settings.on_cluster:
         masters.check_kafka_in_reach(settings, master)
         masters.check_reachable(master)

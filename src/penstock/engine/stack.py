@@ -16,23 +16,25 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import psutil
 
+from penstock.engine import clock_watch, openness, ports, running_stacks, spark
 from penstock.engine import embedded_kafka as kafka
 from penstock.engine import jars as jar_cache
 from penstock.engine import java as java_search
-from penstock.engine import openness, ports, running_stacks, spark
 from penstock.engine.datadir import DataDir
 from penstock.engine.endpoint_tls import certificate_for
 from penstock.engine.history import available
 from penstock.engine.history.keeper import HistoryKeeper
-from penstock.engine.private_folder import UMASK
+from penstock.engine.private_folder import UMASK, administrator_remark
 from penstock.engine.processes.supervisor import Component, Observer, Supervisor, Watch
 from penstock.engine.topics import setup as topics
 from penstock.observability import exposition, metric_export
 from penstock.settings import Settings
+
+T = TypeVar("T")
 
 
 class Screen(Observer, Protocol):
@@ -85,10 +87,12 @@ def prepare(settings: Settings, screen: Screen) -> Prepared:
         settings = ports.resolve(settings)  # before anything is downloaded
         jars = _jars(settings, java, screen, rights_of_files)
         data.clear_metrics()
+        kafka.forget_transactions(settings)
         if settings.kafka is not None:
             topics.ensure(settings)
-        for remark in (*remarks, *without_history):
-            screen.notice(remark)
+        for remark in (administrator_remark(), *remarks, *without_history):
+            if remark is not None:
+                screen.notice(remark)
         return Prepared(settings, data.write_settings(settings), data, jars, java)
     except BaseException:
         data.close()
@@ -120,14 +124,43 @@ async def run(prepared: Prepared, screen: Screen, stop: asyncio.Event) -> None:
     )
     record.watches = dict(supervisor.watches)
     stopping = asyncio.Event()
-    ending = asyncio.create_task(_end(prepared, record, stop, stopping))
+    beside = [asyncio.create_task(_end(prepared, record, stop, stopping))]
+    if settings.kafka is None:
+        beside.append(asyncio.create_task(clock_watch.watch(settings, screen.notice)))
     try:
         with _metrics(settings):
             await _with_history(prepared, record, stopping, supervisor.run(stopping, record.all_ready))
     finally:
-        ending.cancel()
+        for task in beside:
+            task.cancel()
         record.write(state="stopped")
         running_stacks.leave(settings.data_dir)
+        prepared.data.close()
+
+
+async def with_kafka_alone(prepared: Prepared, screen: Screen, work: Callable[[Settings], T]) -> T:
+    """Runs nothing but the embedded Kafka, for as long as the work takes, which is called in a thread. Raises Problem
+    where Kafka does not come up."""
+    settings, up, done = prepared.settings, asyncio.Event(), asyncio.Event()
+    record = StackRecord(prepared.data, settings, screen)
+    only = [one for one in components(prepared) if one.name == "kafka"]
+    supervisor = Supervisor(only, settings.data_dir / "logs", environment(settings, prepared.java), record)
+    record.watches = dict(supervisor.watches)
+
+    async def working() -> T:
+        await up.wait()
+        try:
+            return await asyncio.to_thread(work, settings)
+        finally:
+            done.set()
+
+    found = asyncio.create_task(working())
+    try:
+        await supervisor.run(done, up.set)
+        return await found
+    finally:
+        found.cancel()
+        record.write(state="stopped")
         prepared.data.close()
 
 
@@ -254,6 +287,9 @@ class StackRecord:
         self._data, self._settings, self._screen = data, settings, screen
         self._started = time.time()
         self._state = "starting"
+        files = kafka.client_files(settings) if settings.kafka is None else {}
+        self._kafka_client_files = {kind: str(path) for kind, path in files.items()}
+        self._written = True
         self.came_up = asyncio.Event()
 
     @property
@@ -285,20 +321,28 @@ class StackRecord:
         self._screen.ready(self._settings, time.time() - psutil.Process().create_time())
 
     def write(self, state: str | None = None) -> None:
-        """Writes the record."""
+        """Writes the record. A disk that is full makes it an old one, and ends nothing."""
         self._state = state or self._state
         fields = [port.field for port in ports.needed(self._settings)]
-        self._data.write_stack(
-            {
-                "state": self._state,
-                "pid": os.getpid(),
-                "started": self._started,
-                "host": self._settings.host,
-                "ports": {field: getattr(self._settings, field) for field in fields},
-                "bootstrap": self._settings.bootstrap,
-                "components": {name: _entry(watch) for name, watch in self.watches.items()},
-            }
-        )
+        try:
+            self._data.write_stack(
+                {
+                    "state": self._state,
+                    "pid": os.getpid(),
+                    "started": self._started,
+                    "host": self._settings.host,
+                    "ports": {field: getattr(self._settings, field) for field in fields},
+                    "bootstrap": self._settings.bootstrap,
+                    "kafka_client_files": self._kafka_client_files,
+                    "components": {name: _entry(watch) for name, watch in self.watches.items()},
+                }
+            )
+        except OSError as error:
+            if self._written:
+                self._screen.notice(f"What runs cannot be written down for penstock status: {error}.")
+            self._written = False
+        else:
+            self._written = True
 
 
 def _entry(watch: Watch) -> dict[str, Any]:

@@ -20,10 +20,19 @@ _TIME = re.compile(
     re.ASCII,
 )
 _RESERVED = frozenset({"data"})
-"""Names that the JSON format uses for something that is no attribute."""
+"""Names that the JSON format uses for something else than attributes."""
+
+ATTRIBUTES_BYTES = 64 * 1024
+"""How long the names and values of an accepted event's attributes may be together, in UTF-8. They are kept in memory
+and sent as headers, unlike data, and no more of them would be taken in binary mode: a request's headers have the same
+limit."""
 
 SHOWN_LENGTH = 64
 """How much of a refused value a message repeats."""
+
+
+class AttributesTooLarge(MalformedEvent):
+    """The attributes of an event are longer than they may be; to be answered 413."""
 
 
 def shown(value: str) -> str:
@@ -32,16 +41,16 @@ def shown(value: str) -> str:
 
 
 def check_name(name: str) -> None:
-    """Refuses what is no attribute name: it has lower-case letters and digits only."""
+    """Refuses an invalid attribute name: it has lower-case letters and digits only."""
     if _NAME.fullmatch(name) is None:
-        raise MalformedEvent(f"{shown(name)} is no attribute name: only letters and digits are allowed")
+        raise MalformedEvent(f"{shown(name)} is not an attribute name: only letters and digits are allowed")
     if name in _RESERVED:
-        raise MalformedEvent(f"{name!r} is no attribute name: it is reserved for the event's data")
+        raise MalformedEvent(f"{name!r} is not an attribute name: it is reserved for the event's data")
 
 
 def check_text(name: str, value: str) -> None:
     """Refuses characters that no attribute may contain."""
-    # Nearly every value is printable ASCII, which is told without a regular expression.
+    # Nearly every value is printable ASCII, which needs no regular expression.
     if not (value.isascii() and value.isprintable()) and (found := _FORBIDDEN.search(value)):
         raise MalformedEvent(f"attribute {name!r} contains the forbidden character U+{ord(found[0]):04X}")
 
@@ -64,13 +73,20 @@ def check_event(attributes: Mapping[str, str]) -> None:
         )
     kind = attributes.get("datacontenttype")
     if kind is not None and media_type.parse(kind) is None:
-        raise MalformedEvent(f"attribute 'datacontenttype' is {shown(kind)}, which is no media type")
+        raise MalformedEvent(f"attribute 'datacontenttype' is {shown(kind)}, which is not a media type")
     if version == "1.0":
         schema = attributes.get("dataschema")
         if schema is not None and _ABSOLUTE_URI.fullmatch(schema) is None:
-            raise MalformedEvent(f"attribute 'dataschema' is {shown(schema)}, which is no absolute URI")
+            raise MalformedEvent(f"attribute 'dataschema' is {shown(schema)}, which is not an absolute URI")
     else:
         _check_legacy(attributes)
+
+
+def check_size(attributes: Mapping[str, str]) -> None:
+    """Refuses attributes that are too long together."""
+    size = sum(len(name) + len(value.encode()) for name, value in attributes.items())
+    if size > ATTRIBUTES_BYTES:
+        raise AttributesTooLarge(f"the attributes of the event have {size} bytes; {ATTRIBUTES_BYTES} are allowed")
 
 
 def _check_legacy(attributes: Mapping[str, str]) -> None:

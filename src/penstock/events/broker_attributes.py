@@ -35,16 +35,19 @@ def _second(seconds: int) -> str:
     return rfc3339_of(seconds)[:-1]
 
 
-def next_ttl(present: str | None, default: int) -> int:
-    """The TTL of an event that enters a Broker: the default if it has none that can be read, one less if it has."""
+def next_ttl(present: str | None, highest: int) -> int:
+    """The TTL of an event that enters a Broker: the highest if it has none that can be read, one less if it has.
+
+    A sender cannot make it higher: that would be the sender's choice of how often a loop is gone through.
+    """
     if present is None or _INTEGER.fullmatch(present) is None:
-        return default
-    return max(int(present) - 1, 0)
+        return highest
+    return min(max(int(present) - 1, 0), highest)
 
 
-def enter_broker(event: CloudEvent, default_ttl: int, now_ns: int) -> CloudEvent:
+def enter_broker(event: CloudEvent, highest_ttl: int, now_ns: int) -> CloudEvent:
     """The event as the Broker stores it. Raises TooManyHops when its TTL is used up."""
-    ttl = next_ttl(event.attributes.get(TTL), default_ttl)
+    ttl = next_ttl(event.attributes.get(TTL), highest_ttl)
     if ttl <= 0:
         raise TooManyHops(f"attribute {TTL!r} is used up: the event has gone through Brokers in a loop")
     return CloudEvent({**event.attributes, TTL: str(ttl), ARRIVAL_TIME: arrival_time(now_ns)}, event.data)

@@ -14,7 +14,7 @@ VERSIONS = ("1.0", "0.3")
 
 
 class MalformedEvent(ValueError):
-    """What was received is no valid CloudEvent. The message says which attribute and why."""
+    """An invalid CloudEvent. The message says which attribute is wrong and why."""
 
 
 class CloudEvent(msgspec.Struct, frozen=True):

@@ -13,12 +13,35 @@ from typing import Literal
 from urllib.parse import quote, unquote_to_bytes
 
 from penstock.events import json_format, media_type
-from penstock.events.attributes import check_event, check_name, check_text, shown
+from penstock.events.attributes import (
+    ATTRIBUTES_BYTES,
+    AttributesTooLarge,
+    check_event,
+    check_name,
+    check_size,
+    check_text,
+    shown,
+)
 from penstock.events.event import REQUIRED, CloudEvent, MalformedEvent
 from penstock.events.memo import Memo
 
 PREFIX = "ce-"
 CONTENT_TYPE = "content-type"
+CONTENT_ENCODING = "content-encoding"
+HOP_BY_HOP = frozenset(
+    {
+        "connection",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+"""Headers between a client and a proxy, which the proxy does not pass on."""
 STRUCTURED_JSON = "application/cloudevents+json"
 BATCH_JSON = "application/cloudevents-batch+json"
 
@@ -73,6 +96,12 @@ def is_event(headers: Mapping[str, str]) -> bool:
     return any(name in headers for name in _REQUIRED_HEADERS) or claims_event(headers.get(CONTENT_TYPE, ""))
 
 
+def is_encoded(headers: Mapping[str, str]) -> bool:
+    """Whether the body has a Content-Encoding, such as gzip: no event can be read from it as it is."""
+    encoding = headers.get(CONTENT_ENCODING)
+    return encoding is not None and encoding.strip().lower() not in ("", "identity")
+
+
 def content_mode(headers: Mapping[str, str]) -> ContentMode | None:
     """How the message carries an event; None if it does not, or in a format that is not understood."""
     content_type = headers.get(CONTENT_TYPE, "")
@@ -99,6 +128,19 @@ def batch_from_http(headers: Mapping[str, str], body: bytes) -> list[CloudEvent]
     if content_mode(headers) != "batch":
         raise _no_event(headers)
     return json_format.decode_batch(body)
+
+
+def check_sizes(events: Iterable[CloudEvent], body: bytes) -> None:
+    """Refuses events of a message with this body whose attributes are too long; says which one of several."""
+    if len(body) <= ATTRIBUTES_BYTES:
+        return  # those in it are not longer than it, and those in headers are bounded by who reads them
+    for position, event in enumerate(several := list(events)):
+        try:
+            check_size(event.attributes)
+        except AttributesTooLarge as error:
+            raise AttributesTooLarge(
+                f"event {position} of the batch: {error}" if len(several) > 1 else str(error)
+            ) from None
 
 
 def all_from_http(headers: Mapping[str, str], body: bytes) -> list[CloudEvent]:
@@ -189,7 +231,7 @@ def _claim_of(content_type: str) -> Literal["structured", "batch", "nothing"] | 
 
 
 def claims_event(content_type: str) -> bool:
-    """Whether whoever receives this Content-Type takes the body for an event, whatever the headers beside it say."""
+    """Whether receivers of this Content-Type read the body as an event, whatever the other headers say."""
     return content_type[: len(_CLAIM)].lower() == _CLAIM or content_type.lstrip().lower().startswith(_CLAIM)
 
 

@@ -64,7 +64,7 @@ def _parse(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
     except UnicodeDecodeError as error:
         raise MalformedEvent(f"the body is not UTF-8: {error.reason} at byte {error.start}") from error
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise MalformedEvent(f"the body is no event in the JSON format: {error}") from error
+        raise MalformedEvent(f"the body is not an event in the JSON format: {error}") from error
 
 
 def _event(members: dict[str, msgspec.Raw]) -> CloudEvent:
@@ -100,7 +100,7 @@ def _attribute(member: str) -> str:
 
 
 def _value(name: str, raw: bytes) -> str | None:
-    """A member's value in canonical string form where it is no plain string; None where it counts as absent."""
+    """A member's value in canonical string form where it is not a plain string; None where it counts as absent."""
     first = raw[:1]
     if first == b'"':
         try:
@@ -123,7 +123,7 @@ def _plain_data(attributes: dict[str, str], raw: bytes) -> bytes | None:
     if _stays_encoded(attributes):
         text = _text(raw)
         if text is None or _from_base64(text) is None:
-            raise MalformedEvent("data is no base64 although 'datacontentencoding' says so")
+            raise MalformedEvent("data is not base64 although 'datacontentencoding' says so")
         return text.encode()
     kind = attributes.get("datacontenttype")
     if kind is None:
@@ -146,7 +146,7 @@ def _decode_base64(attributes: dict[str, str], encoded: msgspec.Raw, data: msgsp
     text = _text(bytes(encoded))
     decoded = None if text is None else _from_base64(text)
     if decoded is None:
-        raise MalformedEvent("'data_base64' is no base64 string")
+        raise MalformedEvent("'data_base64' is not a base64 string")
     return decoded
 
 

@@ -19,7 +19,7 @@ def to_headers(event: CloudEvent) -> Headers:
 
 
 def from_headers(headers: Iterable[tuple[str, bytes | None]], value: bytes | None) -> CloudEvent:
-    """The event of a record; headers of others are passed over. Raises MalformedEvent for what is no event."""
+    """The event of a record; headers of others are passed over. Raises MalformedEvent for an invalid event."""
     attributes: dict[str, str] = {}
     try:
         for name, raw in headers:

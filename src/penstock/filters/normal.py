@@ -48,7 +48,7 @@ Clause = tuple[Atom, ...]
 def conjunctive(predicate: Predicate, limit: int = LIMIT) -> tuple[Clause, ...] | None:
     """The clauses of the predicate, none where it holds for everything.
 
-    None where there is no such form: it would need more atoms than the limit, holds a CESQL expression that is more
+    None where it has no such form: it would need more atoms than the limit, holds a CESQL expression that is more
     than plain comparisons, or holds for no event at all.
     """
     clauses = _form(predicate, False, limit)

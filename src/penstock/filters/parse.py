@@ -18,8 +18,8 @@ from penstock.filters.data import conditions
 from penstock.filters.normal import conjunctive
 from penstock.filters.predicate import All, AnyOf, Cesql, Everything, Exact, Not, Predicate, Prefix, Present, Suffix
 from penstock.filters.problem import FilterProblem
-from penstock.filters.terms import MAX_TERMS, count_terms
 from penstock.filters.validate import DIALECTS, attribute_problems, filter_problems
+from penstock.filters.walk import MAX_TERMS, count_terms
 
 _ATOMS: dict[str, Callable[[str, str], Predicate]] = {"exact": Exact, "prefix": Prefix, "suffix": Suffix}
 _SCHEMA_NAMES = ("dataschema", "schemaurl")

@@ -1,6 +1,6 @@
 """What is wrong with a route's filters, in Knative's words: the one judgement for admission and for the router.
 
-As in Knative, an element without a dialect, or with a map that holds an empty value, is no mistake; it does not count.
+As in Knative, an element without a dialect, or with a map that holds an empty value, is valid and ignored.
 """
 
 from __future__ import annotations

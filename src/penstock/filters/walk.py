@@ -1,11 +1,12 @@
-"""Everything that a predicate is made of, down to the expressions of CESQL in it."""
+"""Goes over the parts of a predicate: which attributes it uses, and how large it is."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from penstock.filters.cesql import syntax
-from penstock.filters.predicate import All, AnyOf, Cesql, Not, Predicate
+from penstock.filters.data.names import is_fact
+from penstock.filters.predicate import All, AnyOf, Cesql, Compared, Exact, Not, Predicate, Prefix, Present, Suffix
 
 
 def parts(predicate: Predicate) -> Iterator[Predicate | syntax.Expression]:
@@ -25,3 +26,25 @@ def parts(predicate: Predicate) -> Iterator[Predicate | syntax.Expression]:
         expression = expressions.pop()
         yield expression
         expressions += syntax.children(expression)
+
+
+def attributes_asked(predicate: Predicate) -> frozenset[str]:
+    """The attributes that the predicate looks at; what it asks of data is not among them."""
+    asked: set[str] = set()
+    for part in parts(predicate):
+        match part:
+            case Exact(name) | Present(name) | Prefix(name) | Suffix(name) | Compared(name) if not is_fact(name):
+                asked.add(name)
+            case syntax.Attribute(name) | syntax.Exists(name):
+                asked.add(name)
+    return frozenset(asked)
+
+
+MAX_TERMS = 10_000
+"""Comparisons, operators and values that one expression of the router's query may have. Each costs a millisecond or two
+when the query starts, and other changes of routes wait meanwhile; far more would take all of Spark's memory."""
+
+
+def count_terms(predicate: Predicate) -> int:
+    """Comparisons, operators and values of a predicate."""
+    return sum(1 for _ in parts(predicate))

@@ -13,6 +13,7 @@ from functools import partial
 from penstock.contract.event_record import record_of, travelling
 from penstock.contract.seen_types import SeenTypes, Tell
 from penstock.events import http
+from penstock.events.attributes import AttributesTooLarge
 from penstock.events.broker_attributes import enter_broker
 from penstock.events.event import CloudEvent, MalformedEvent
 from penstock.ingress import responses
@@ -58,6 +59,8 @@ class Ingress:
 
     def early_answer(self, request: Request) -> Response | None:
         """The answer to what needs no body; None where the body is wanted."""
+        if request.framing is not None:
+            return request.framing
         if request.method != b"POST":
             return self._other(request)
         if self.targets is None:
@@ -87,17 +90,20 @@ class Ingress:
             raise RuntimeError("a request without a target was not refused")
         try:
             events = http.all_from_http(request.headers, body)
+            http.check_sizes(events, body)
             if request.sender is not None and (refusal := self._door.refusal_of(request, events)) is not None:
                 return self.refuse(request, refusal)
             if addressee.is_broker:
                 events = [enter_broker(event, self._ttl, request.started) for event in events]
         except http.UnsupportedFormat as error:
             return self.refuse(request, responses.unsupported(str(error)))
+        except AttributesTooLarge as error:
+            return self.refuse(request, responses.attributes_too_large(str(error)))
         except MalformedEvent as error:
             return self.refuse(request, responses.malformed(str(error)))
         if addressee.tells_types:
             self.seen_types.note(addressee.target.uid, events)
-        parent = request.parent = trace.received(request.headers)
+        parent = request.parent = trace.parse(request.headers.get(trace.TRACEPARENT))
         state = trace.parse_state(request.headers.get(trace.TRACESTATE)) if parent is not None else None
         request.span = self._tracer.accept(parent)
         along = travelling(addressee.uid, request.headers, request.span, state)
@@ -117,6 +123,8 @@ class Ingress:
             refusal = self._door.refusal(request, addressee, addressee.rules)
             if refusal is not None:
                 return refusal
+        if http.is_encoded(request.headers):
+            return responses.ENCODED
         if request.declared_length > self.max_body_bytes:
             return self.too_large
         if self._disk.full:

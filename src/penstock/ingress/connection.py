@@ -204,8 +204,11 @@ class Connection(asyncio.Protocol):
         if parser.should_upgrade() and method != b"CONNECT":
             self._is_offer = True
             return
-        request = self._receiving = Request(method, self._url, self._headers, self._reply, self._is_secure)
-        if not parser.should_keep_alive() or ("connection" in request.headers and parser.get_http_version() == "1.0"):
+        version = parser.get_http_version()
+        request = self._receiving = Request(
+            method, self._url, self._headers, self._reply, self._is_secure, version=version
+        )
+        if not parser.should_keep_alive() or ("connection" in request.headers and version == "1.0"):
             request.keep_alive = False
         # Few come near the limit, so they are measured only where so much has arrived.
         if self._arrived + self._head_bytes > HEAD_BYTES and _size(self._headers) > HEAD_BYTES:
@@ -288,7 +291,7 @@ class Connection(asyncio.Protocol):
             self._begin(request)
             if request.complete and not request.answered:
                 self._take(request)
-        except Exception as error:
+        except Exception as error:  # a defect ends this connection with 500, and no other
             self._fail(error)
 
     def _end_with(self, answer: Response) -> None:
@@ -340,8 +343,12 @@ class Connection(asyncio.Protocol):
 
     def _pass_over_offer(self, rest: bytes) -> None:
         """An offer of another protocol need not be taken, but the parser takes it for taken and would drop the body."""
-        lines = [self._parser.get_method() + b" " + self._url + b" HTTP/1.1"]
+        version = self._parser.get_http_version().encode()
+        lines = [self._parser.get_method() + b" " + self._url + b" HTTP/" + version]
         lines += [name + b": " + value for name, value in self._headers if name.lower() not in _OFFER]
+        asked = b",".join(value.lower() for name, value in self._headers if name.lower() == b"connection")
+        if b"close" in (option.strip() for option in asked.split(b",")):
+            lines.append(b"connection: close")
         self._is_offer, self._parser = False, self._new_parser()
         self.data_received(b"\r\n".join([*lines, b"", b""]) + rest)
 

@@ -22,6 +22,7 @@ class Request:
         "answered",
         "body",
         "complete",
+        "framing",
         "headers",
         "is_secure",
         "keep_alive",
@@ -41,6 +42,8 @@ class Request:
         raw: list[tuple[bytes, bytes]],
         reply: Callable[[Request, Response], None],
         is_secure: bool = False,
+        *,
+        version: str = "1.1",
     ) -> None:
         self.started = time.time_ns()
         self.is_secure = is_secure
@@ -48,12 +51,16 @@ class Request:
         self.method, self.url = method, url
         self.refusal: Response | None = None
         """The answer where the head alone is bad enough; to be given once the target is known."""
+        self.framing: Response | None = None
+        """The answer where the head is not valid HTTP, whatever it is for."""
         self.headers: Mapping[str, str] = {}
         """Names in lower case."""
         try:
             self.headers = fold_headers(raw)
         except MalformedEvent as error:
             self.refusal = responses.malformed(str(error))
+        else:
+            self.framing = self._wrong_framing(version)
         self.addressee: Addressee | None = None
         self.sender: Sender | None = None
         """Who it comes from, where the target asks for that."""
@@ -65,6 +72,16 @@ class Request:
         self.complete = self.answered = False
         self.keep_alive = True
         self._reply = reply
+
+    def _wrong_framing(self, version: str) -> Response | None:
+        host = self.headers.get("host")
+        if host is None:
+            return responses.NO_HOST if version > "1.0" else None
+        if "," in host:  # as two of them are folded, and in no name of a host
+            return responses.MANY_HOSTS
+        coding = self.headers.get("transfer-encoding", "")
+        # One that does not end with chunked has no end, and is refused by the parser.
+        return responses.CODED if "," in coding and coding.lower().endswith("chunked") else None
 
     def add(self, chunk: bytes) -> None:
         """More of the body. Nearly always it comes in one piece, which is not copied."""

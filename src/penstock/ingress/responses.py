@@ -46,10 +46,16 @@ ONLY_HTTPS = answer(404, "events for this address are taken over HTTPS only (tra
 NO_HTTPS = answer(404, "events for this address are taken over HTTP only (transport-encryption is disabled)")
 """404, as upstream: a sender may have the address of before, and tries again."""
 NO_REQUEST = answer(400, "this is no HTTP request", closes=True)
+NO_HOST = answer(400, "an HTTP/1.1 request names its Host", closes=True)
+MANY_HOSTS = answer(400, "a request names one Host", closes=True)
+CODED = answer(501, "a body is sent as it is or chunked; other codings of Transfer-Encoding are not known", closes=True)
 HEAD_TIMEOUT = answer(408, "the headers did not arrive in time", closes=True)
 HEAD_TOO_LARGE = answer(431, "the headers are too large", closes=True)
 BODY_TIMEOUT = answer(408, "the body did not arrive in time", closes=True)
 BODY_CUT_OFF = answer(400, "the body is incomplete", closes=True)
+ENCODED = answer(
+    415, "the body has a Content-Encoding; events are taken without one", (b"accept-encoding", b"identity")
+)
 TOO_MANY = answer(429, "too many events are waiting to be stored; send again later", _RETRY_AFTER)
 NOT_READY = answer(503, "the ingress is not ready: it has not read yet which targets there are", _RETRY_AFTER)
 NOT_READY_DISK = answer(503, "the ingress is not ready: the disk is nearly full", _RETRY_AFTER)
@@ -91,6 +97,11 @@ def not_yet_known(reason: str) -> Response:
 def too_fast(reason: str) -> Response:
     """The sender has to wait."""
     return answer(429, reason, _RETRY_AFTER)
+
+
+def attributes_too_large(reason: str) -> Response:
+    """More attributes in a body than one event may have; those in headers are refused with 431."""
+    return answer(413, reason)
 
 
 def too_large(limit: int) -> Response:

@@ -38,8 +38,9 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
     listening, secure = _listen(settings, tls, lifecycle)
     tracer = trace.configure("penstock-ingress")
     owner = Owner()
-    # The embedded Kafka writes to the data folder; somebody else's Kafka looks after its own disk.
-    disk = DiskWatch(settings.data_dir, settings.min_free_disk_mib if settings.kafka is None else 0)
+    # Those of the embedded Kafka and of the data folder, which may be another. A given Kafka's disk is not seen here.
+    folders = (settings.embedded_kafka_dir, settings.data_dir)
+    disk = DiskWatch(folders, settings.min_free_disk_mib if settings.kafka is None else 0)
     events = EventWriter(
         settings, "ingress", owner.fail, timeout_seconds=settings.store_timeout_seconds, gauge=metrics.PENDING.bind()
     )

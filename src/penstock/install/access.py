@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from penstock.install.objects import LABELS, Manifest, Obj, metadata
-from penstock.resources.admission import CONTROLLER_USER, SYSTEM_NAMESPACE
+from penstock.install.objects import LABELS, Manifest, metadata
+from penstock.kube.kinds import Obj
+from penstock.resources.admission import CONTROLLER_USER, SUBSCRIBE, SYSTEM_NAMESPACE
 from penstock.webhook import trust
 
 GROUP = "rbac.authorization.k8s.io"
@@ -46,6 +47,7 @@ CONTROL_RULES = [
     rule("", ["events"], ["create", "update"]),
     rule("", ["namespaces"], WATCH),
     rule("", ["serviceaccounts"], ["create", "delete", *WATCH]),
+    rule("authorization.k8s.io", ["subjectaccessreviews"], ["create"]),
 ]
 """The controllers: the kinds they serve, and what they make of them."""
 CONTROL_BINDING_RULES = [
@@ -57,10 +59,7 @@ CONTROL_BINDING_RULES = [
 ]
 """ContainerSources are Deployments with SinkBindings; these write the sink into Pod templates, and copy the trust
 bundles into their namespaces."""
-CONTROL_WATCHING_RULES = [
-    rule("", ["serviceaccounts"], ["impersonate"]),
-    rule("authorization.k8s.io", ["subjectaccessreviews"], ["create"]),
-]
+CONTROL_WATCHING_RULES = [rule("", ["serviceaccounts"], ["impersonate"])]
 """An ApiServerSource watches as its ServiceAccount, so that it never sees more than that may."""
 LEASE_RULES = [rule("coordination.k8s.io", ["leases"], ["create", "get", "update"])]
 """One of several replicas is active."""
@@ -76,7 +75,9 @@ WEBHOOK_RULES = [
     rule("admissionregistration.k8s.io", ["mutatingwebhookconfigurations"], ["get", "update"], [trust.MUTATING]),
     rule("admissionregistration.k8s.io", ["validatingwebhookconfigurations"], ["get", "update"], [trust.VALIDATING]),
     rule("apiextensions.k8s.io", ["customresourcedefinitions"], ["get", "update"], trust.converted_definitions()),
+    rule("authorization.k8s.io", ["subjectaccessreviews"], ["create"]),
 ]
+"""It also asks whether a user may have the events of a Broker or channel in another namespace."""
 WEBHOOK_LOCAL_RULES = [
     rule("", ["secrets"], ["get", "update"], [trust.SECRET]),
     rule("", ["configmaps"], WATCH),
@@ -84,16 +85,20 @@ WEBHOOK_LOCAL_RULES = [
 
 ADDRESSABLE = "duck.knative.dev/addressable"
 """The label by which a ClusterRole lets the controllers look at a kind that can be a subscriber, as in Knative."""
+SUBSCRIBABLE = "duck.knative.dev/crossnamespace-subscribable"
+"""The label by which a ClusterRole is part of `crossnamespace-subscriber`, as in Knative."""
 
 
 def access() -> list[Manifest]:
     """ServiceAccounts, roles and bindings."""
     return [
         *(Manifest(_account(name)) for name in (CONTROL, INGRESS, WEBHOOK, PIPELINE)),
-        # Without any right: the console asks the API with the token of whoever looks, and is shown what they may see.
+        # Without any right: the console uses the token of its user, who sees what RBAC allows.
         Manifest(_account(CONSOLE), ("console.enabled",)),
         Manifest(_account(HISTORY), ("history.enabled",)),
-        *_cluster_wide("penstock-control", CONTROL, [*CONTROL_RULES, *CONTROL_BINDING_RULES, *CONTROL_WATCHING_RULES]),
+        *_cluster_wide("penstock-control", CONTROL, CONTROL_RULES),
+        *_cluster_wide("penstock-control-bindings", CONTROL, CONTROL_BINDING_RULES, ("sink_bindings",)),
+        *_cluster_wide("penstock-control-impersonation", CONTROL, CONTROL_WATCHING_RULES, ("api_server_sources",)),
         *_local("penstock-control", CONTROL, LEASE_RULES),
         *_cluster_wide("penstock-webhook", WEBHOOK, WEBHOOK_RULES),
         *_local("penstock-webhook", WEBHOOK, WEBHOOK_LOCAL_RULES),
@@ -101,6 +106,7 @@ def access() -> list[Manifest]:
         *_local("penstock-executors", PIPELINE, EXECUTOR_RULES, ("spark_executors",)),
         *_local("penstock-history-executors", HISTORY, EXECUTOR_RULES, ("spark_executors", "history.enabled")),
         *_addressables(),
+        *_subscribers(),
         *_for_users(),
     ]
 
@@ -109,10 +115,11 @@ def _account(name: str) -> Obj:
     return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(name)}
 
 
-def _cluster_wide(name: str, account: str, rules: list[Obj]) -> list[Manifest]:
+def _cluster_wide(name: str, account: str, rules: list[Obj], choices: tuple[str, ...] = ()) -> list[Manifest]:
+    """The role is always there: where it is not bound in the whole cluster, it may be in some namespaces."""
     details = metadata(name, namespaced=False)
     role = {"apiVersion": f"{GROUP}/v1", "kind": "ClusterRole", "metadata": details, "rules": rules}
-    return [Manifest(role), Manifest(_binding("ClusterRoleBinding", details, "ClusterRole", name, account))]
+    return [Manifest(role), Manifest(_binding("ClusterRoleBinding", details, "ClusterRole", name, account), choices)]
 
 
 def _local(name: str, account: str, rules: list[Obj], choices: tuple[str, ...] = ()) -> list[Manifest]:
@@ -146,6 +153,28 @@ def _addressables() -> list[Manifest]:
         Manifest(collected),
         Manifest(_binding("ClusterRoleBinding", details, "ClusterRole", "addressable-resolver", CONTROL)),
         Manifest(_collected("serving-addressable-resolver", {ADDRESSABLE: "true"}, services)),
+    ]
+
+
+def _subscribers() -> list[Manifest]:
+    """Roles for users who may have events of other namespaces, as in Knative. No account of penstock has them."""
+    collected = {
+        "apiVersion": f"{GROUP}/v1",
+        "kind": "ClusterRole",
+        "metadata": metadata("crossnamespace-subscriber", namespaced=False),
+        "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {SUBSCRIBABLE: "true"}}]},
+    }
+    parts = (
+        ("channel", MESSAGING, "channels"),
+        ("broker", EVENTING, "brokers"),
+        ("imc", MESSAGING, "inmemorychannels"),
+    )
+    return [
+        Manifest(collected),
+        *(
+            Manifest(_collected(f"{name}-subscriber", {SUBSCRIBABLE: "true"}, [rule(group, [resource], [SUBSCRIBE])]))
+            for name, group, resource in parts
+        ),
     ]
 
 

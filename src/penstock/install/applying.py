@@ -1,22 +1,19 @@
 """Puts an installation into a cluster: server-side apply of each object, in order.
 
-So a second run is an upgrade, what others have set stays theirs, and what two want differently is told.
+So a second run is an upgrade, fields that others own stay theirs, and conflicts are reported.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import httpx2
-from lightkube import ApiError, Client, KubeConfig
-from lightkube.core.exceptions import ConfigError
-from lightkube.generic_resource import GenericGlobalResource, GenericNamespacedResource, create_api_info
-
-from penstock.controllers.api import CONFLICT, FORBIDDEN, NOT_FOUND, Kind
 from penstock.engine.problem import Problem
-from penstock.install.objects import Manifest, Obj
+from penstock.install.objects import Manifest
+from penstock.kube.client import Client
+from penstock.kube.config import ConfigError, read_config, usual_config
+from penstock.kube.errors import Conflict, Forbidden, KubeError, NotFound, Unavailable
+from penstock.kube.kinds import Kind, Obj, key_of
 
 FIELD_MANAGER = "penstock-install"
 
@@ -27,8 +24,8 @@ class Applier:
     def __init__(self, kubeconfig: Path | None) -> None:
         """Of this kubeconfig, or of the one that kubectl would use."""
         try:
-            config = KubeConfig.from_env() if kubeconfig is None else KubeConfig.from_file(kubeconfig)
-            self._client = Client(config, field_manager=FIELD_MANAGER, trust_env=False)
+            config = usual_config() if kubeconfig is None else read_config(kubeconfig)
+            self._client = Client(config, field_manager=FIELD_MANAGER)
         except ConfigError as error:
             raise Problem(f"No cluster to install into: {error}.", "Name one with --kubeconfig.") from None
 
@@ -38,45 +35,33 @@ class Applier:
             yield manifest.obj, self._told(manifest, force, dry_run)
 
     def _apply(self, manifest: Manifest, force: bool, dry_run: bool) -> str:
-        resource = _resource_of(manifest.obj)
+        kind = Kind(manifest.obj["apiVersion"], manifest.obj["kind"])
         if not manifest.once:
-            self._client.apply(resource(manifest.obj), force=force, dry_run=dry_run)
+            self._client.apply(kind, manifest.obj, force=force, dry_run=dry_run)
             return "applied"
-        metadata = manifest.obj["metadata"]
-        try:
-            # Looked for first: a write would wait for the webhook, which may not be there yet.
-            self._client.get(resource, metadata["name"], namespace=metadata["namespace"])
-        except ApiError as error:
-            if error.status.code != NOT_FOUND:
-                raise
-            self._client.create(resource(manifest.obj), dry_run=dry_run)
-            return "applied"
-        return "kept"
+        # Looked for first: a write would wait for the webhook, which may not be there yet.
+        if self._client.read(kind, key_of(manifest.obj)) is not None:
+            return "kept"
+        self._client.create(kind, manifest.obj, dry_run=dry_run)
+        return "applied"
 
     def _told(self, manifest: Manifest, force: bool, dry_run: bool) -> str:
         name = f"{manifest.obj['kind']} {manifest.obj['metadata']['name']}"
         try:
             return self._apply(manifest, force, dry_run)
-        except ApiError as error:
-            remedies = {
-                NOT_FOUND: "A dry run stores nothing: create the namespace first, `kubectl create namespace`."
-                if dry_run
-                else "",
-                CONFLICT: "Somebody else has set these fields; --force takes them over.",
-                FORBIDDEN: "Install with the rights of a cluster administrator.",
-            }
-            raise Problem(
-                f"{name} was refused: {error.status.message}", remedies.get(error.status.code or 0, "")
-            ) from None
-        except httpx2.HTTPError as error:
-            raise Problem(
-                f"The cluster's API did not answer ({error or type(error).__name__}).", "Look at the kubeconfig."
-            ) from None
+        except Unavailable as error:
+            raise Problem(f"The cluster's API did not answer ({error}).", "Look at the kubeconfig.") from None
+        except KubeError as error:
+            raise Problem(f"{name} was refused: {error}", _remedy(error, dry_run)) from None
 
 
-def _resource_of(obj: Obj) -> Any:
-    """lightkube's class for the object's kind, kept out of its global registry."""
-    kind = Kind(obj["apiVersion"], obj["kind"])
-    info = create_api_info(kind.group, kind.api_version.rpartition("/")[2], kind.kind, kind.plural)
-    base = GenericNamespacedResource if "namespace" in obj["metadata"] else GenericGlobalResource
-    return type(kind.kind, (base,), {"_api_info": info})
+def _remedy(error: KubeError, dry_run: bool) -> str:
+    match error:
+        case NotFound() if dry_run:
+            return "A dry run stores nothing: create the namespace first, `kubectl create namespace`."
+        case Conflict():
+            return "Somebody else has set these fields; --force takes them over."
+        case Forbidden():
+            return "Install with the rights of a cluster administrator."
+        case _:
+            return ""

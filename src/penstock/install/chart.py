@@ -17,9 +17,10 @@ import yaml
 
 from penstock.install.implied import implied
 from penstock.install.manifests import by_file, text
-from penstock.install.objects import Manifest, Obj
+from penstock.install.objects import Manifest
 from penstock.install.tls import MODES, SERVICE_NAMES, Tls
 from penstock.install.values import RolePods, Values
+from penstock.kube.kinds import Obj
 from penstock.resources.admission import SYSTEM_NAMESPACE
 
 _MARK = re.compile(r"""['"]?<<(.*?)>>['"]?""")
@@ -118,8 +119,12 @@ def values_file() -> str:
         "history": "Writes every event and attempt to tables; needs settings.history_uri (docs/history.md).",
         "tls": "TLS of the ingress, the console, metrics and probes: 'off', 'secret' (yours, kubernetes.io/tls) or\n"
         "# 'cert-manager', which makes and renews it. authority: its entry with what clients have to trust, if any.",
+        "apiServerSources": "Whether the controllers may impersonate the ServiceAccounts of every namespace, as\n"
+        "# ApiServerSources need it. If not, bind the ClusterRole penstock-control-impersonation where there are some.",
+        "sinkBindings": "Whether the controllers may change workloads and write ConfigMaps in every namespace, which\n"
+        "# SinkBindings and ContainerSources need.",
         "sparkExecutors": "Whether Spark's executors are Pods of their own; otherwise they are part of the pipeline.",
-        "serviceMonitor": "Whether Prometheus' operator is told where metrics are.",
+        "serviceMonitor": "Whether to create a ServiceMonitor for Prometheus' operator.",
     }
     parts = []
     for name, value in said.items():
@@ -207,7 +212,7 @@ def _documents(local: list[Manifest], executors: list[Manifest]) -> list[str]:
 def _document(manifest: Manifest, conditions: str) -> str:
     obj = manifest.obj
     if manifest.once or obj["kind"] == "CustomResourceDefinition":
-        # Removing the release must not remove every Broker of the cluster, nor what somebody has configured.
+        # Removing the release must not remove every Broker of the cluster, nor their configuration.
         annotations = {**(obj["metadata"].get("annotations") or {}), **_KEEP}
         obj = {**obj, "metadata": {**obj["metadata"], "annotations": annotations}}
     document = "---\n" + _expressed(obj)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.install.objects import LABELS, Manifest, Obj
+from penstock.install.objects import LABELS, Manifest
+from penstock.kube.kinds import Obj
 from penstock.resources.admission import SYSTEM_NAMESPACE
 from penstock.resources.registry import CONVERSIONS, bootstrap_configmaps, crds
 from penstock.settings import Settings
@@ -11,6 +12,7 @@ from penstock.webhook.trust import SERVICE
 
 NOT_SERVED = frozenset(
     {("serving.knative.dev", "Service"), ("sinks.knative.dev", "JobSink")}
+    | {("sinks.knative.dev", "IntegrationSink"), ("sources.knative.dev", "IntegrationSource")}
     | {("eventing.knative.dev", "EventTransform"), ("eventing.knative.dev", "RequestReply")}
 )
 """Kinds that only the embedded control plane brings to life. In a cluster their objects would lie there forever."""

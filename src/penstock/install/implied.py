@@ -37,7 +37,7 @@ def implied(values: Values) -> list[Implied]:
         Implied(("tls.is_on", "tls.authority"), {"tls_ca_file": f"{tls.CERTIFICATE_FOLDER}/{values.tls.authority}"}),
         Implied(("console.enabled", "tls.is_on"), {"console_metrics": metrics_pages("https")}),
         Implied(("console.enabled",), {"console_metrics": metrics_pages("http"), "console_hosts": CONSOLE_NAMES}),
-        Implied((), {"history": False}),  # nobody would write it
+        Implied((), {"history": False}),  # no role would write it
     ]
 
 

@@ -9,10 +9,11 @@ import yaml
 
 from penstock.install.access import access
 from penstock.install.definitions import configmaps, definitions, namespace
-from penstock.install.objects import Manifest, Obj
+from penstock.install.objects import Manifest
 from penstock.install.registration import registrations
 from penstock.install.values import Values
 from penstock.install.workloads import workloads
+from penstock.kube.kinds import Obj
 
 FILES = {
     "01-namespace.yaml": "The namespace.",

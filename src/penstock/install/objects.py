@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.kube.kinds import Obj
 from penstock.resources.admission import SYSTEM_NAMESPACE
-
-Obj = dict[str, Any]
 
 PART_OF = "app.kubernetes.io/part-of"
 LABELS = {PART_OF: "penstock"}

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.engine.roles.table import role_of
-from penstock.install.objects import Obj, metadata, role_labels, selector
+from penstock.install.objects import metadata, role_labels, selector
 from penstock.install.tls import CERTIFICATE_FOLDER
 from penstock.install.values import Values
+from penstock.kube.kinds import Obj
 
 SETTINGS = "penstock-settings"
 USER = 65532
@@ -51,7 +52,7 @@ class PodKind:
 
 
 def deployment(kind: PodKind, values: Values, replicas: Any) -> Obj:
-    """The Deployment of a role; without `replicas` somebody else decides on their number."""
+    """The Deployment of a role; without `replicas` an autoscaler sets their number."""
     spec: Obj = {
         "selector": {"matchLabels": selector(kind.role)},
         "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},

@@ -6,7 +6,8 @@ from collections import defaultdict
 from typing import Any
 
 from penstock.install.definitions import NOT_SERVED, kind_of
-from penstock.install.objects import Manifest, Obj, metadata
+from penstock.install.objects import Manifest, metadata
+from penstock.kube.kinds import Obj
 from penstock.resources import features
 from penstock.resources.admission import SYSTEM_NAMESPACE, KindAdmission
 from penstock.resources.registry import ADMISSION, crds

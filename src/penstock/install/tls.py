@@ -1,4 +1,4 @@
-"""Certificates of an installation: of a Secret that somebody keeps, or of cert-manager, which makes and renews it.
+"""Certificates of an installation: from a given Secret, or from cert-manager, which makes and renews it.
 
 Both end in the same: a Secret of type `kubernetes.io/tls` that every role has as files. Kubernetes changes the files
 when the Secret changes, and the roles read them again, so nothing is restarted.
@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from penstock.contract.names import CLUSTER_DOMAIN
-from penstock.install.objects import Manifest, Obj, metadata
+from penstock.install.objects import Manifest, metadata
+from penstock.kube.kinds import Obj
 from penstock.resources.admission import SYSTEM_NAMESPACE
 
 Mode = Literal["off", "secret", "cert-manager"]
@@ -83,7 +84,7 @@ SETTINGS = {
     "tls_key_file": f"{CERTIFICATE_FOLDER}/tls.key",
     "tls_address_base": f"https://{INGRESS_SERVICE}.{SYSTEM_NAMESPACE}.svc.{CLUSTER_DOMAIN}",
 }
-"""What roles that speak TLS are told."""
+"""The settings of roles that serve TLS."""
 
 
 def certificate(tls: Tls) -> Manifest:

@@ -76,8 +76,13 @@ class Values:
     )
     """Needs the setting `history_uri`: a place that every Pod reaches, such as `s3a://…`."""
     tls: Tls = field(default_factory=Tls)
+    api_server_sources: bool = True
+    """Whether the controllers may impersonate the ServiceAccounts of every namespace, as ApiServerSources need it."""
+    sink_bindings: bool = True
+    """Whether the controllers may change workloads and write ConfigMaps in every namespace, as SinkBindings and
+    ContainerSources need it."""
     spark_executors: bool = False
     """Whether the pipeline's driver starts its executors as Pods (`spark_master` begins with `k8s://`)."""
     service_monitor: bool = False
-    """Whether Prometheus' operator is there to be told where metrics are."""
+    """Whether Prometheus' operator is installed and gets a ServiceMonitor."""
     network_policies: bool = True

@@ -10,10 +10,11 @@ import yaml
 
 from penstock.install import access
 from penstock.install.implied import completed
-from penstock.install.objects import Manifest, Obj, metadata, role_labels, selector
+from penstock.install.objects import Manifest, metadata, role_labels, selector
 from penstock.install.pods import CONTAINER_SECURITY, POD_SECURITY, SETTINGS, PodKind, deployment
 from penstock.install.tls import INGRESS_SERVICE, certificate
 from penstock.install.values import Values
+from penstock.kube.kinds import Obj
 from penstock.resources.admission import SYSTEM_NAMESPACE
 from penstock.settings import Settings
 from penstock.webhook import trust
@@ -160,7 +161,7 @@ def _disruption(kind: PodKind) -> Manifest:
 
 
 def _network(kind: PodKind) -> Manifest:
-    """Who may connect: anybody to what is served, executors to their driver, nobody to anything else."""
+    """NetworkPolicies: all clients may connect to served ports, executors to their driver; all else is refused."""
     served = [port for name, port in kind.ports.items() if name not in SPARK_PORTS]
     rules: list[Obj] = [{"ports": [{"protocol": "TCP", "port": port} for port in (*served, kind.health_port)]}]
     if kind.ports == SPARK_PORTS:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported without saying so
     AlterConfigOpType,
     ClusterMetadata,
@@ -18,6 +18,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
     NewTopic,
     OffsetSpec,
     ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialAlteration,
+    UserScramCredentialUpsertion,
 )
 
 from penstock.contract.topics import TOPICS
@@ -26,6 +30,8 @@ from penstock.log.connection import UnusableConf
 from penstock.settings import Settings
 
 TIMEOUT_SECONDS = 30.0
+SCRAM_ITERATIONS = 4096
+"""Kafka takes no fewer."""
 HEARD = 20
 """Complaints of the client that are remembered, to tell why a question stayed without an answer."""
 
@@ -137,6 +143,12 @@ class TopicAdmin:
             except TimeoutError as error:
                 raise self._not_done(error) from error
 
+    def ids(self, names: Iterable[str], timeout: float = TIMEOUT_SECONDS) -> dict[str, str]:
+        """Kafka's ids of topics: one that was deleted and made again has another."""
+        wanted = [self._in_kafka[name] for name in names]
+        asked = self._client.describe_topics(TopicCollection(wanted), request_timeout=timeout)
+        return {self._names[name]: str(self._result(one, timeout).topic_id) for name, one in asked.items()}
+
     def configs(self, names: Iterable[str], timeout: float = TIMEOUT_SECONDS) -> dict[str, dict[str, str]]:
         """All settings of topics, defaults included."""
         resources = [ConfigResource(ResourceType.TOPIC, self._in_kafka[name]) for name in names]
@@ -147,12 +159,47 @@ class TopicAdmin:
                 found[self._names[resource.name]] = {name: str(entry.value) for name, entry in entries.items()}
         return found
 
-    def ends(self, topic: str, partitions: list[int], timeout: float) -> dict[int, int]:
-        """The offset after the newest record, by partition."""
-        name = self._in_kafka[topic]
-        wanted = {TopicPartition(name, partition): OffsetSpec.latest() for partition in partitions}  # type: ignore[no-untyped-call]
-        asked = self._client.list_offsets(wanted, request_timeout=timeout)
-        return {place.partition: int(self._result(one, timeout).offset) for place, one in asked.items()}
+    def ends(self, topic: str, partitions: list[int], timeout: float, *, committed: bool = False) -> dict[int, int]:
+        """The offset after the newest record, by partition; or after the last before an open transaction."""
+        asked = self._offsets(topic, partitions, OffsetSpec.latest(), timeout, committed=committed)  # type: ignore[no-untyped-call]
+        return {number: int(self._result(one, timeout).offset) for number, one in asked}
+
+    def known_ends(self, topic: str, partitions: list[int], timeout: float) -> dict[int, int]:
+        """The same of the partitions that have a leader."""
+        return self._known(self._offsets(topic, partitions, OffsetSpec.latest(), timeout), timeout)  # type: ignore[no-untyped-call]
+
+    def known_firsts(self, topic: str, partitions: list[int], timeout: float) -> dict[int, int]:
+        """The offset of the oldest record, or where it would be, of the partitions that have a leader."""
+        return self._known(self._offsets(topic, partitions, OffsetSpec.earliest(), timeout), timeout)  # type: ignore[no-untyped-call]
+
+    def known_since(self, topic: str, partitions: list[int], unix: float, timeout: float) -> dict[int, int]:
+        """The offset of the first record that is as young as this, or else the end, of the partitions that have a
+        leader."""
+        spec = OffsetSpec.for_timestamp(int(unix * 1000))
+        found = self._known(self._offsets(topic, partitions, spec, timeout), timeout)
+        older = [partition for partition, offset in found.items() if offset < 0]
+        ends = self.known_ends(topic, older, timeout) if older else {}
+        return {partition: offset for partition, offset in (found | ends).items() if offset >= 0}
+
+    def _known(self, asked: Iterable[tuple[int, Future[Any]]], timeout: float) -> dict[int, int]:
+        found, problem = {}, None
+        for number, one in asked:
+            try:
+                found[number] = int(self._result(one, timeout).offset)
+            except NotDone as error:
+                problem = error
+        if problem is not None and not found:
+            raise problem
+        return found
+
+    def _offsets(
+        self, topic: str, partitions: list[int], spec: OffsetSpec, timeout: float, *, committed: bool = False
+    ) -> Iterator[tuple[int, Future[Any]]]:
+        wanted = {TopicPartition(self._in_kafka[topic], partition): spec for partition in partitions}
+        isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        offsets = self._client.list_offsets(wanted, isolation_level=isolation, request_timeout=timeout)
+        for place, asked in offsets.items():
+            yield place.partition, asked
 
     def create(self, topics: list[TopicShape]) -> None:
         """Makes the topics; one that exists already is left as it is."""
@@ -170,6 +217,18 @@ class TopicAdmin:
                 created.result(TIMEOUT_SECONDS)
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise NotDone(f"{name}: {error_advice.sentence(error.args[0])}") from error
+            except TimeoutError as error:
+                raise self._not_done(error) from error
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Removes topics with all they hold; those that are not there are none."""
+        wanted = [self._in_kafka[name] for name in names]
+        for name, deleted in self._client.delete_topics(wanted, operation_timeout=TIMEOUT_SECONDS).items():
+            try:
+                deleted.result(TIMEOUT_SECONDS)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise NotDone(f"{name}: {error_advice.sentence(error.args[0])}") from error
             except TimeoutError as error:
                 raise self._not_done(error) from error
@@ -197,6 +256,13 @@ class TopicAdmin:
         if changes:
             for altered in self._client.incremental_alter_configs(changes).values():
                 self._result(altered, TIMEOUT_SECONDS)
+
+    def set_password(self, user: str, password: str) -> None:
+        """Gives a user of the embedded Kafka a password. It is random, so that more iterations would only cost time."""
+        credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, SCRAM_ITERATIONS)
+        change: UserScramCredentialAlteration = UserScramCredentialUpsertion(user, credential, password.encode())
+        for done in self._client.alter_user_scram_credentials([change]).values():
+            self._result(done, TIMEOUT_SECONDS)
 
     def _metadata(self, timeout: float) -> ClusterMetadata:
         try:

@@ -1,5 +1,8 @@
 """How this installation connects to Kafka: `kafka_conf` as librdkafka takes it, and as Spark's Java clients do.
 
+The embedded Kafka asks for credentials as well. They are made by `penstock.engine.embedded_kafka`; here they take the
+place of what `kafka_conf` says for another Kafka, so that all clients get them in the same way.
+
 What is kept in files and variables is read here, each time a client is made, so that a new client has a renewed
 certificate or password. Everything becomes text that travels: an executor finds neither the files nor the variables of
 the machine that Spark's driver runs on.
@@ -12,15 +15,46 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.kafka_properties import COUNTERPARTS, MECHANISMS, ONLY_JAVA, ONLY_LIBRDKAFKA, SECURITY, named
+from penstock.kafka_properties import (
+    COUNTERPARTS,
+    MECHANISMS,
+    NEVER_GIVES_UP,
+    ONLY_JAVA,
+    ONLY_LIBRDKAFKA,
+    SECURITY,
+    Value,
+    named,
+)
 from penstock.settings import Settings
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 
+EMBEDDED_USER = "penstock"
+"""The user of the embedded Kafka."""
+
+EMBEDDED_MECHANISM = "SCRAM-SHA-512"
+"""The password is never sent, and the client learns whether the server knows it: another account that listens at the
+port in place of Kafka gets nothing to log in with, and its records are not believed."""
+
 
 class UnusableConf(ValueError):
     """`kafka_conf` names something that cannot be used. The text says what, and never tells a secret."""
+
+
+def embedded_password_file(settings: Settings) -> Path:
+    """Where the password of the embedded Kafka is kept."""
+    return settings.data_dir / "pki" / "kafka-password"
+
+
+def embedded_conf(settings: Settings) -> dict[str, Value]:
+    """`kafka_conf` of a client of the embedded Kafka."""
+    return {
+        "security.protocol": "sasl_plaintext",
+        "sasl.mechanisms": EMBEDDED_MECHANISM,
+        "sasl.username": EMBEDDED_USER,
+        "sasl.password": {"file": str(embedded_password_file(settings))},
+    }
 
 
 def librdkafka_options(settings: Settings) -> dict[str, Any]:
@@ -45,9 +79,17 @@ def spark_options(settings: Settings) -> dict[str, str]:
     return {f"kafka.{name}": value for name, value in options.items()}
 
 
+def spark_producer_options(settings: Settings) -> dict[str, str]:
+    """What a Kafka sink of Spark needs, so that it leaves out no record while it writes later ones of a partition."""
+    return spark_options(settings) | {f"kafka.{name}": value for name, value in NEVER_GIVES_UP.items()}
+
+
 def portable(settings: Settings) -> Settings:
-    """The same settings for a process on another machine: nothing in them refers to this one's files and variables."""
-    return settings.model_copy(update={"kafka_conf": _resolved(settings)})
+    """The same settings for a process on another machine: nothing in them refers to this one's files and variables.
+
+    The embedded Kafka is named like any other: its password is not in a file there.
+    """
+    return settings.model_copy(update={"kafka": settings.bootstrap, "kafka_conf": _resolved(settings)})
 
 
 def _only(prefix: str, table: Mapping[str, Any]) -> dict[str, Any]:
@@ -68,7 +110,18 @@ def _resolved(settings: Settings) -> dict[str, Any]:
             table[name.removesuffix("location") + "pem"] = _read(name, str(value))
         else:
             table[name] = value
+    if settings.kafka is None:
+        table |= {**embedded_conf(settings), "sasl.password": _embedded_password(embedded_password_file(settings))}
     return table
+
+
+def _embedded_password(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UnusableConf(
+            f"the embedded Kafka asks for the password in {path}, which cannot be read: {error.strerror}"
+        ) from None
 
 
 def _referred_to(name: str, reference: Mapping[str, str]) -> str:

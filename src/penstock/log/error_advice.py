@@ -35,6 +35,8 @@ def advice(error: KafkaError) -> str:
     if code == KafkaError._SSL:
         found = next((what for signs, what in _TLS if any(sign in text for sign in signs)), "security.protocol")
         return f"look at {found} in kafka_conf"
+    if code == KafkaError.INVALID_TIMESTAMP:
+        return "the clocks of this machine and of Kafka's differ by an hour or more: set the one that is wrong"
     if code == KafkaError._ALL_BROKERS_DOWN:
         # Nobody said that a connection was refused, so it was taken and closed again.
         return "look at security.protocol in kafka_conf, and at the addresses in the setting kafka"

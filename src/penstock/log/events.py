@@ -186,7 +186,7 @@ class EventWriter:
             self._polls += bool(self._gathered)
             if self._polls >= GATHERING_POLLS or (self._gathered and self._pending == self._gathered_events):
                 self._write_gathered()
-        except Exception as error:
+        except Exception as error:  # in a timer of the loop nobody else would see it: the component fails with it
             log.exception("confirmations cannot be fetched")
             self._failed(error)
             return
@@ -203,7 +203,7 @@ class EventWriter:
                 self.failed_at = self._loop.time()
             try:
                 confirmation.done(confirmation.error)
-            except Exception:
+            except Exception:  # of one request; the confirmations of others follow
                 log.exception("a request could not be answered")
 
     def _poll_again(self) -> None:

@@ -53,6 +53,10 @@ class FenceWriter:
         """Gives this router its epoch. Raises RouterSuperseded."""
         self._commit([Entry(topics.REPORTS, generations.EPOCH_KEY, generations.encode_epoch(epoch))])
 
+    def note_log(self, topic_id: str) -> None:
+        """Routing goes by the events in the topic with this id. Raises RouterSuperseded."""
+        self._commit([Entry(topics.REPORTS, generations.LOG_KEY, generations.encode_log(topic_id))])
+
     def note(self, point: LivePoint, forget: Iterable[str]) -> None:
         """Routing goes on from this point; what was noted under the keys of former routers is removed. Raises
         Superseded."""
@@ -68,8 +72,9 @@ class FenceWriter:
             ]
         )
 
-    def put_up(self, point: LivePoint) -> None:
-        """From here on no generation before this one counts, in any partition. Raises KafkaAway."""
+    def put_up(self, point: LivePoint, follows: int) -> None:
+        """From here on no generation before this one counts, in any partition. Until here the one with the number
+        `follows` did. Raises KafkaAway."""
         written: set[int] = set()
 
         def delivered(error: KafkaError | None, message: Message) -> None:
@@ -82,7 +87,7 @@ class FenceWriter:
                 self._producer.produce(
                     self._topic,
                     partition=partition,
-                    headers={**fence_headers(point.number, start)},
+                    headers={**fence_headers(point.number, start, follows)},
                     on_delivery=delivered,
                 )
             self._producer.flush(KAFKA_SECONDS + 1)
@@ -102,14 +107,14 @@ class FenceWriter:
         return clients.producer(self._settings, "fences", OPTIONS, watchdog=None)
 
 
-def fence_headers(number: int, start: int) -> dict[str, bytes]:
+def fence_headers(number: int, start: int, follows: int) -> dict[str, bytes]:
     """The headers of a fence: a marker of that generation, so that nobody takes it for an event, with the origin before
     its start.
 
     Where there is none before, a part is said to be left, so that no reader takes origin 0 for routed.
     """
     fence = {
-        headers.FENCE: b"1",
+        headers.FENCE: str(follows).encode(),
         headers.MARKER: f"{number}:0:0".encode(),
         headers.ORIGIN: str(max(0, start - 1)).encode(),
         headers.ROUTES: b"",

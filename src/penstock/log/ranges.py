@@ -72,6 +72,19 @@ class RangeReader:
             raise KafkaAway(describe(error)) from error
         return {number: Retained(int(low), int(high)) for number, (low, high) in found.items()}
 
+    def since(self, topic: str, at_ms: int) -> dict[int, int]:
+        """The first offset of each partition that was written at this time (Unix milliseconds) or later; its end where
+        nothing was."""
+        name = clients.topic_name(self._settings, topic)
+        kept = self.retained(topic)
+        try:
+            wanted = [_place(name, number, max(0, at_ms)) for number in kept]
+            found = self._consumer.offsets_for_times(wanted, timeout=KAFKA_SECONDS) if wanted else []
+        except KafkaException as error:
+            raise KafkaAway(describe(error)) from error
+        # Kafka answers -1 where nothing is as young as that.
+        return {one.partition: one.offset if one.offset >= 0 else kept[one.partition].end for one in found}
+
     def read(self, topic: str, starts: Mapping[int, int], ends: Mapping[int, int]) -> Iterator[list[LogRecord]]:
         """The records from `starts` up to, not including, `ends`, in the order of each partition."""
         ahead = {number: end for number, end in ends.items() if starts.get(number, 0) < end}

@@ -14,7 +14,7 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from penstock.contract import generations, reports, topics
-from penstock.contract.generations import LivePoint
+from penstock.contract.generations import LivePoint, ShutOut
 from penstock.contract.reports import Ack, Component, Loss, ReplayProgress, SeenType, Served, Standing
 from penstock.log import clients
 from penstock.log.table import TableFollower
@@ -26,6 +26,8 @@ from penstock.settings import Settings
 log = structlog.get_logger()
 
 FLUSH_SECONDS = 5
+LINGER_MS = 5
+"""What is told of many routes at once becomes one request: the embedded Kafka writes each to disk."""
 
 
 class Reporter:
@@ -34,7 +36,7 @@ class Reporter:
     def __init__(self, settings: Settings, component: Component, instance: str, failed: Failed) -> None:
         self._component, self.instance = component, instance
         self._topic = clients.topic_name(settings, topics.REPORTS)
-        self._producer = clients.producer(settings, "reporter", {"linger.ms": 0}, ending_process())
+        self._producer = clients.producer(settings, "reporter", {"linger.ms": LINGER_MS}, ending_process())
         self._version: int | None = None
         self._refused: dict[str, str] = {}
         self._waiting = ""
@@ -82,6 +84,10 @@ class Reporter:
     def forget_replay(self, route: str, partition: int) -> None:
         """The Replay is gone."""
         self._send(reports.replay_key(route, partition), None)
+
+    def shut_out(self, partition: int, generation: int, fence: int) -> None:
+        """Records of a generation do not count, because of this fence."""
+        self._send(generations.shut_out_key(partition), generations.encode(ShutOut(generation, fence)))
 
     def close(self) -> None:
         """Ends in order: this instance no longer counts."""
@@ -135,6 +141,10 @@ class ServedReader:
         """By key: of each router that was not forgotten."""
         self.epoch = 0
         """Of the router before."""
+        self.log = ""
+        """Kafka's id of the events that routing went by; empty where none was noted."""
+        self.fence = 0
+        """The highest fence that shut out a generation which no point shut out; 0 where there was none."""
         self.read = threading.Event()
         self._follower = TableFollower(settings, topics.REPORTS, self._apply, self.read.set, failed)
 
@@ -154,6 +164,10 @@ class ServedReader:
                 self.points[key] = generations.decode(value)
         if key == generations.EPOCH_KEY and value is not None:
             self.epoch = generations.decode_epoch(value)
+        if key == generations.LOG_KEY and value is not None:
+            self.log = generations.decode_log(value)
+        if kind == generations.SHUT_OUT and value is not None:
+            self.fence = max(self.fence, generations.decode_shut_out(value).fence)
         if kind != "served":
             return
         self.served.pop(uid, None)

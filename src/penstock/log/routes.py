@@ -68,7 +68,11 @@ class PublisherSuperseded(RuntimeError):
 
 
 class NotTaken(RuntimeError):
-    """Kafka does not take a record of a change, so nothing of it was written."""
+    """Kafka does not take a record of a change, now or later, so nothing of the change was written."""
+
+    def __init__(self, key: str, size: int) -> None:
+        super().__init__(f"Kafka does not take the record {key} of {size} bytes")
+        self.key, self.size = key, size
 
 
 class RoutesTopic:
@@ -179,4 +183,4 @@ class RoutesTopic:
 
 def _none_without(_: list[Entry], refused: Entry) -> list[Entry]:
     """Readers would take the version for a whole one."""
-    raise NotTaken(f"Kafka does not take the record {refused.key} of {refused.size} bytes")
+    raise NotTaken(refused.key, refused.size)

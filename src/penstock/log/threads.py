@@ -73,7 +73,7 @@ class Owner:
             return
         try:
             callback(*arguments)
-        except Exception as error:
+        except Exception as error:  # the component fails with it
             log.exception("a callback ended by an exception")
             self.fail(error)
 
@@ -105,7 +105,7 @@ class Owner:
         """Runs the coroutine; if it raises, the component has failed before anything else can run."""
         try:
             return await work
-        except Exception as error:
+        except Exception as error:  # the component fails with it
             self.fail(error)
             raise
 

@@ -26,8 +26,9 @@ from penstock.settings import Settings
 KAFKA_SECONDS = 5.0
 """How long Kafka may take to answer a question before it counts as away."""
 
-FIRST_LOOK_BACK = 16
-"""Records looked at first when the newest one of a partition is searched; four times as many at each further look."""
+FIRST_LOOK_BACK, LARGEST_LOOK_BACK = 16, 65_536
+"""Records looked at first when the newest one of a partition is searched; four times as many at each further look, up
+to a limit."""
 
 AT_ONCE = 500
 """Records handed on together while the end is followed."""
@@ -90,17 +91,25 @@ class TopicEnds(Generic[T]):
     def newest(self, partition: int, since: int = 0, wanted: Callable[[T], bool] = lambda record: True) -> T | None:
         """The newest record, of those wanted, that the router wrote to a partition of `penstock.matched` since an
         offset; None where there is none."""
+        for records in self.backwards(partition, since):
+            if (found := next(filter(wanted, reversed(records)), None)) is not None:
+                return found
+        return None
+
+    def backwards(self, partition: int, since: int = 0) -> Iterator[list[T]]:
+        """The records that the router wrote to a partition of `penstock.matched` since an offset, in larger and larger
+        pieces from its end back; those of a piece in their order."""
         kept = self._retained(topics.MATCHED, partition)
         first, end, window = max(kept.first, since), kept.end, FIRST_LOOK_BACK
         while end > first:
             begin = max(first, end - window)
-            found = None
-            for message in self._between(partition, begin, end):
-                record = self._record(message)
-                found = record if record is not None and wanted(record) else found
-            if found is not None:
-                return found
-            end, window = begin, window * 4
+            yield [found for message in self._between(partition, begin, end) if (found := self._record(message))]
+            end, window = begin, min(window * 4, LARGEST_LOOK_BACK)
+
+    def event(self, partition: int, offset: int) -> RawHeaders | None:
+        """The headers of the record at an offset of `penstock.events`; None where there is none."""
+        for message in self._between(partition, offset, offset + 1, self._events):
+            return message.headers() or ()  # type: ignore[return-value]  # pairs
         return None
 
     def follow(self, ends: list[Retained]) -> None:
@@ -137,14 +146,15 @@ class TopicEnds(Generic[T]):
             raise self._away(describe(error)) from error
         return Retained(int(first), int(end))
 
-    def _between(self, partition: int, begin: int, end: int) -> Iterator[Message]:
-        self._client().assign([TopicPartition(self._matched, partition, begin)])
+    def _between(self, partition: int, begin: int, end: int, topic: str = "") -> Iterator[Message]:
+        topic = topic or self._matched
+        self._client().assign([TopicPartition(topic, partition, begin)])
         try:
             while True:
                 self._asking()
                 message = self._consumer.poll(KAFKA_SECONDS)
                 if message is None:
-                    raise self._away(f"partition {partition} of {self._matched} cannot be read")
+                    raise self._away(f"partition {partition} of {topic} cannot be read")
                 error = message.error()
                 if error is not None:
                     if error.code() == KafkaError._PARTITION_EOF:

@@ -257,6 +257,8 @@ def load_partition(
 ) -> dict[str, StoredRecord]:
     """The newest record of each key of a partition, as last committed. Raises GivenUp where that is set before."""
     options = {"enable.partition.eof": True, "fetch.wait.max.ms": 20, "isolation.level": "read_committed"}
+    # It is closed so soon that it may be logging in at the coordinator still, which librdkafka would log as a failure.
+    options["log_level"] = 2
     consumer = clients.consumer(settings, role, options, ending_process())
     found: dict[str, StoredRecord] = {}
     try:

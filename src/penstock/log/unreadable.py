@@ -5,12 +5,25 @@ from __future__ import annotations
 import structlog
 from confluent_kafka import Message
 
+from penstock.contract import topics
 from penstock.observability.metrics import UNREADABLE
+from penstock.settings import DEFAULT_TOPIC_PREFIX
 
 log = structlog.get_logger()
 
 SHOWN_BYTES = 200
 """How much of a key, and of what is wrong with it, is shown."""
+
+EFFECTS = {
+    topics.EVENTS: "no route gets it; a copy is kept in penstock.unreadable",
+    topics.MATCHED: "no route gets it; if it was an event, a Replay of that time delivers it",
+    topics.ATTEMPTS: "the history does without it; no delivery depends on it",
+    topics.CURSORS: "its route gets again what may have been delivered before; nothing is lost or to be done",
+    topics.ROUTES: "what was read of its key before stays in force, and the control plane writes it anew",
+    topics.REPORTS: "what it said is found out again or reported again; nothing is lost or to be done",
+    topics.CLAIMS: "the next record of the role counts; nothing is to be done",
+}
+"""What follows from a record that cannot be read, by topic."""
 
 
 def report_unreadable(message: Message, problem: object) -> None:
@@ -24,7 +37,13 @@ def report_unreadable(message: Message, problem: object) -> None:
         offset=message.offset(),
         key=readable_key(key),
         problem=str(problem)[:SHOWN_BYTES],
+        effect=effect(topic),
     )
+
+
+def effect(topic: str) -> str:
+    """What follows from a record of a topic, by its name in Kafka, that cannot be read."""
+    return EFFECTS.get(f"{DEFAULT_TOPIC_PREFIX}.{topic.rpartition('.')[2]}", "")
 
 
 def readable_key(key: str | bytes | None) -> str | None:

@@ -51,7 +51,7 @@ class _Server(SecureServing, ThreadingMixIn, WSGIServer):
     daemon_threads = True
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Who hung up concerns nobody."""
+        """A client that disconnects is not an error."""
 
 
 class _Handler(WSGIRequestHandler):

@@ -128,7 +128,7 @@ def record_metrics(wanted: bool) -> None:
 
 
 def send_metrics() -> Outbox:
-    """Keeps what is counted from now on for somebody who sends it; to be called before anything is bound."""
+    """Keeps what is counted from now on for an exporter; to be called before anything is bound."""
     _process.outbox = _process.outbox or Outbox()
     return _process.outbox
 

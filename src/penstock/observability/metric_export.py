@@ -1,7 +1,7 @@
 """Metrics by OTLP, beside Prometheus' endpoint: the same numbers, sent where OpenTelemetry's variables say.
 
 They are read from the folder that the processes share, so one process exports for all. Nothing of OpenTelemetry is
-loaded where nobody asks for it.
+loaded only where it is enabled.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class MetricExport:
         """Sends the numbers as they are."""
         try:
             self._exporter.export(metrics_data(self._metrics.collect(), self._began, time.time_ns()))
-        except Exception as error:  # the stack must not suffer from whoever watches it
+        except Exception as error:  # a failing collector must not affect the stack
             log.warning("metrics could not be exported", error=describe(error))
 
 

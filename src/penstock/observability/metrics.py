@@ -50,7 +50,7 @@ DROPPED = counter(
 REPLIES = counter("penstock_replies_total", "Replies of subscribers that were stored or delivered.", *OBJECT)
 DISCARDED_BODIES = counter(
     "penstock_response_bodies_discarded_total",
-    "Answers of subscribers with a body that is no event; the delivery succeeded and the body was dropped.",
+    "2xx responses of subscribers whose body is not an event; the delivery succeeded and the body was dropped.",
     *OBJECT,
 )
 LOST = counter(
@@ -82,9 +82,15 @@ DETACHED = gauge(
     *OBJECT,
     merge="livesum",
 )
+EXPIRING = gauge(
+    "penstock_route_events_expiring",
+    "1 while retention will remove events that wait for the route, within an hour, from wherever they are kept.",
+    *OBJECT,
+    merge="livemax",
+)
 UNREACHABLE = gauge(
     "penstock_route_unreachable",
-    "1 while nobody answers at the address that the route delivers to; it is tried in rounds until somebody does.",
+    "1 while no connection to the subscriber can be made, or nothing is sent to it because something is missing here.",
     *OBJECT,
     merge="livemax",
 )
@@ -115,7 +121,7 @@ UNREADABLE = counter(
 )
 SHUT_OUT = counter(
     "penstock_records_shut_out_total",
-    "Records of penstock.matched that a generation of the router wrote after it had been replaced; they reach nobody.",
+    "Records of penstock.matched written by a fenced generation of the router; they are ignored.",
 )
 REFUSED_RECORDS = counter(
     "penstock_records_refused_total",
@@ -196,6 +202,7 @@ class RouteMetrics:
     outstanding = _OnFirstUse(OUTSTANDING)
     oldest = _OnFirstUse(OLDEST)
     detached = _OnFirstUse(DETACHED)
+    expiring = _OnFirstUse(EXPIRING)
     unreachable = _OnFirstUse(UNREACHABLE)
 
     def __init__(self, kind: str, namespace: str, name: str) -> None:

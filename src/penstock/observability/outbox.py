@@ -1,4 +1,4 @@
-"""The numbers of a process that has no folder in common with those who show them: kept until somebody sends them.
+"""The metrics of a process that shares no folder with the metrics endpoint: kept until they are sent.
 
 What is counted costs the same as elsewhere: it is gathered in plain attributes first, and comes here a few times a
 second (see `buffered_metrics`). Only what has changed is looked at.

@@ -31,7 +31,7 @@ class RemoteNumbers:
         forget_object(*key)
 
     def ended(self, instance: str) -> None:
-        """A task has ended: what it showed is no longer so, what it counted was."""
+        """A task has ended: its gauges no longer count, its counters do."""
         for (name, labels), shown in self._shown.items():
             if shown.pop(instance, None) is not None:
                 self._show(self._known[name], labels, shown)

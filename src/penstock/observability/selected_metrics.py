@@ -1,6 +1,6 @@
 """A few metrics of the folder that the processes share, read again and again at little cost.
 
-Thousands of routes have a hundred thousand numbers, most of which nobody who watches the routes asks for. So what is
+Thousands of routes have a hundred thousand numbers, most of which a view of the routes does not need. So what is
 not asked for is passed over before its labels are read, and labels are read once.
 """
 
@@ -26,7 +26,7 @@ class _Series(NamedTuple):
     name: str
     labels: dict[str, str]
     group: tuple[str, ...]
-    """What a bucket has in common with the others of its histogram; empty for what is no bucket."""
+    """What a bucket has in common with the others of its histogram; empty for other samples."""
 
 
 class SelectedMetrics:
@@ -53,7 +53,7 @@ class SelectedMetrics:
             else:
                 found.samples.append(Sample(series.name, series.labels, value))
         for group in buckets.values():
-            total = 0.0  # the files hold what is in each bucket; what is told is what is in it and in all below
+            total = 0.0  # the files hold what is in each bucket; the exposition is cumulative
             for _, series, value in sorted(group, key=lambda one: one[0]):
                 total += value
                 found.samples.append(Sample(series.name, series.labels, total))
@@ -68,7 +68,7 @@ class SelectedMetrics:
             largest = file.stem.startswith(LARGEST)
             try:
                 values = list(MmapedDict.read_all_values_from_file(str(file)))  # type: ignore[no-untyped-call]
-            except FileNotFoundError:  # its process ended, and somebody else noticed
+            except FileNotFoundError:  # its process ended, and another reader removed the file
                 continue
             for key, value, *_ in values:
                 if self._series(key) is None:

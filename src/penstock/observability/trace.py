@@ -1,4 +1,4 @@
-"""W3C trace context, and spans where somebody collects them.
+"""W3C trace context, and spans where a collector is configured.
 
 Trace context is always passed on: a new span id is a few random bits in a string. Only where the standard variables of
 OpenTelemetry name an exporter is its SDK loaded; then a finished span is handed to a batching exporter. A span's id is
@@ -27,18 +27,12 @@ Attributes = Mapping[str, str | int | float | bool]
 
 TRACEPARENT = "traceparent"
 TRACESTATE = "tracestate"
-OWN_TRACE = "penstock-trace"
-"""Header of a trace that penstock began itself while nobody collects spans, so that events which belong together are
-known as such. In `traceparent` it would decide about the subscriber's sampling: "not sampled" for ever, or always."""
 
 _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?")
 _TRACESTATE_LIMIT = 512
 _TRACE_END, _SPAN_END = 36, 52
 """In `00-<trace id>-<span id>-<flags>`: where the span id begins and ends."""
-_FLAGS = 53
-_SAMPLED = 0x01
-_OWN = 0x80
-"""The flag of such a trace; one that W3C has not given a meaning."""
+_NOT_SAMPLED, _SAMPLED = 0x00, 0x01
 
 
 def parse(header: str | None) -> str | None:
@@ -46,21 +40,6 @@ def parse(header: str | None) -> str | None:
     if not header or _TRACEPARENT.fullmatch(header) is None or (header[:2] == "00" and len(header) != 55):
         return None
     return "00" + header[2:55]
-
-
-def received(headers: Mapping[str, str]) -> str | None:
-    """The trace context that a request came with: the sender's, or that of a delivery from one Broker to another."""
-    parent = parse(headers.get(TRACEPARENT))
-    if parent is None:
-        return parse(headers.get(OWN_TRACE))
-    if parent[_FLAGS] < "8":
-        return parent
-    return f"{parent[:_FLAGS]}{int(parent[_FLAGS:], 16) & ~_OWN:02x}"  # a flag that only penstock gives
-
-
-def header_of(traceparent: str) -> str:
-    """The name of the header that tells a subscriber of it."""
-    return TRACEPARENT if traceparent[_FLAGS] < "8" else OWN_TRACE
 
 
 def parse_state(header: str | None) -> str | None:
@@ -89,11 +68,11 @@ class Tracer:
 
     def begin(self, parent: str | None) -> str:
         """The `traceparent` of a new span: a child of the parent, or the first of a new trace."""
-        return child_of(parent) if parent is not None else new_trace(_OWN)
+        return child_of(parent) if parent is not None else new_trace(_NOT_SAMPLED)
 
     def accept(self, parent: str | None) -> str:
         """The `traceparent` under which received work goes on: the sender's own as long as no span comes between."""
-        return parent if parent is not None else new_trace(_OWN)
+        return parent if parent is not None else new_trace(_NOT_SAMPLED)
 
     def record(
         self,

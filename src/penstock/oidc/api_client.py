@@ -3,37 +3,40 @@
 from __future__ import annotations
 
 import httpx2
-from lightkube import KubeConfig
-from lightkube.config.client_adapter import AsyncClient, ConnectionParams
-from lightkube.core.exceptions import ConfigError
 
-from penstock.settings import IN_CLUSTER, SERVICE_ACCOUNT, Settings
+from penstock.kube.client import TIMEOUT_SECONDS, AsyncClient, http_arguments
+from penstock.kube.config import ClusterConfig, ConfigError, read_config
+from penstock.kube.errors import error_of_response
+from penstock.settings import Settings
 
 KUBECONFIG = "kubeconfig-data-plane"
 """In the data folder, for the embedded API."""
-SECONDS = 10.0
 
 
 class NoAccess(Exception):  # told as the reason of what then cannot be done
     """Where the API is, or who asks it, cannot be found out."""
 
 
-def api_client(settings: Settings) -> httpx2.AsyncClient:
-    """A client with the API's address, its certificates and this role's credentials. Raises NoAccess."""
-    path = settings.kubeconfig or settings.data_dir / KUBECONFIG
+def connect(settings: Settings) -> AsyncClient:
+    """A connection with this role's credentials. Raises NoAccess."""
     try:
-        given = KubeConfig.from_service_account(SERVICE_ACCOUNT) if path == IN_CLUSTER else KubeConfig.from_file(path)
-        config = given.get()
-    except (ConfigError, OSError) as error:
+        return AsyncClient(_config(settings))
+    except ConfigError as error:
         raise NoAccess(f"there is no access to the Kubernetes API: {error}") from error
-    if config is None or config.user is None:
-        raise NoAccess(f"{path} names no cluster and no user")
-    return AsyncClient(config, ConnectionParams(timeout=httpx2.Timeout(SECONDS), trust_env=False))
+
+
+def api_client(settings: Settings) -> httpx2.AsyncClient:
+    """The same as a plain HTTP client. Raises NoAccess."""
+    try:
+        return httpx2.AsyncClient(**http_arguments(_config(settings), TIMEOUT_SECONDS))
+    except ConfigError as error:
+        raise NoAccess(f"there is no access to the Kubernetes API: {error}") from error
 
 
 def message_of(answer: httpx2.Response) -> str:
     """Why the API refused what was asked."""
-    try:
-        return str(answer.json()["message"])
-    except (ValueError, KeyError, TypeError):
-        return f"HTTP status {answer.status_code}"
+    return str(error_of_response(answer))
+
+
+def _config(settings: Settings) -> ClusterConfig:
+    return read_config(settings.kubeconfig or settings.data_dir / KUBECONFIG)

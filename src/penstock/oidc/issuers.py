@@ -17,7 +17,8 @@ import httpx2
 import jwt
 import structlog
 
-from penstock.oidc.api_client import api_client
+from penstock.kube.errors import KubeError
+from penstock.oidc.api_client import NoAccess, connect
 from penstock.retry import pause_after
 from penstock.settings import Settings
 
@@ -150,13 +151,14 @@ async def fetch_from_api(settings: Settings) -> Fetched:
     """The keys of the Kubernetes API, asked with this role's credentials. It may name an address for its keys that only
     others reach, and so is asked for them at the place where every API has them."""
     try:
-        async with api_client(settings) as client:
-            told = await _json(client, DISCOVERY_PATH)
-            return Fetched(str(told.get("issuer") or ""), read_keys(await _json(client, API_KEYS_PATH)))
-    except NotFetched:
-        raise
-    except Exception as error:
-        raise NotFetched(str(error) or type(error).__name__) from error
+        api = connect(settings)
+        try:
+            told = await api.fetch(DISCOVERY_PATH)
+            return Fetched(str(told.get("issuer") or ""), read_keys(await api.fetch(API_KEYS_PATH)))
+        finally:
+            await api.close()
+    except (NoAccess, KubeError) as error:
+        raise NotFetched(str(error)) from error
 
 
 async def fetch_from(url: str) -> Fetched:
@@ -170,9 +172,7 @@ async def fetch_from(url: str) -> Fetched:
             if url.startswith("https:") and not keys.startswith("https:"):
                 raise NotFetched(f"it has its keys at an address that is not safe: {keys!r}")
             return Fetched(url, read_keys(await _json(client, keys)))
-    except NotFetched:
-        raise
-    except Exception as error:
+    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
         raise NotFetched(str(error) or type(error).__name__) from error
 
 

@@ -6,13 +6,15 @@ They are in memory and nowhere else.
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, NamedTuple
 
-import httpx2
-
-from penstock.oidc.api_client import NoAccess, api_client, message_of
+from penstock.kube.client import AsyncClient
+from penstock.kube.errors import KubeError, Unavailable
+from penstock.kube.kinds import Key
+from penstock.oidc.api_client import NoAccess, connect
 from penstock.settings import Settings
 from penstock.timestamps import parse_rfc3339
 
@@ -22,6 +24,10 @@ FRESH_SHARE = 0.2
 AGAIN_SECONDS = 2.0
 """After an answer that was no token, nothing is asked for the same one for so long."""
 MOST = 10_000
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+"""What can be a part of a path of the API and names one object."""
+_API_AUDIENCE = re.compile(r"(https?://)?kubernetes(\.default(\.svc(\.[a-z0-9.-]+)?)?)?\.?(:\d+)?/?", re.IGNORECASE)
+"""What the API servers of clusters, and the embedded one, take for themselves unless configured otherwise."""
 
 
 class WantedToken(NamedTuple):
@@ -56,6 +62,24 @@ def remaining(token: str, audience: str, now: float) -> float:
 class NoToken(Exception):  # the reason of an attempt that could not be made
     """There is no token."""
 
+    def __init__(self, reason: str, *, never: bool = False) -> None:
+        super().__init__(reason)
+        self.never = never
+        """Whether there will be none, however long one waits."""
+
+
+def why_never(wanted: WantedToken) -> str:
+    """Why such a token is never asked for, whatever a route or source says; empty where it may be."""
+    if not _NAME.fullmatch(wanted.namespace) or not _NAME.fullmatch(wanted.account):
+        return f"{wanted.namespace}/{wanted.account} cannot be the name of a ServiceAccount"
+    if _API_AUDIENCE.fullmatch(wanted.audience):
+        return _for_the_api(wanted.audience)
+    return ""
+
+
+def _for_the_api(audience: str) -> str:
+    return f'no token is sent for the audience "{audience}": it would be one for the Kubernetes API itself'
+
 
 Ask = Callable[[WantedToken], Awaitable[Issued]]
 Start = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[Any]]
@@ -63,12 +87,12 @@ Start = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[Any]]
 
 
 class _Held:
-    __slots__ = ("asking", "failure", "issued", "renew_at")
+    __slots__ = ("asking", "failure", "issued", "never", "renew_at")
 
     def __init__(self) -> None:
         self.issued: Issued | None = None
         self.renew_at = 0.0
-        self.failure = ""
+        self.failure, self.never = "", False
         self.asking: asyncio.Task[Any] | None = None
 
 
@@ -93,7 +117,7 @@ class AccountTokens:
             if held.issued is None or now >= held.issued.expires:
                 await asyncio.shield(held.asking)
         if held.issued is None or self._clock() >= held.issued.expires:
-            raise NoToken(held.failure)
+            raise NoToken(held.failure, never=held.never)
         return held.issued.token
 
     def forget(self, wanted: WantedToken) -> None:
@@ -104,7 +128,7 @@ class AccountTokens:
         try:
             issued = await self._ask(wanted)
         except NoToken as error:
-            held.failure, held.renew_at = str(error), self._clock() + AGAIN_SECONDS
+            held.failure, held.never, held.renew_at = str(error), error.never, self._clock() + AGAIN_SECONDS
             return
         now = self._clock()
         held.issued, held.renew_at = issued, now + (issued.expires - now) * (1 - FRESH_SHARE)
@@ -115,26 +139,43 @@ class TokenRequests:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._client: httpx2.AsyncClient | None = None
+        self._client: AsyncClient | None = None
+        self._issuer: str | None = None
+        """What the API calls itself, which is what its own tokens are for unless it is told otherwise."""
 
     async def __call__(self, wanted: WantedToken) -> Issued:
         """A new token. Raises NoToken."""
+        if never := why_never(wanted):
+            raise NoToken(never, never=True)
         whom = f"ServiceAccount {wanted.namespace}/{wanted.account}"
-        path = f"/api/v1/namespaces/{wanted.namespace}/serviceaccounts/{wanted.account}/token"
         spec = {"audiences": [wanted.audience], "expirationSeconds": ASKED_SECONDS}
         try:
             if self._client is None:
-                self._client = api_client(self._settings)
-            asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
-            answer = await self._client.post(path, json=asked)
-            if answer.status_code >= 300:
-                raise NoToken(f"there is no token for the {whom}: {message_of(answer)}")
-            told = answer.json()["status"]
-            return Issued(str(told["token"]), parse_rfc3339(told["expirationTimestamp"]).timestamp())
-        except (NoAccess, httpx2.HTTPError, KeyError, TypeError, ValueError) as error:
+                self._client = connect(self._settings)
+            if self._issuer is None:
+                self._issuer = await _issuer_of(self._client)
+            if self._issuer and wanted.audience.rstrip("/") == self._issuer.rstrip("/"):
+                raise NoToken(_for_the_api(wanted.audience), never=True)
+            status = await self._client.token(Key(wanted.namespace, wanted.account), spec)
+            return Issued(str(status["token"]), parse_rfc3339(status["expirationTimestamp"]).timestamp())
+        except NoAccess as error:
+            raise NoToken(f"there is no token for the {whom}: {error}") from error
+        except KubeError as error:
+            raise NoToken(f"there is no token for the {whom}: {error}") from error
+        except (KeyError, TypeError, ValueError) as error:
             raise NoToken(f"there is no token for the {whom}: {error or type(error).__name__}") from error
 
     async def close(self) -> None:
         """Ends its connections."""
         if self._client is not None:
-            await self._client.aclose()
+            await self._client.close()
+
+
+async def _issuer_of(api: AsyncClient) -> str | None:
+    """What the API calls itself; empty where the role may not read it, None where the API cannot say it now."""
+    try:
+        return str((await api.fetch("/.well-known/openid-configuration"))["issuer"])
+    except Unavailable:
+        raise
+    except KubeError as error:
+        return None if error.is_temporary else ""

@@ -1,33 +1,25 @@
-"""The Kubernetes API as commands use it: short calls, plain dictionaries, and failures told as Problems."""
+"""The Kubernetes API as commands use it: short calls, plain dictionaries, and failures as Problems."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
-
-import httpx2
-import msgspec
-from lightkube import KubeConfig
-from lightkube.config.client_adapter import Client, ConnectionParams
-from lightkube.config.kubeconfig import SingleConfig
-from lightkube.config.models import Cluster, User
-from lightkube.core.exceptions import ConfigError
 
 from penstock.engine.problem import Problem
+from penstock.kube.client import Client
+from penstock.kube.config import ClusterConfig, ConfigError, config_of, read_config, with_token
+from penstock.kube.errors import Forbidden, KubeError, NotFound, Unauthorized, Unavailable
+from penstock.kube.kinds import Key, Obj
+from penstock.kube.paths import NotASegment, api_path, version_path
 from penstock.operations.installation import Installation
+from penstock.resources.delivery.annotations import PAUSED
 from penstock.resources.metadata import is_object_name
-from penstock.settings import IN_CLUSTER
-
-Obj = dict[str, Any]
 
 FIELD_MANAGER = "penstock-cli"
-NOT_FOUND = 404
-WATCH_SECONDS = 300
-MERGE_PATCH = "application/merge-patch+json"
-APPLY_PATCH = "application/apply-patch+yaml"
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 
 
 @dataclass(frozen=True)
@@ -40,11 +32,26 @@ class Resource:
     namespaced: bool
     short_names: tuple[str, ...] = ()
 
-    def path(self, namespace: str, name: str = "") -> str:
-        """Where its objects are."""
-        base = f"/apis/{self.api_version}" if "/" in self.api_version else f"/api/{self.api_version}"
-        scope = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
-        return f"{base}{scope}/{self.plural}" + (f"/{name}" if name else "")
+    def path(self, namespace: str, name: str | None = None) -> str:
+        """Where its objects are, or the one of that name. Raises Problem where nothing can be named so."""
+        with self._naming():
+            return api_path(self.api_version, self.plural, self.place(namespace), name)
+
+    def key(self, namespace: str, name: str) -> Key:
+        """Which of its objects: the namespace counts only where it has them. Raises Problem as `path` does."""
+        self.path(namespace, name)
+        return Key(namespace if self.namespaced else "", name)
+
+    def place(self, namespace: str) -> str | None:
+        """The namespace as paths have it; None: all of them, or none."""
+        return (namespace or None) if self.namespaced else None
+
+    @contextlib.contextmanager
+    def _naming(self) -> Iterator[None]:
+        try:
+            yield
+        except NotASegment as error:
+            raise Problem(f"{self.kind}: {error}", exit_code=2) from None
 
 
 BROKERS = Resource("eventing.knative.dev/v1", "Broker", "brokers", True)
@@ -53,6 +60,7 @@ CHANNELS = Resource("messaging.knative.dev/v1", "Channel", "channels", True)
 IN_MEMORY_CHANNELS = Resource("messaging.knative.dev/v1", "InMemoryChannel", "inmemorychannels", True)
 SUBSCRIPTIONS = Resource("messaging.knative.dev/v1", "Subscription", "subscriptions", True)
 
+_ACCOUNTS = Resource("v1", "ServiceAccount", "serviceaccounts", True)
 REPLAYS = Resource("penstock.dev/v1alpha1", "Replay", "replays", True)
 
 ROUTES = (TRIGGERS, SUBSCRIPTIONS)
@@ -67,6 +75,14 @@ class NotReached(Problem):
     """The API does not answer."""
 
 
+class UnknownToken(Problem):
+    """The API does not know the token: it is wrong, was revoked or has ended."""
+
+
+class NotAllowed(Problem):
+    """The API does not allow it to the user."""
+
+
 class ClusterApi:
     """A connection to the API of an installation. Every call raises Problem where it is not answered as hoped."""
 
@@ -75,10 +91,13 @@ class ClusterApi:
         self._where = installation.where
         config = _config(installation)
         if token is not None:
-            config = config._replace(user=User(token=token))
+            config = with_token(config, token)
         self.namespace = os.environ.get("PENSTOCK_NAMESPACE") or config.namespace
         """Namespace of commands that name none."""
-        self._client = Client(config, ConnectionParams(trust_env=False))
+        try:
+            self._client = Client(config, field_manager=FIELD_MANAGER)
+        except ConfigError as error:
+            raise _unusable(installation, error) from None
 
     def __enter__(self) -> ClusterApi:
         return self
@@ -92,111 +111,75 @@ class ClusterApi:
 
     def read(self, path: str) -> Obj | None:
         """What is at a path; None: nothing."""
-        response = self._send("GET", path)
-        return None if response.status_code == NOT_FOUND else _answer(response)
+        with self._problems(), contextlib.suppress(NotFound):
+            return self._client.fetch(path)
+        return None
 
     def get(self, resource: Resource, namespace: str, name: str) -> Obj:
         """An object. Raises Problem where there is none."""
-        found = self.read(resource.path(namespace, name))
-        if found is None:
-            raise NotThere(f"There is no {resource.kind} {namespace}/{name} in {self._where}.")
-        return found
+        key = resource.key(namespace, name)
+        with self._problems(), self._missing(f"{resource.kind} {namespace}/{name}"):
+            return self._client.get(resource, key)
 
     def all(self, resource: Resource, namespace: str = "") -> list[Obj]:
         """The objects of a namespace, or of all."""
-        items: list[Obj] = []
-        token = ""
-        while True:
-            answer = _answer(self._send("GET", resource.path(namespace), params={"limit": "500", "continue": token}))
-            named = {"apiVersion": resource.api_version, "kind": resource.kind}
-            items.extend({**named, **item} for item in answer.get("items") or [])
-            token = (answer.get("metadata") or {}).get("continue") or ""
-            if not token:
-                return items
+        resource.path(namespace)
+        with self._problems():
+            return self._client.list(resource, resource.place(namespace)).objects
 
     def table(self, resource: Resource, namespace: str, name: str = "") -> Obj:
         """Objects as the server prints them."""
-        accept = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"}
-        response = self._send("GET", resource.path(namespace, name), headers=accept)
-        if response.status_code == NOT_FOUND and name:
-            raise NotThere(f"There is no {resource.kind} {namespace}/{name} in {self._where}.")
-        return _answer(response)
+        path = resource.path(namespace, name or None)
+        with self._problems():
+            if not name:
+                return self._client.fetch(path, TABLE)
+            with self._missing(f"{resource.kind} {namespace}/{name}"):
+                return self._client.fetch(path, TABLE)
 
     def create(self, resource: Resource, namespace: str, obj: Obj) -> Obj:
         """Creates an object."""
-        return _answer(self._send("POST", resource.path(namespace), json=obj, params={"fieldManager": FIELD_MANAGER}))
+        resource.path(namespace)
+        with self._problems():
+            return self._client.create(resource, obj, namespace)
 
     def apply(self, resource: Resource, namespace: str, obj: Obj) -> tuple[Obj, bool]:
         """Creates the object or brings what is there into its shape; whether it was created."""
-        response = self._send(
-            "PATCH",
-            resource.path(namespace, obj["metadata"]["name"]),
-            content=msgspec.json.encode(obj),
-            headers={"Content-Type": APPLY_PATCH},
-            params={"fieldManager": FIELD_MANAGER, "force": "true"},
-        )
-        return _answer(response), response.status_code == 201
+        resource.path(namespace, obj["metadata"]["name"])
+        with self._problems():
+            return self._client.apply(resource, obj, namespace, force=True)
 
     def annotate(
         self, resource: Resource, namespace: str, name: str, annotations: Mapping[str, str | None], version: str = ""
     ) -> Obj:
         """Changes annotations of an object, if it still has the version; None takes one away."""
         metadata = {"annotations": annotations, **({"resourceVersion": version} if version else {})}
-        response = self._send(
-            "PATCH",
-            resource.path(namespace, name),
-            content=msgspec.json.encode({"metadata": metadata}),
-            headers={"Content-Type": MERGE_PATCH},
-            params={"fieldManager": FIELD_MANAGER},
-        )
-        if response.status_code == NOT_FOUND:
-            raise NotThere(f"There is no {resource.kind} {namespace}/{name} in {self._where}.")
-        return _answer(response)
+        key = resource.key(namespace, name)
+        with self._problems(), self._missing(f"{resource.kind} {namespace}/{name}"):
+            return self._client.patch(resource, key, {"metadata": metadata})
 
     def token(self, namespace: str, account: str, audience: str) -> str:
         """A token of a ServiceAccount for an audience, good for an hour or as long as the server gives it."""
         if not is_object_name(account):
             raise Problem(f"{account!r} cannot be the name of a ServiceAccount.", exit_code=2)
-        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
-        asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": [audience]}}
-        response = self._send("POST", path, json=asked)
-        if response.status_code == NOT_FOUND:
-            raise NotThere(f"There is no ServiceAccount {namespace}/{account} in {self._where}.")
-        return str(_answer(response)["status"]["token"])
+        key = _ACCOUNTS.key(namespace, account)
+        with self._problems(), self._missing(f"ServiceAccount {namespace}/{account}"):
+            return str(self._client.token(key, {"audiences": [audience]})["token"])
 
     def delete(self, resource: Resource, namespace: str, name: str) -> bool:
         """Deletes an object; false where there was none."""
-        response = self._send("DELETE", resource.path(namespace, name))
-        if response.status_code == NOT_FOUND:
-            return False
-        _answer(response)
-        return True
-
-    def watch(self, resource: Resource, namespace: str, name: str, version: str) -> Iterator[Obj]:
-        """An object each time it changes after `version`, for a while."""
-        params = {
-            "watch": "true",
-            "fieldSelector": f"metadata.name={name}",
-            "resourceVersion": version,
-            "timeoutSeconds": str(WATCH_SECONDS),
-        }
-        try:
-            with self._client.stream("GET", resource.path(namespace), params=params, timeout=WATCH_SECONDS) as response:
-                if response.status_code >= 400:
-                    response.read()
-                    _answer(response)
-                for line in response.iter_lines():
-                    if line:
-                        yield msgspec.json.decode(line)["object"]
-        except httpx2.TransportError as error:
-            raise self._not_reached(error) from None
+        key = resource.key(namespace, name)
+        with self._problems(), contextlib.suppress(NotFound):
+            self._client.delete(resource, key)
+            return True
+        return False
 
     def resources(self) -> list[Resource]:
         """Every kind that the server has, each in the version that its group prefers, or else in the first with it."""
-        groups = _answer(self._send("GET", "/apis")).get("groups") or []
+        with self._problems():
+            groups = self._client.fetch("/apis").get("groups") or []
         found: dict[tuple[str, str], Resource] = {}
         for version in ("v1", *(version for group in groups for version in _versions(group))):
-            path = f"/apis/{version}" if "/" in version else f"/api/{version}"
+            path = version_path(version)
             for one in (self.read(path) or {}).get("resources") or []:
                 if "/" not in one["name"]:
                     names = (one.get("singularName") or one["kind"].lower(), *one.get("shortNames", ()))
@@ -216,20 +199,36 @@ class ClusterApi:
     def resource_of(self, obj: Obj) -> Resource:
         """The kind of an object. Raises Problem where the server has none such."""
         version, kind = str(obj.get("apiVersion") or ""), str(obj.get("kind") or "")
-        path = f"/apis/{version}" if "/" in version else f"/api/{version}"
-        for one in (self.read(path) or {}).get("resources") or [] if version and kind else []:
+        try:
+            listed = (self.read(version_path(version)) or {}).get("resources") or []
+        except NotASegment:
+            listed = []
+        for one in listed if kind else []:
             if one["kind"] == kind and "/" not in one["name"]:
                 return Resource(version, kind, one["name"], one["namespaced"])
         raise Problem(f'no matches for kind "{kind}" in version "{version}"')
 
-    def _send(self, method: str, path: str, **arguments: Any) -> httpx2.Response:
+    @contextlib.contextmanager
+    def _missing(self, what: str) -> Iterator[None]:
         try:
-            return self._client.request(method, path, **arguments)
-        except httpx2.TransportError as error:
-            raise self._not_reached(error) from None
+            yield
+        except NotFound:
+            raise NotThere(f"There is no {what} in {self._where}.") from None
 
-    def _not_reached(self, error: Exception) -> Problem:
-        return NotReached(f"The API of {self._where} does not answer: {error or type(error).__name__}.")
+    @contextlib.contextmanager
+    def _problems(self) -> Iterator[None]:
+        """Errors of the API as people are told of them."""
+        try:
+            yield
+        except Unavailable as error:
+            raise NotReached(f"The API of {self._where} does not answer: {error}.") from None
+        except Unauthorized as error:
+            raise UnknownToken(
+                f"The API does not know this token: {error}.", "Get one: penstock kubeconfig, or PENSTOCK_TOKEN."
+            ) from None
+        except KubeError as error:
+            text = re.sub(r"\s+", " ", str(error)).rstrip(".") + "."
+            raise NotAllowed(text) if isinstance(error, Forbidden) else Problem(text) from None
 
 
 def _versions(group: Obj) -> list[str]:
@@ -238,35 +237,25 @@ def _versions(group: Obj) -> list[str]:
     return list(dict.fromkeys([preferred, *(one["groupVersion"] for one in group.get("versions") or ())]))
 
 
-def _config(installation: Installation) -> SingleConfig:
+def _config(installation: Installation) -> ClusterConfig:
     try:
-        if installation.kubeconfig == IN_CLUSTER:
-            found = KubeConfig.from_service_account().get()
-        elif installation.kubeconfig is not None:
-            found = KubeConfig.from_file(installation.kubeconfig).get()
-        else:
-            authority = installation.authority
-            cluster = Cluster(
-                server=installation.url, certificate_auth=str(authority.absolute()) if authority else None
-            )
-            found = KubeConfig.from_one(cluster=cluster, user=User(token=installation.token or None)).get()
-    except (ConfigError, OSError, ValueError, KeyError, TypeError, msgspec.ValidationError) as error:
-        raise Problem(f"{installation.where} cannot be used: {error}.", exit_code=2) from None
-    if found is None or found.user is None:
-        raise Problem(f"{installation.where}: the kubeconfig names no cluster and no user.", exit_code=2)
-    return found
+        if installation.kubeconfig is not None:
+            return read_config(installation.kubeconfig)
+        return config_of(installation.url, authority=installation.authority, token=installation.token)
+    except ConfigError as error:
+        raise _unusable(installation, error) from None
 
 
-def _answer(response: httpx2.Response) -> Obj:
-    try:
-        body: Obj = msgspec.json.decode(response.content) if response.content else {}
-    except msgspec.DecodeError:
-        body = {"message": response.text[:500]}
-    if response.status_code < 400:
-        return body
-    message = str(body.get("message") or f"HTTP status {response.status_code}")
-    if response.status_code == 401:
-        raise Problem(
-            f"The API does not know this token: {message}.", "Get one: penstock kubeconfig, or PENSTOCK_TOKEN."
-        )
-    raise Problem(re.sub(r"\s+", " ", message).rstrip(".") + ".")
+def _unusable(installation: Installation, error: ConfigError) -> Problem:
+    return Problem(f"{installation.where} cannot be used: {error}.", exit_code=2)
+
+
+def is_paused(route: Obj) -> bool:
+    """Whether its deliveries are held."""
+    return (route["metadata"].get("annotations") or {}).get(PAUSED) == "true"
+
+
+def set_paused(api: ClusterApi, resource: Resource, route: Obj, paused: bool) -> Obj:
+    """Holds the deliveries of a route, or lets them go on. Raises Problem."""
+    metadata = route["metadata"]
+    return api.annotate(resource, metadata["namespace"], metadata["name"], {PAUSED: "true" if paused else None})

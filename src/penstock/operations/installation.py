@@ -152,7 +152,7 @@ def _of_url(url: str, environ: Mapping[str, str]) -> Installation:
         raise Problem(f"PENSTOCK_URL is {url}; it is the https:// address of a Kubernetes API.", exit_code=2)
     authority = environ.get("PENSTOCK_CA")
     if authority and not Path(authority).is_file():
-        raise Problem(f"PENSTOCK_CA names {authority}, which is no file.", exit_code=2)
+        raise Problem(f"PENSTOCK_CA names {authority}, which is not a file.", exit_code=2)
     return Installation(
         url, url=url, token=environ.get("PENSTOCK_TOKEN", ""), authority=Path(authority) if authority else None
     )

@@ -1,6 +1,6 @@
 """Where settings come from: flags, the environment, `penstock.toml`. Every value remembers where it was found.
 
-Nothing is passed over silently: a name that is no setting and a value of the wrong kind are each one line that says
+Nothing is passed over silently: an unknown name and a value of the wrong kind are each one line that says
 where it stands and what was probably meant.
 """
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from pathlib import Path
 from typing import Any
 
+from penstock.settings import Settings
+
+MIB = 2**20
 METRICS = "metrics"
 """Where in the data folder the processes keep their numbers."""
 
@@ -22,6 +26,22 @@ def problems_of(rows: list[dict[str, Any]]) -> list[str]:
         for row in rows
         for key, value in row["details"].items()
         if key.endswith("problem") and value
+    ]
+
+
+def disk_problems(settings: Settings) -> list[str]:
+    """Which disk of the stack has so little room that events are refused. Looked at here: where a disk is full, the
+    record of what runs cannot be written either."""
+    if settings.kafka is not None or not settings.min_free_disk_mib:
+        return []
+    folders = [folder for folder in (settings.embedded_kafka_dir, settings.data_dir) if folder.exists()]
+    disks = {folder.stat().st_dev: folder for folder in folders}
+    free = {folder: shutil.disk_usage(folder).free // MIB for folder in disks.values()}
+    return [
+        f"disk: {mib} MiB are free in {folder}. Below {settings.min_free_disk_mib} MiB (min_free_disk_mib) events are "
+        "refused with 507; what was accepted waits. Make room"
+        for folder, mib in free.items()
+        if mib < settings.min_free_disk_mib
     ]
 
 
@@ -91,4 +111,4 @@ def _memory(pid: int | None) -> int | None:
             total += member.memory_info().rss
         except psutil.Error:
             continue
-    return int(total // 2**20)
+    return int(total // MIB)

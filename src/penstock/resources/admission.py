@@ -9,8 +9,9 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import NamedTuple, Protocol
 
+from penstock.kube.kinds import Obj
 from penstock.resources.field_errors import FieldErrors, invalid, render, within
 from penstock.settings import Settings
 
@@ -18,7 +19,26 @@ SYSTEM_NAMESPACE = "knative-eventing"
 CONTROLLER_USER = f"system:serviceaccount:{SYSTEM_NAMESPACE}:eventing-controller"
 WEBHOOK = "validation.webhook.eventing.knative.dev"
 
-Obj = dict[str, Any]
+
+SUBSCRIBE = "knsubscribe"
+"""The verb that a user needs on a Broker or channel to take its events into another namespace, as in Knative."""
+
+
+class EventOrigin(NamedTuple):
+    """A Broker or channel, as a question about rights names it."""
+
+    group: str
+    resource: str
+    namespace: str
+    name: str
+
+
+class AccessUnknown(Exception):
+    """The API could not be asked what the user may do; the text says why."""
+
+
+def _may_nothing(_: EventOrigin) -> bool:
+    return False
 
 
 @dataclass(frozen=True)
@@ -34,9 +54,11 @@ class AdmissionContext:
     """`CREATE` or `UPDATE`."""
     old: Obj | None = field(default=None, compare=False)
     """The stored object on an `UPDATE`, so that a change of the spec is noted in `<group>/lastModifier`."""
+    may_subscribe: Callable[[EventOrigin], bool] = field(default=_may_nothing, compare=False)
+    """Whether the user has the verb `knsubscribe` on a Broker or channel. Raises AccessUnknown."""
 
 
-class AdmissionDenied(Exception):  # named after what the client is told
+class AdmissionDenied(Exception):  # named after the reason in the response
     """The object is refused; the text is what a client of a real cluster would read."""
 
     def __init__(self, message: str, webhook: str = WEBHOOK) -> None:

@@ -16,6 +16,7 @@ WEBHOOK = "config.webhook.eventing.knative.dev"
 DEFAULTS = {
     "delivery-timeout": "enabled",
     "delivery-retryafter": "enabled",
+    "delivery-backoff-max": "enabled",
     "cross-namespace-event-links": "disabled",
     "new-trigger-filters": "enabled",
     "new-apiserversource-filters": "enabled",
@@ -28,9 +29,10 @@ DEFAULTS = {
     "eventtype-auto-create": "disabled",
     "requestreply-default-timeout": "PT30S",
 }
-"""As upstream, except that `delivery-retryafter` is enabled: `retryAfterMax` is honoured here and need not be asked
-for, as the filters of an ApiServerSource are (`new-apiserversource-filters`); and that `strict-subscriber` is disabled:
-a Subscription may have only a reply, as the specification says."""
+"""As upstream, except that `delivery-retryafter` and `delivery-backoff-max` are enabled: `retryAfterMax` and
+`backoffMax` are honoured here and need not be asked for, as the filters of an ApiServerSource are
+(`new-apiserversource-filters`); and that `strict-subscriber` is disabled: a Subscription may have only a reply, as the
+specification says."""
 
 
 TRANSPORT_ENCRYPTION = "transport-encryption"
@@ -41,24 +43,24 @@ WITHOUT_EFFECT = ("new-trigger-filters", "kreference-group", "kreference-mapping
 
 def warnings(data: Mapping[str, str]) -> list[str]:
     """What in this content of the ConfigMap has no effect."""
-    told: list[str] = []
+    warnings: list[str] = []
     for name, value in sorted(data.items()):
         if name.startswith("_"):
             continue
         if name not in DEFAULTS:
-            told.append(f'feature "{name}" is not known to penstock and has no effect')
+            warnings.append(f'feature "{name}" is not known to penstock and has no effect')
         elif name in WITHOUT_EFFECT:
             if not _same(value, DEFAULTS[name]):
-                told.append(f'feature "{name}" has no effect in penstock, which behaves as with "{DEFAULTS[name]}"')
+                warnings.append(f'feature "{name}" has no effect in penstock, which behaves as with "{DEFAULTS[name]}"')
         elif name == TRANSPORT_ENCRYPTION:
             if not any(_same(value, known) for known in get_args(Transport)):
-                told.append(f'feature "{name}" is off: "{value}" is neither "disabled", "permissive" nor "strict"')
+                warnings.append(f'feature "{name}" is off: "{value}" is neither "disabled", "permissive" nor "strict"')
         elif name == AUTHORIZATION_MODE:
             if not any(_same(value, known) for known in get_args(AuthorizationMode)):
-                told.append(f'feature "{name}" is "{authorization_mode(data)}": "{value}" is no such mode')
+                warnings.append(f'feature "{name}" is "{authorization_mode(data)}": "{value}" is no such mode')
         elif _is_switch(name) and not any(_same(value, known) for known in ("enabled", "disabled")):
-            told.append(f'feature "{name}" is off: "{value}" is neither "enabled" nor "disabled"')
-    return told
+            warnings.append(f'feature "{name}" is off: "{value}" is neither "enabled" nor "disabled"')
+    return warnings
 
 
 def _is_switch(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""The part of an object's metadata that names it."""
+"""The part of an object's metadata that names it, and names that components of penstock share."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 LONGEST_NAME = 253
+NODE_NAME = "penstock"
+"""The one Node of the embedded API: what Pods have as their `spec.nodeName`."""
+POD_PORTS = "penstock.dev/pod-ports"
+"""Annotation of Pods whose ports are others than their containers say, `8080=41234,…`; written by the node."""
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 

@@ -11,57 +11,33 @@ from typing import Any
 
 import yaml
 
+from penstock.kube.kinds import Obj
 from penstock.resources import (
+    apiserversource,
     broker,
     channel,
+    containersource,
     eventpolicy,
     eventtransform,
     eventtype,
     features,
     inmemorychannel,
+    integrationsink,
+    integrationsource,
     jobsink,
     knative_programs,
     kservice,
+    parallel,
+    pingsource,
     replay,
     requestreply,
+    sequence,
+    sinkbinding,
     subscription,
     trigger,
 )
-from penstock.resources.admission import (
-    SYSTEM_NAMESPACE,
-    Admission,
-    AdmissionContext,
-    AdmissionDenied,
-    KindAdmission,
-    Obj,
-)
-from penstock.resources.broker import defaults as broker_defaults
-from penstock.resources.broker import validation as broker_validation
-from penstock.resources.channel import defaults as channel_defaults
-from penstock.resources.channel import validation as channel_validation
-from penstock.resources.eventpolicy import defaults as eventpolicy_defaults
-from penstock.resources.eventpolicy import validation as eventpolicy_validation
-from penstock.resources.eventtransform import defaults as eventtransform_defaults
-from penstock.resources.eventtransform import validation as eventtransform_validation
-from penstock.resources.eventtype import conversion as eventtype_conversion
-from penstock.resources.eventtype import defaults as eventtype_defaults
-from penstock.resources.eventtype import validation as eventtype_validation
-from penstock.resources.flows import kinds as flows
-from penstock.resources.inmemorychannel import defaults as inmemorychannel_defaults
-from penstock.resources.inmemorychannel import validation as inmemorychannel_validation
-from penstock.resources.jobsink import defaults as jobsink_defaults
-from penstock.resources.jobsink import validation as jobsink_validation
-from penstock.resources.kservice import defaults as kservice_defaults
-from penstock.resources.kservice import validation as kservice_validation
-from penstock.resources.replay import defaults as replay_defaults
-from penstock.resources.replay import validation as replay_validation
-from penstock.resources.requestreply import defaults as requestreply_defaults
-from penstock.resources.requestreply import validation as requestreply_validation
-from penstock.resources.sources import kinds as sources
-from penstock.resources.subscription import defaults as subscription_defaults
-from penstock.resources.subscription import validation as subscription_validation
-from penstock.resources.trigger import defaults as trigger_defaults
-from penstock.resources.trigger import validation as trigger_validation
+from penstock.resources.admission import SYSTEM_NAMESPACE, Admission, AdmissionContext, AdmissionDenied, KindAdmission
+from penstock.resources.connectors import nothing_to_fill
 from penstock.settings import Settings
 from penstock.yaml_files import documents
 
@@ -79,58 +55,55 @@ EVENTING = "eventing.knative.dev"
 MESSAGING = "messaging.knative.dev"
 SERVING = "serving.knative.dev"
 SINKS = "sinks.knative.dev"
+FLOWS = "flows.knative.dev"
+SOURCES = "sources.knative.dev"
 PENSTOCK = "penstock.dev"
 
 ADMISSION: Mapping[tuple[str, str], Admission] = {
-    (EVENTING, "Broker"): KindAdmission(EVENTING, broker_defaults.fill, broker_validation.check),
-    (EVENTING, "Trigger"): KindAdmission(EVENTING, trigger_defaults.fill, trigger_validation.check),
-    (EVENTING, "EventPolicy"): KindAdmission(EVENTING, eventpolicy_defaults.fill, eventpolicy_validation.check),
-    (EVENTING, "EventTransform"): KindAdmission(
-        EVENTING, eventtransform_defaults.fill, eventtransform_validation.check
-    ),
-    (EVENTING, "RequestReply"): KindAdmission(EVENTING, requestreply_defaults.fill, requestreply_validation.check),
-    (EVENTING, "EventType"): KindAdmission(EVENTING, eventtype_defaults.fill, eventtype_validation.check),
-    (MESSAGING, "Channel"): KindAdmission(MESSAGING, channel_defaults.fill, channel_validation.check),
+    (EVENTING, "Broker"): KindAdmission(EVENTING, broker.fill, broker.check),
+    (EVENTING, "Trigger"): KindAdmission(EVENTING, trigger.fill, trigger.check),
+    (EVENTING, "EventPolicy"): KindAdmission(EVENTING, eventpolicy.fill, eventpolicy.check),
+    (EVENTING, "EventTransform"): KindAdmission(EVENTING, eventtransform.fill, eventtransform.check),
+    (EVENTING, "RequestReply"): KindAdmission(EVENTING, requestreply.fill, requestreply.check),
+    (EVENTING, "EventType"): KindAdmission(EVENTING, eventtype.fill, eventtype.check),
+    (MESSAGING, "Channel"): KindAdmission(MESSAGING, channel.fill, channel.check),
     (MESSAGING, "InMemoryChannel"): KindAdmission(
         MESSAGING,
-        inmemorychannel_defaults.fill,
-        inmemorychannel_validation.check,
-        inmemorychannel_validation.WEBHOOK,
+        inmemorychannel.fill,
+        inmemorychannel.check,
+        inmemorychannel.WEBHOOK,
     ),
-    (MESSAGING, "Subscription"): KindAdmission(MESSAGING, subscription_defaults.fill, subscription_validation.check),
-    (SERVING, "Service"): KindAdmission(
-        SERVING, kservice_defaults.fill, kservice_validation.check, kservice_validation.WEBHOOK
-    ),
-    (SINKS, "JobSink"): KindAdmission(SINKS, jobsink_defaults.fill, jobsink_validation.check),
-    (PENSTOCK, "Replay"): KindAdmission(PENSTOCK, replay_defaults.fill, replay_validation.check),
-    **flows.ADMISSION,
-    **sources.ADMISSION,
+    (MESSAGING, "Subscription"): KindAdmission(MESSAGING, subscription.fill, subscription.check),
+    (SERVING, "Service"): KindAdmission(SERVING, kservice.fill, kservice.check, kservice.WEBHOOK),
+    (SINKS, "JobSink"): KindAdmission(SINKS, jobsink.fill, jobsink.check),
+    (SINKS, "IntegrationSink"): KindAdmission(SINKS, nothing_to_fill, integrationsink.check),
+    (PENSTOCK, "Replay"): KindAdmission(PENSTOCK, replay.fill, replay.check),
+    (FLOWS, "Sequence"): KindAdmission(FLOWS, sequence.fill, sequence.check),
+    (FLOWS, "Parallel"): KindAdmission(FLOWS, parallel.fill, parallel.check),
+    (SOURCES, "PingSource"): KindAdmission(SOURCES, pingsource.fill, pingsource.check),
+    (SOURCES, "ApiServerSource"): KindAdmission(SOURCES, apiserversource.fill, apiserversource.check),
+    (SOURCES, "ContainerSource"): KindAdmission(SOURCES, containersource.fill, containersource.check),
+    (SOURCES, "IntegrationSource"): KindAdmission(SOURCES, nothing_to_fill, integrationsource.check),
+    (SOURCES, "SinkBinding"): KindAdmission(SOURCES, sinkbinding.fill, sinkbinding.check),
 }
 
+CRDS = (
+    *("broker", "trigger", "channel", "inmemorychannel", "subscription", "eventtype", "eventpolicy", "eventtransform"),
+    *("requestreply", "kservice", "jobsink", "integrationsink", "replay", "sequence", "parallel", "pingsource"),
+    *("apiserversource", "containersource", "sinkbinding", "integrationsource"),
+)
+"""In the order in which discovery lists the kinds."""
+
 CONVERSIONS: Mapping[tuple[str, str], Callable[[Obj, str], Obj]] = {
-    (EVENTING, "EventType"): eventtype_conversion.convert,
+    (EVENTING, "EventType"): eventtype.convert,
 }
 """For kinds whose versions differ in more than their name: the object in another apiVersion."""
 
 
 def crds() -> list[dict[str, Any]]:
-    """The CustomResourceDefinitions, as one would apply them to a cluster; the caller's to change."""
-    core = (
-        broker,
-        trigger,
-        channel,
-        inmemorychannel,
-        subscription,
-        eventtype,
-        eventpolicy,
-        eventtransform,
-        requestreply,
-        kservice,
-        jobsink,
-        replay,
-    )
-    packages = (*core, *flows.PACKAGES, *sources.PACKAGES)
-    return [definition for one in packages for definition in documents(resources.files(one).joinpath("crd.yaml"))]
+    """The CustomResourceDefinitions, as one would apply them to a cluster; the caller may change them."""
+    folder = resources.files("penstock.resources").joinpath("crds")
+    return [definition for name in CRDS for definition in documents(folder.joinpath(f"{name}.yaml"))]
 
 
 def bootstrap_configmaps(settings: Settings) -> list[dict[str, Any]]:
@@ -143,13 +116,11 @@ def bootstrap_configmaps(settings: Settings) -> list[dict[str, Any]]:
         "delivery": {"retry": 10, "backoffPolicy": "exponential", "backoffDelay": "PT0.2S"},
     }
     return [
-        _configmap(broker_defaults.CONFIG_MAP, {broker_defaults.KEY: _yaml({"clusterDefault": broker_default})}),
-        _configmap(
-            channel_defaults.CONFIG_MAP, {channel_defaults.KEY: _yaml({"clusterDefault": channel_defaults.TEMPLATE})}
-        ),
+        _configmap(broker.CONFIG_MAP, {broker.KEY: _yaml({"clusterDefault": broker_default})}),
+        _configmap(channel.CONFIG_MAP, {channel.KEY: _yaml({"clusterDefault": channel.TEMPLATE})}),
         _configmap(features.CONFIG_MAP, dict(features.DEFAULTS)),
-        _configmap(sources.PING_CONFIG_MAP, {sources.PING_SIZE_KEY: str(sources.PING_UNLIMITED)}),
-        _configmap("config-br-default-channel", {"channel-template-spec": _yaml(channel_defaults.TEMPLATE)}),
+        _configmap(pingsource.CONFIG_MAP, {pingsource.SIZE_KEYS[0]: str(pingsource.UNLIMITED)}),
+        _configmap("config-br-default-channel", {"channel-template-spec": _yaml(channel.TEMPLATE)}),
         *(_configmap(name, dict(data)) for name, data in knative_programs.CONFIGMAPS.items()),
     ]
 

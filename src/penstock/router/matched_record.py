@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from penstock.contract import headers
+from penstock.contract import event_log, headers
+from penstock.contract.event_log import Identity
 
 NUMBER_DIGITS = 18
 """Digits of the largest number that is written here."""
@@ -37,6 +38,12 @@ class MatchedRecord:
     marker: Marker | None = None
     fence: bool = False
     """Whether it is no query's record: the driver wrote it to shut former generations out."""
+    made_from: int = field(default=-1, compare=False)
+    """The offset of its event, or marker, in `penstock.events`; -1 where it was made from none."""
+    identity: Identity = field(default=(), compare=False)
+    """What tells that event from others."""
+    follows: int = field(default=-1, compare=False)
+    """Of a fence: the generation that counted before its own, 0 for the first; -1 where it does not say."""
 
 
 def _is_number(raw: bytes) -> bool:
@@ -66,5 +73,16 @@ def decode(
         return None
     marker = None if headers.MARKER not in values else decode_marker(values[headers.MARKER])
     routed = int(origin) - 1 if headers.PARTS_LEFT in values else int(origin)
-    fence = headers.FENCE in values
-    return MatchedRecord(partition, offset, routed, int(generation), written_ms, marker, fence)
+    fence = values.get(headers.FENCE)
+    return MatchedRecord(
+        partition,
+        offset,
+        routed,
+        int(generation),
+        written_ms,
+        marker,
+        fence is not None,
+        int(origin) if fence is None else -1,
+        event_log.identity(values.items()),
+        int(fence) if fence is not None and _is_number(fence) else -1,
+    )

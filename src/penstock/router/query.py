@@ -24,7 +24,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from penstock.contract import topics
 from penstock.log.clients import topic_name
-from penstock.log.connection import spark_options
+from penstock.log.connection import spark_options, spark_producer_options
 from penstock.router.generations.generations import CannotStop
 from penstock.router.generations.positions import StartOffsets
 from penstock.router.plan.matching import SESSION
@@ -177,14 +177,12 @@ def read_events(spark: SparkSession, settings: Settings, start: StartOffsets) ->
 def _write_matched(matched: DataFrame, settings: Settings, folder: Path) -> DataStreamWriter:
     return (
         matched.writeStream.format("kafka")
-        .options(**spark_options(settings))
+        .options(**spark_producer_options(settings))
         .option("checkpointLocation", folder.as_uri())
-        .option("kafka.acks", "all")
         # What is routed while a batch is under way becomes the next one: no waiting when there is little, few requests
         # when there is much.
         .option("kafka.linger.ms", "0")
         .option("kafka.batch.size", str(BATCH_BYTES))
-        .option("kafka.max.in.flight.requests.per.connection", "1")
         .option("kafka.max.request.size", str(settings.max_matched_bytes))
         .option("kafka.reconnect.backoff.max.ms", "1000")
     )

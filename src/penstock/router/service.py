@@ -19,16 +19,18 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from penstock.contract import topics
+from penstock.contract.event_log import AnotherLog
 from penstock.contract.routes import Route
 from penstock.contract.snapshot import Snapshot
 from penstock.end_at_once import end_at_once
 from penstock.filters.predicate import Predicate
-from penstock.filters.terms import count_terms
+from penstock.filters.walk import count_terms
+from penstock.log.admin import NotDone, TopicAdmin
 from penstock.log.fences import FenceWriter, RouterSuperseded
 from penstock.log.markers import MarkerWriter
 from penstock.log.reports import Reporter, ServedReader
 from penstock.log.table import SnapshotFollower
-from penstock.log.topic_ends import KafkaAway, TopicEnds
+from penstock.log.topic_ends import KAFKA_SECONDS, KafkaAway, TopicEnds
 from penstock.log.transactions import GivenUp
 from penstock.observability import metrics
 from penstock.observability.logs import describe
@@ -49,7 +51,7 @@ from penstock.router.generations.served_routes import ServedRoutes
 from penstock.router.matched_record import MatchedRecord, decode
 from penstock.router.plan.plan_probe import attempt
 from penstock.router.plan.route_index import RouteTable, index_routes
-from penstock.router.plan.unplannable import Unplannable
+from penstock.router.plan.unplannable import Unfit, Unplannable
 from penstock.router.query import Query, launch, sweep
 from penstock.router.unreadable import UnreadableEvents
 from penstock.router.watching import slots
@@ -190,6 +192,9 @@ class RouterService:
                 self._check_parts()
         except (Stopping, GivenUp):
             log.debug("stopped while a generation started")
+        except AnotherLog as error:
+            self._failure = error
+            log.error("the router refuses the events", reason=str(error))
         except BaseException as error:
             self._failure = error
             log.exception("the router has failed")
@@ -237,7 +242,7 @@ class RouterService:
             self._watchdog.beat("starts a query", plan_seconds(table.predicates))
             return launch(self._spark, self._settings, table, number, where)
 
-        def probe(routes: Sequence[Route]) -> str | None:
+        def probe(routes: Sequence[Route]) -> Unfit | None:
             self._watchdog.beat("tries routes", plan_seconds(index_routes(routes).predicates))
             return attempt(self._spark, routes)
 
@@ -262,7 +267,15 @@ class RouterService:
             stopping=self._stop.is_set,
             room=self._check_room,
             beat=self._watchdog.beat,
+            log_id=self._log_id,
         )
+
+    def _log_id(self) -> str:
+        self._watchdog.beat("asks for the topic of the events")
+        try:
+            return TopicAdmin(self._settings).ids([topics.EVENTS], KAFKA_SECONDS)[topics.EVENTS]
+        except NotDone as error:
+            raise KafkaAway(str(error)) from error
 
     def _turn(self, generations: Generations, follower: SnapshotFollower) -> None:
         """One look at everything that may need doing."""
@@ -344,7 +357,7 @@ class RouterService:
             self._reporter.waiting("")
         except TooFewSlots as error:
             self._short_of_slots(str(error))
-        except (KafkaAway, Stopping, CannotStop, RouterSuperseded, GivenUp):
+        except (KafkaAway, Stopping, CannotStop, RouterSuperseded, GivenUp, AnotherLog):
             raise
         except Exception as error:
             self._check_spark()

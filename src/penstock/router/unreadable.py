@@ -10,7 +10,7 @@ import structlog
 from penstock.contract import topics
 from penstock.log.clients import topic_name
 from penstock.log.topic_ends import NewRecords, Retained, SeenRecord
-from penstock.log.unreadable import readable_key
+from penstock.log.unreadable import effect, readable_key
 from penstock.observability.metrics import UNREADABLE
 from penstock.router.matched_record import decode
 from penstock.settings import Settings
@@ -42,7 +42,12 @@ class UnreadableEvents:
             self._counter.inc()
             if logged < LOGGED_AT_ONCE:
                 logged += 1
-                log.error("a record cannot be read and is passed over", topic=self._topic, **_place(record))
+                log.error(
+                    "a record cannot be read and is passed over",
+                    topic=self._topic,
+                    **_place(record),
+                    effect=effect(self._topic),
+                )
 
     def close(self) -> None:
         """Leaves Kafka."""

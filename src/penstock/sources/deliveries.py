@@ -1,4 +1,4 @@
-"""An event is tried until its sink accepts it; what holds it up is there to be told."""
+"""Sends an event until its sink accepts it, and keeps the reason of a delay for the status."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.timestamps import rfc3339
 FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 30.0
 TOLD_AFTER = 3
-"""Failures in a row before they are told: a sink that restarts is no trouble."""
+"""Failures in a row before they are reported: a restart of the sink is not."""
 
 Send = Callable[[ResolvedAddress, CloudEvent, str], Awaitable[None]]
 Letter = tuple[ResolvedAddress, CloudEvent, str]
@@ -25,10 +25,10 @@ Letter = tuple[ResolvedAddress, CloudEvent, str]
 class SourceDeliveries:
     """The deliveries of one source, one after the other."""
 
-    def __init__(self, send: Send, told: Callable[[], None]) -> None:
+    def __init__(self, send: Send, reported: Callable[[], None]) -> None:
         self.trouble: str | None = None
         """Why the source waits for its sink; None where it does not."""
-        self._send, self._told = send, told
+        self._send, self._reported = send, reported
         self._changed = asyncio.Event()
 
     def hurry(self) -> None:
@@ -38,7 +38,7 @@ class SourceDeliveries:
     async def deliver(self, letter: Callable[[], Letter | None], *, skip_refused: bool = False) -> bool:
         """Tries until accepted; False as soon as there is nothing to send any more. Each try asks for it anew.
 
-        With `skip_refused` one that the sink refuses for good is told and left out: those behind it are other events.
+        With `skip_refused` an event that the sink refuses for good is reported and left out.
         """
         failures, since = 0, rfc3339()
         while True:
@@ -50,14 +50,14 @@ class SourceDeliveries:
                 await self._send(*current)
             except NotAccepted as refusal:
                 if skip_refused and refusal.for_good:
-                    self._tell(f"an event of {since} was refused: {refusal}")
+                    self._report(f"an event of {since} was refused: {refusal}")
                     return True
                 failures += 1
                 if failures >= TOLD_AFTER:
-                    self._tell(f"events wait since {since}: {refusal}")
+                    self._report(f"events wait since {since}: {refusal}")
                 await self._pause(pause_after(failures, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS))
             else:
-                self._tell(None)
+                self._report(None)
                 return True
 
     async def _pause(self, seconds: float) -> None:
@@ -65,7 +65,7 @@ class SourceDeliveries:
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
 
-    def _tell(self, trouble: str | None) -> None:
+    def _report(self, trouble: str | None) -> None:
         if self.trouble != trouble:
             self.trouble = trouble
-            self._told()
+            self._reported()

@@ -9,27 +9,27 @@ that was judged, so that the name cannot lead elsewhere in between.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
-import socket
 from collections import OrderedDict, defaultdict
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from types import TracebackType
 from urllib.parse import urlsplit
 
-from pyreqwest.client import Client, ClientBuilder
+from pyreqwest.client import Client
 from pyreqwest.exceptions import ConnectError
 
-from penstock.contract.names import Location, NothingThere
+from penstock.contract.names import Location, NothingThere, Target
 from penstock.destinations import Destinations
 from penstock.events import http
 from penstock.events.event import CloudEvent
+from penstock.hosts import without_userinfo
+from penstock.http_clients import Answer, answer_of, client_builder
 from penstock.resources.destinations.resolution import ResolvedAddress
+from penstock.sources.targets import Refused, targets_of
 
 USER_AGENT = "penstock-sources"
 TIMEOUT = timedelta(seconds=30)
 CONNECT_TIMEOUT = timedelta(seconds=10)
-LOOKUP_SECONDS = 10.0
 MOST_PER_HOST = 32
 MOST_CLIENTS = 256
 SHOWN_BODY = 200
@@ -47,6 +47,8 @@ class NotAccepted(Exception):  # the sink's answer, not a defect
 
     def __init__(self, why: str, status: int | None = None) -> None:
         super().__init__(why)
+        self.status = status
+        """The sink's answer; None where there was none."""
         self.for_good = status in REFUSED_FOR_GOOD
         """Whether it is the event that the sink does not want, now or later."""
 
@@ -63,7 +65,7 @@ class Sinks:
     ) -> None:
         """`trusted` are certificates, in PEM, by which every sink may be believed."""
         self._locate, self._token, self._destinations, self._trusted = locate, token, destinations, trusted
-        self._clients: OrderedDict[tuple[str | None, str, str, str, int], Client] = OrderedDict()
+        self._clients: OrderedDict[tuple[str | None, str, tuple[str, str, int] | None], Client] = OrderedDict()
         self._turns: dict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(MOST_PER_HOST))
 
     async def __aenter__(self) -> Sinks:
@@ -72,6 +74,10 @@ class Sinks:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Ends its connections."""
         for client in self._clients.values():
             await client.close()
         self._clients.clear()
@@ -82,76 +88,52 @@ class Sinks:
             await self._send(sink, event, namespace)
 
     async def _send(self, sink: ResolvedAddress, event: CloudEvent, namespace: str) -> None:
-        headers, body = http.to_binary(event)
         try:
             location = self._locate(sink.url)
-            for client in await self._allowed(sink.ca_certs, location, namespace):
-                request = client.post(location.named_url).headers(headers).header("Kn-Namespace", namespace)
-                if sink.audience and sink.account and self._token is not None:
-                    request = request.bearer_auth(await self._token(namespace, sink.account, sink.audience))
-                if location.host:
-                    request = request.header("Host", location.host)
+            for target in await targets_of(location, self._destinations, namespace):
                 try:
-                    response = await request.body_bytes(body).build().send()
+                    answer = await self._request(sink, target, event, namespace)
                 except ConnectError as error:
                     unreachable = error  # another address of the name may answer
                 else:
                     break
             else:
                 raise unreachable
-            if 200 <= response.status < 300:
-                return
-            answer = bytes(await response.bytes())[:SHOWN_BODY].decode("utf-8", "replace").strip()
-        except NotAccepted:
-            raise
-        except NothingThere as error:
+        except (NothingThere, Refused) as error:
             raise NotAccepted(str(error)) from error
         except Exception as error:
             # What one source asks for (a URL, a header, a certificate) may be impossible in many ways; it must not end
             # the others.
-            raise NotAccepted(f"{type(error).__name__}: {error}"[:SHOWN_BODY]) from error
-        told = f"{sink.url} answered {response.status}" + (f": {answer}" if answer else "")
-        raise NotAccepted(told, response.status)
+            raise NotAccepted(without_userinfo(f"{type(error).__name__}: {error}")[:SHOWN_BODY]) from error
+        if 200 <= answer.status < 300:
+            return
+        said = answer.body.decode("utf-8", "replace").strip()
+        message = f"{without_userinfo(sink.url)} answered {answer.status}" + (f": {said}" if said else "")
+        raise NotAccepted(message, answer.status)
 
-    async def _allowed(self, ca_certs: str | None, location: Location, namespace: str) -> list[Client]:
-        """Clients of the addresses behind a URL that events may go to. Raises NotAccepted where there are none."""
-        parts, name = urlsplit(location.url), urlsplit(location.named_url).hostname or ""
-        host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
-        if self._destinations is None or not host:
-            return [self._client(ca_certs, name, host if name != host else "", port)]
-        addresses = await _addresses_of(host)
-        zone = self._destinations.zone(namespace)
-        refusals = {address: self._destinations.refusal(zone, address) for address in addresses}
-        allowed = [address for address, refusal in refusals.items() if refusal is None]
-        if not allowed:
-            raise NotAccepted(next(iter(refusals.values()), None) or f"{host} has no address")
-        return [self._client(ca_certs, name, address, port) for address in allowed]
+    async def _request(self, sink: ResolvedAddress, target: Target, event: CloudEvent, namespace: str) -> Answer:
+        headers, body = http.to_binary(event)
+        request = self._client(sink.ca_certs, target).post(target.url).headers(headers)
+        request = request.header("Kn-Namespace", namespace)
+        if sink.audience and sink.account and self._token is not None:
+            request = request.bearer_auth(await self._token(namespace, sink.account, sink.audience))
+        if target.host:
+            request = request.header("Host", target.host)
+        return await answer_of(request.body_bytes(body), SHOWN_BODY, cut=True)
 
-    def _client(self, ca_certs: str | None, host: str, address: str, port: int) -> Client:
-        """A client that has one address for the host, where one was found."""
+    def _client(self, ca_certs: str | None, target: Target) -> Client:
+        """A client that knows the address of the URL's name."""
         trusted = self._trusted()
-        place = (ca_certs, trusted, host, address, port)
-        if place not in self._clients:
-            builder = ClientBuilder().no_proxy().user_agent(USER_AGENT).follow_redirects(False)
-            builder = builder.timeout(TIMEOUT).connect_timeout(CONNECT_TIMEOUT)
+        kind = (ca_certs, trusted, target.lead)
+        if kind not in self._clients:
+            builder = client_builder(USER_AGENT).timeout(TIMEOUT).connect_timeout(CONNECT_TIMEOUT)
             for certificates in (ca_certs, trusted):
                 if certificates:
                     builder = builder.add_root_certificate_pem(certificates.encode())
-            if address and address != host:
-                builder = builder.resolve(host, address, port)
-            self._clients[place] = builder.build()
+            if target.lead is not None:
+                builder = builder.resolve(*target.lead)
+            self._clients[kind] = builder.build()
             if len(self._clients) > MOST_CLIENTS:
                 self._clients.popitem(last=False)
-        self._clients.move_to_end(place)
-        return self._clients[place]
-
-
-async def _addresses_of(host: str) -> list[str]:
-    """What a host stands for now. Raises OSError or TimeoutError."""
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        async with asyncio.timeout(LOOKUP_SECONDS):
-            found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
-        return list(dict.fromkeys(str(place[4][0]) for place in found))
-    return [host]
+        self._clients.move_to_end(kind)
+        return self._clients[kind]

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from penstock.tls.context import load_pair
+
 if TYPE_CHECKING:
     from penstock.certificates import KeyPair
-
 
 log = structlog.get_logger()
 
@@ -54,9 +55,7 @@ def _trust_bundles(context: ssl.SSLContext, trusted: str) -> None:
 
 
 def _show(context: ssl.SSLContext, pair: KeyPair) -> None:
-    from penstock.tls.server import NoCertificate, show
-
     try:
-        show(context, pair)
-    except NoCertificate as error:
+        load_pair(context, pair.certificate, pair.key)
+    except ValueError as error:
         raise ValueError(f"the client certificate cannot be used: {error}") from error

@@ -9,18 +9,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from pathlib import Path
+from urllib.parse import urlsplit
 
 import structlog
 
 from penstock.certificates import KeyPair
+from penstock.hosts import EVERYWHERE, own_names
+from penstock.lifecycle import Lifecycle
 from penstock.settings import Settings
 from penstock.tls import own
-from penstock.tls.names import server_names
+from penstock.tls.context import RenewedContext, load_pair
 
 FOLDER = "pki"
 """Of the data folder: its authority, and what that signs."""
@@ -28,6 +29,9 @@ NAME = "tls"
 """Of the files of a certificate that penstock makes for its servers; the API has another."""
 SPAN = own.Span(lasts=timedelta(days=30), renewed_before=timedelta(days=10))
 LOOK_SECONDS = 10.0
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+INGRESS_NAMES = tuple(f"broker-ingress.knative-eventing{ending}" for ending in (".svc.cluster.local", ".svc", ""))
+"""The name that the embedded control plane has for the ingress, as a cluster does."""
 
 Clock = Callable[[], datetime]
 
@@ -38,7 +42,7 @@ class NoCertificate(RuntimeError):
     """There is none that could be shown; the message says why and what to set."""
 
 
-class ServerTls:
+class ServerTls(RenewedContext):
     """A server's certificate, and the context that shows it."""
 
     def __init__(
@@ -48,22 +52,28 @@ class ServerTls:
         make: Callable[[datetime], KeyPair] | None = None,
     ) -> None:
         """`make`, which raises NoCertificate, gives a certificate other than that of this machine's servers."""
+        super().__init__()
         self._make = make or partial(certificate, settings)
         self._clock = clock
         self._shown: KeyPair | None = None
-        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.context.set_alpn_protocols(["http/1.1"])
 
     def look(self) -> bool:
         """Shows what is to be shown from now on; whether that is another certificate. Raises NoCertificate."""
         pair = self._make(self._clock())
         if pair == self._shown:
             return False
-        # A pair that does not fit would leave the context with half of it: it is tried elsewhere first.
-        show(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), pair)
-        show(self.context, pair)
+        with _told():
+            self.show(pair.certificate, pair.key)
         self._shown = pair
         return True
+
+    def begin(self, lifecycle: Lifecycle) -> None:
+        """Shows the first certificate; without one, the component fails. Raises NoCertificate."""
+        try:
+            self.look()
+        except NoCertificate as error:
+            lifecycle.fail(str(error))
+            raise
 
     async def run(self) -> None:
         """Looks again and again; what fails is told once, and the certificate stays as it is."""
@@ -121,6 +131,14 @@ def _told() -> Iterator[None]:
         raise NoCertificate(str(error)) from error
 
 
+def server_names(settings: Settings) -> tuple[str, ...]:
+    """All names and addresses under which the servers are reached, by others and from here."""
+    listening = own_names() if settings.host in EVERYWHERE else (settings.host,)
+    bases = (settings.address_base, settings.tls_address_base)
+    given = [name for base in bases if base and (name := urlsplit(base).hostname)]
+    return tuple(dict.fromkeys((*LOOPBACK, *INGRESS_NAMES, *given, *listening)))
+
+
 def trusted_by_clients(settings: Settings, now: datetime) -> str | None:
     """The certificates by which clients believe these servers; None where those of every system are enough."""
     if settings.tls_ca_file is not None:
@@ -131,15 +149,6 @@ def trusted_by_clients(settings: Settings, now: datetime) -> str | None:
 
 
 def show(context: ssl.SSLContext, pair: KeyPair) -> None:
-    """Gives the certificate to a context, which may be in use. Raises NoCertificate where it and its key do not fit.
-
-    Python's ssl reads files only: they exist for this moment, in a folder that nobody else may enter.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        certificate, key = Path(folder, "server.crt"), Path(folder, "server.key")
-        for path, content in ((certificate, pair.certificate), (key, pair.key)):
-            path.write_bytes(content)
-        try:
-            context.load_cert_chain(certificate, key, password="")
-        except (ssl.SSLError, ValueError) as error:
-            raise NoCertificate(f"the certificate and its key cannot be used together: {error}") from error
+    """Gives the certificate to a context, which is not in use yet. Raises NoCertificate where its key does not fit."""
+    with _told():
+        load_pair(context, pair.certificate, pair.key)

@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from penstock.resources.admission import Obj
+from penstock.kube.kinds import Obj
 from penstock.resources.registry import CONVERSIONS
 from penstock.webhook.judge import Judge
 from penstock.webhook.reviews import MalformedReview, converted, read

@@ -5,26 +5,37 @@ Brokers of a class that is not served here belong to somebody else's controller 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 import structlog
 
+from penstock.kube.kinds import Obj
 from penstock.resources import features
-from penstock.resources.admission import SYSTEM_NAMESPACE, Admission, AdmissionContext, AdmissionDenied, Obj
+from penstock.resources.admission import SYSTEM_NAMESPACE, Admission, AdmissionContext, AdmissionDenied, EventOrigin
 from penstock.resources.admission import annotations_of as _annotations
-from penstock.resources.broker.model import CLASS_ANNOTATION
+from penstock.resources.broker import CLASS_ANNOTATION
 from penstock.resources.registry import ADMISSION
 from penstock.settings import Settings
 from penstock.webhook.reviews import Review, allowed, denied
 
 log = structlog.get_logger()
 
+MaySubscribe = Callable[[Obj, EventOrigin], bool]
+"""Whether a user, as the API server names it, has the verb `knsubscribe` on a Broker or channel. Blocks. Raises
+AccessUnknown."""
+
 
 class Judge:
     """Fills in defaults and validates, with the ConfigMaps as they are now."""
 
-    def __init__(self, settings: Settings, admissions: Mapping[tuple[str, str], Admission] = ADMISSION) -> None:
-        self._settings, self._admissions = settings, admissions
+    def __init__(
+        self,
+        settings: Settings,
+        may_subscribe: MaySubscribe,
+        admissions: Mapping[tuple[str, str], Admission] = ADMISSION,
+    ) -> None:
+        self._settings, self._may_subscribe, self._admissions = settings, may_subscribe, admissions
         self._configmaps: Mapping[str, Mapping[str, str]] = {}
 
     def configure(self, configmaps: Iterable[Obj]) -> None:
@@ -93,4 +104,5 @@ class Judge:
             settings=self._settings,
             operation=review.operation,
             old=review.old,
+            may_subscribe=partial(self._may_subscribe, review.user_info),
         )

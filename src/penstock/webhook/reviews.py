@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import jsonpatch
 
-from penstock.resources.admission import Obj
+from penstock.kube.kinds import Obj
 
 ADMISSION_VERSION = "admission.k8s.io/v1"
 CONVERSION_VERSION = "apiextensions.k8s.io/v1"
@@ -34,6 +34,8 @@ class Review:
     obj: Obj | None
     old: Obj | None
     subresource: str = ""
+    user_info: Obj = field(default_factory=dict)
+    """The user with groups, as the API server knows it."""
 
     @property
     def stores_an_object(self) -> bool:
@@ -45,7 +47,8 @@ def read(document: object) -> Review:
     """The review in a request's body. Raises MalformedReview."""
     request = _request(document, "AdmissionReview", ADMISSION_VERSION)
     kind = _mapping(request, "kind")
-    user = request.get("userInfo")
+    given = request.get("userInfo")
+    user = given if isinstance(given, dict) else {}
     return Review(
         uid=_text(request, "uid"),
         group=str(kind.get("group") or ""),
@@ -53,10 +56,11 @@ def read(document: object) -> Review:
         namespace=str(request.get("namespace") or ""),
         name=str(request.get("name") or ""),
         operation=_text(request, "operation"),
-        user=str(user.get("username") or "") if isinstance(user, dict) else "",
+        user=str(user.get("username") or ""),
         obj=_object(request, "object"),
         old=_object(request, "oldObject"),
         subresource=str(request.get("subResource") or ""),
+        user_info=user,
     )
 
 

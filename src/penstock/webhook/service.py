@@ -5,74 +5,75 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import ssl
+from concurrent.futures import CancelledError
+from functools import partial
 
 import structlog
-import uvicorn
 
+from penstock.kube.client import AsyncClient
+from penstock.kube.config import read_config
+from penstock.kube.errors import KubeError
+from penstock.kube.kinds import CONFIG_MAP, Key, Obj, key_of
+from penstock.kube.list_watch import Changed, Interrupted, Listed, list_and_watch
 from penstock.lifecycle import Lifecycle, first
 from penstock.observability.logs import describe
-from penstock.serving import ComponentServer
+from penstock.resources.admission import SUBSCRIBE, SYSTEM_NAMESPACE, AccessUnknown, EventOrigin
+from penstock.serving import HttpServer, listen
 from penstock.settings import Settings
-from penstock.sockets import bound_socket
+from penstock.tls.context import RenewedContext
 from penstock.webhook.app import application
-from penstock.webhook.cluster import WebhookCluster
 from penstock.webhook.judge import Judge
-from penstock.webhook.keeper import CertificateKeeper
+from penstock.webhook.keeper import FAILURES, CertificateKeeper
 
+FIELD_MANAGER = "penstock-webhook"
 RETRY_SECONDS = 2.0
+ACCESS_SECONDS = 5.0
+"""For the question what a user may do; the API server waits 10 s for the answer to a review."""
 
 log = structlog.get_logger()
 
 
 async def run(settings: Settings, lifecycle: Lifecycle) -> None:
     """Serves until told to stop."""
-    cluster = WebhookCluster(settings)
+    if settings.kubeconfig is None:
+        raise ValueError("the webhook serves an existing cluster: name its kubeconfig, or `in-cluster`")
+    api = AsyncClient(read_config(settings.kubeconfig), field_manager=FIELD_MANAGER)
     try:
-        with contextlib.closing(_listen(settings, lifecycle)) as listener:
-            await _run(settings, lifecycle, cluster, listener)
+        taken = listen(lifecycle, "the webhook", settings.host, settings.webhook_port, "webhook_port")
+        with contextlib.closing(taken) as listener:
+            await _run(settings, lifecycle, api, listener)
     finally:
-        await cluster.close()
+        await api.close()
 
 
-def _listen(settings: Settings, lifecycle: Lifecycle) -> socket.socket:
-    try:
-        return bound_socket(settings.host, settings.webhook_port)
-    except OSError as error:
-        lifecycle.fail(f"the webhook {error.strerror}; free the port or choose another with webhook_port")
-        raise
+async def _run(settings: Settings, lifecycle: Lifecycle, api: AsyncClient, listener: socket.socket) -> None:
+    tls = RenewedContext()
+    loop = asyncio.get_running_loop()
 
+    def judged(user: Obj, origin: EventOrigin) -> bool:
+        """Asked by the threads that judge."""
+        asked = asyncio.run_coroutine_threadsafe(may_subscribe(api, user, origin), loop)
+        try:
+            return asked.result(ACCESS_SECONDS)
+        except (TimeoutError, CancelledError):
+            asked.cancel()
+            raise AccessUnknown(f"no answer within {ACCESS_SECONDS:.0f} s") from None
 
-async def _run(settings: Settings, lifecycle: Lifecycle, cluster: WebhookCluster, listener: socket.socket) -> None:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    keeper, judge, configured = CertificateKeeper(cluster, context), Judge(settings), asyncio.Event()
-    server = ComponentServer(_configured(judge, context, settings))
+    keeper, judge, configured = CertificateKeeper(api, tls), Judge(settings, judged), asyncio.Event()
+    server = HttpServer(application(judge), listener, tls.context)
 
     async def work() -> None:
         await first(_prepare(keeper, configured), lifecycle.stopping.wait())
         if not lifecycle.stopping.is_set():
-            await first(_serve(server, listener, lifecycle), keeper.run())
+            await first(_serve(server, settings, lifecycle), keeper.run())
 
-    await first(work(), _follow(cluster, judge, configured))
-
-
-async def _serve(server: ComponentServer, listener: socket.socket, lifecycle: Lifecycle) -> None:
-    """Answers until told to stop, and then what is under way."""
-    serving = asyncio.create_task(server.serve(sockets=[listener]), name="webhook")
-    try:
-        await first(_ended(serving), server.listening.wait())
-        if not serving.done():
-            host, port = listener.getsockname()[:2]
-            lifecycle.ready(url=f"https://{host}:{port}")
-            await first(_ended(serving), lifecycle.stopping.wait())
-    finally:
-        server.should_exit = True
-        await serving
+    await first(work(), _follow(api, judge, configured))
 
 
-async def _ended(task: asyncio.Task[None]) -> None:
-    await asyncio.wait({task})
+async def _serve(server: HttpServer, settings: Settings, lifecycle: Lifecycle) -> None:
+    async with server.listening(settings.drain_seconds):
+        lifecycle.ready(url=f"https://{server.address}")
+        await lifecycle.stopping.wait()
 
 
 async def _prepare(keeper: CertificateKeeper, configured: asyncio.Event) -> None:
@@ -81,34 +82,37 @@ async def _prepare(keeper: CertificateKeeper, configured: asyncio.Event) -> None
         try:
             await keeper.look()
             break
-        except Exception as error:
+        except FAILURES as error:
             log.warning("the cluster's API does not let the webhook prepare; trying again", error=describe(error))
             await asyncio.sleep(RETRY_SECONDS)
     await configured.wait()
 
 
-async def _follow(cluster: WebhookCluster, judge: Judge, configured: asyncio.Event) -> None:
+async def _follow(api: AsyncClient, judge: Judge, configured: asyncio.Event) -> None:
     """Keeps the judge's ConfigMaps as they are in the cluster; while that cannot be asked, the last ones hold."""
-    while True:
-        try:
-            configmaps, version = await cluster.configmaps()
-            judge.configure(configmaps)
-            configured.set()
-            async for _ in cluster.configmap_changes(version):
-                break
-        except Exception as error:
-            log.info("ConfigMaps are read again", error=describe(error))
-            await asyncio.sleep(RETRY_SECONDS)
+    get_list = partial(api.list, CONFIG_MAP, SYSTEM_NAMESPACE)
+    open_watch = partial(api.watch, CONFIG_MAP, namespace=SYSTEM_NAMESPACE)
+    configmaps: dict[Key, Obj] = {}
+    async for news in list_and_watch(get_list, open_watch):
+        match news:
+            case Listed(objects):
+                configmaps = {key_of(one): one for one in objects}
+            case Changed("DELETED", obj):
+                configmaps.pop(key_of(obj), None)
+            case Changed(_, obj):
+                configmaps[key_of(obj)] = obj
+            case Interrupted(error):
+                log.info("ConfigMaps are read again", error=describe(error))
+                continue
+        judge.configure(configmaps.values())
+        configured.set()
 
 
-def _configured(judge: Judge, context: ssl.SSLContext, settings: Settings) -> uvicorn.Config:
-    return uvicorn.Config(
-        application(judge),
-        lifespan="off",
-        access_log=False,
-        log_config=None,
-        timeout_keep_alive=75,
-        timeout_graceful_shutdown=max(1, round(settings.drain_seconds)),
-        server_header=False,
-        ssl_context_factory=lambda _config, _default: context,
-    )
+async def may_subscribe(api: AsyncClient, user: Obj, origin: EventOrigin) -> bool:
+    """Whether the cluster lets the user subscribe to a Broker or channel. Raises AccessUnknown."""
+    who: Obj = {name: user[name] for name in ("groups", "uid", "extra") if name in user}
+    who["user"] = user.get("username")
+    try:
+        return await api.is_allowed({**who, "resourceAttributes": {"verb": SUBSCRIBE, **origin._asdict()}})
+    except KubeError as error:
+        raise AccessUnknown(str(error)) from error

@@ -6,7 +6,8 @@ import base64
 import copy
 from typing import NamedTuple
 
-from penstock.resources.admission import SYSTEM_NAMESPACE, Obj
+from penstock.kube.kinds import Kind, Obj
+from penstock.resources.admission import SYSTEM_NAMESPACE
 from penstock.resources.registry import CONVERSIONS, crds
 
 SERVICE = "penstock-webhook"
@@ -15,10 +16,16 @@ MUTATING = "webhook.eventing.penstock.dev"
 VALIDATING = "validation.webhook.eventing.penstock.dev"
 
 
+_REGISTRATION = "admissionregistration.k8s.io/v1"
+_MUTATING = Kind(_REGISTRATION, "MutatingWebhookConfiguration")
+_VALIDATING = Kind(_REGISTRATION, "ValidatingWebhookConfiguration")
+_DEFINITION = Kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+
+
 class Trusting(NamedTuple):
     """An object that holds a `caBundle`."""
 
-    kind: str
+    kind: Kind
     name: str
 
 
@@ -36,12 +43,8 @@ def converted_definitions() -> list[str]:
 
 def trusting() -> list[Trusting]:
     """Every object that has to hold the bundle."""
-    definitions = [Trusting("CustomResourceDefinition", name) for name in converted_definitions()]
-    return [
-        Trusting("MutatingWebhookConfiguration", MUTATING),
-        Trusting("ValidatingWebhookConfiguration", VALIDATING),
-        *definitions,
-    ]
+    definitions = [Trusting(_DEFINITION, name) for name in converted_definitions()]
+    return [Trusting(_MUTATING, MUTATING), Trusting(_VALIDATING, VALIDATING), *definitions]
 
 
 def with_bundle(obj: Obj, bundle: bytes) -> Obj | None:

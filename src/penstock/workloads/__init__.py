@@ -1,1 +1,1 @@
-"""The node of the embedded control plane: Pods of known images run here as local actors, without a container engine."""
+"""The node of the embedded control plane: Pods of known images run here as processes, without a container engine."""

@@ -1,18 +1,21 @@
 """What an image means here. No container is started from it: its name says which program to run.
 
-The settings map images to commands of this machine; some images of Knative are actors that penstock brings itself.
+The settings map images to commands of this machine; some images of Knative are programs that penstock brings itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
-ActorName = Literal["recordevents", "eventshub", "event_display", "transform-jsonata"]
+if TYPE_CHECKING:
+    from penstock.settings import ImageCommand
 
-ACTORS: tuple[ActorName, ...] = ("recordevents", "eventshub", "event_display", "transform-jsonata")
+ActorName = Literal["recordevents", "eventshub", "event_display", "transform-jsonata", "timer-source", "log-sink"]
+
+ACTORS: tuple[ActorName, ...] = get_args(ActorName)
 """By the last part of the image's name; registry, tag and digest may differ."""
 
 
@@ -30,6 +33,10 @@ class Program:
     pattern: str
     command: tuple[str, ...]
     """Empty: the Pod's own command is run."""
+    namespaces: tuple[str, ...] = ()
+    """Whose Pods may have it; empty: those of all."""
+    allowed_variables: tuple[str, ...] = ()
+    """Those that a Pod may set although they are refused otherwise."""
 
     @property
     def setting(self) -> str:
@@ -40,12 +47,18 @@ class Program:
 class Images:
     """The images that Pods of this node may have."""
 
-    def __init__(self, commands: Mapping[str, Sequence[str]]) -> None:
-        self._programs = [Program(pattern, tuple(command)) for pattern, command in commands.items()]
+    def __init__(self, commands: Mapping[str, ImageCommand]) -> None:
+        self._programs = [
+            Program(pattern, tuple(one.command), tuple(one.namespaces), tuple(one.allow_env))
+            for pattern, one in commands.items()
+        ]
 
-    def find(self, reference: str) -> Actor | Program | None:
-        """What runs for an image reference such as `gcr.io/x/eventshub@sha256:…`; None for one that is not known."""
+    def find(self, reference: str, namespace: str) -> Actor | Program | None:
+        """What runs for an image reference such as `gcr.io/x/eventshub@sha256:…` in a namespace; None for one that is
+        not known there."""
         for program in self._programs:
+            if program.namespaces and namespace not in program.namespaces:
+                continue
             if any(fnmatchcase(spelling, program.pattern) for spelling in _spellings(reference)):
                 return program
         name = list(_spellings(reference))[-1].rpartition("/")[2]
@@ -53,11 +66,12 @@ class Images:
         return next((Actor(actor) for actor in ACTORS if name == actor or _is_built(name, actor)), None)
 
 
-def refusal(reference: str) -> str:
-    """What a person is told about an image that is not known here."""
+def refusal(reference: str, namespace: str) -> str:
+    """What a person is told about an image that is not known in the namespace."""
     pattern = list(_spellings(reference))[-1] or "IMAGE"
     return (
-        f"this node starts no containers: it runs programs of this machine, and none is named for {reference or 'it'}. "
+        f"this node starts no containers: it runs programs of this machine, and none is named for {reference or 'it'} "
+        f"in the namespace {namespace}. "
         f'Name one in penstock.toml, [images] "{pattern}" = ["program", "argument"], and start penstock again. '
         f"Built in are {', '.join(ACTORS)}."
     )

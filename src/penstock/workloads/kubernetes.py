@@ -7,27 +7,27 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import partial
+from typing import Literal
 
-from lightkube import ApiError, AsyncClient
-from lightkube.models.authentication_v1 import BoundObjectReference, TokenRequestSpec, TokenReviewSpec
-from lightkube.models.core_v1 import EventSource, ObjectReference
-from lightkube.models.meta_v1 import ObjectMeta
-from lightkube.resources.authentication_v1 import TokenReview
-from lightkube.resources.core_v1 import ConfigMap, Event, Pod, Secret, ServiceAccount, ServiceAccountToken
-from lightkube.types import PatchType
-
+from penstock.kube import kinds
+from penstock.kube.client import AsyncClient
+from penstock.kube.errors import Conflict, KubeError, NotFound
+from penstock.kube.kinds import CONFIG_MAP, EVENT, POD, SECRET, SERVICE_ACCOUNT_KIND, TOKEN_REVIEW, Key, Obj, key_of
+from penstock.kube.list_watch import Changed, Interrupted, Listed, list_and_watch
+from penstock.kube.paths import NotASegment
+from penstock.resources.metadata import NODE_NAME
 from penstock.timestamps import rfc3339
 from penstock.workloads.processes.environment import ConfigError, Kind
 
-Manifest = dict[str, Any]
-
-NODE_NAME = "penstock"
+Manifest = Obj
 
 TOKEN_SECONDS = 365 * 24 * 3600
 """A program's token is not renewed while it runs."""
+GIVES_NO_TOKENS = (404, 405)
 RECORD_TRIES = 5
 RECORD_PAUSE_SECONDS = 0.2
 
@@ -53,17 +53,21 @@ class PodApi:
     def __init__(self, client: AsyncClient) -> None:
         self._client = client
 
-    async def follow(self) -> AsyncIterator[PodList | PodChange]:
-        """All Pods, then every change, until the connection breaks."""
-        listed = self._client.list(Pod, namespace="*")
-        pods = [pod.to_dict() async for pod in listed]
-        yield PodList(pods)
-        async for verb, pod in self._client.watch(Pod, namespace="*", resource_version=listed.resourceVersion):
-            yield PodChange("gone" if verb == "DELETED" else "present", pod.to_dict())
+    async def follow(self) -> AsyncIterator[PodList | PodChange | Interrupted]:
+        """All Pods, then every change, and why there are none to be seen for now."""
+        async for news in list_and_watch(partial(self._client.list, POD), partial(self._client.watch, POD)):
+            match news:
+                case Listed(pods):
+                    yield PodList(pods)
+                case Changed(change, pod):
+                    yield PodChange("gone" if change == "DELETED" else "present", pod)
+                case _:
+                    yield news
 
     async def write_status(self, pod: Manifest, status: Manifest) -> None:
         """Replaces the status; a Pod that is gone by now is fine."""
-        await self._patch(pod, {"status": status}, subresource=True)
+        with contextlib.suppress(NotFound):
+            await self._client.patch_status(POD, key_of(pod), {"status": status})
 
     async def bind(self, pod: Manifest) -> None:
         """Says which node runs the Pod."""
@@ -75,12 +79,8 @@ class PodApi:
 
     async def remove(self, pod: Manifest) -> None:
         """Ends the deletion of a Pod that has stopped."""
-        metadata = pod["metadata"]
-        try:
-            await self._client.delete(Pod, metadata["name"], namespace=metadata["namespace"], grace_period=0)
-        except ApiError as error:
-            if error.status.code != 404:
-                raise
+        with contextlib.suppress(NotFound):
+            await self._client.delete(POD, key_of(pod), grace_seconds=0)
 
     async def entries(self, pod: Manifest, kind: Kind, name: str) -> dict[str, str] | None:
         """The entries of a ConfigMap or Secret beside the Pod, as text; None where it does not exist."""
@@ -88,52 +88,44 @@ class PodApi:
         return None if found is None else {key: value.decode(errors="replace") for key, value in found.items()}
 
     async def files(self, pod: Manifest, kind: Kind, name: str) -> dict[str, bytes] | None:
-        """The entries of a ConfigMap or Secret beside the Pod; None where it does not exist."""
-        namespace = pod["metadata"]["namespace"]
-        try:
-            if kind == "configmap":
-                configmap = await self._client.get(ConfigMap, name, namespace=namespace)
-                texts = {key: value.encode() for key, value in (configmap.data or {}).items()}
-                return texts | _decoded(configmap.binaryData)
-            return _decoded((await self._client.get(Secret, name, namespace=namespace)).data)
-        except ApiError as error:
-            if error.status.code != 404:
-                raise
+        """The entries of a ConfigMap or Secret beside the Pod; None where it does not exist. Raises ConfigError for a
+        name that none can have."""
+        key = Key(pod["metadata"]["namespace"], name)
+        found = await self._beside(CONFIG_MAP if kind == "configmap" else SECRET, key)
+        if found is None:
             return None
+        if kind == "secret":
+            return _decoded(found.get("data"))
+        texts = {name: value.encode() for name, value in (found.get("data") or {}).items()}
+        return texts | _decoded(found.get("binaryData"))
 
     async def token(
         self, pod: Manifest, account: str, audience: str | None = None, seconds: int | None = None
     ) -> str | None:
         """A token of a ServiceAccount beside the Pod; None where the API gives none. Raises ConfigError."""
-        namespace = pod["metadata"]["namespace"]
+        metadata = pod["metadata"]
+        key = Key(metadata["namespace"], account)
+        if await self._beside(SERVICE_ACCOUNT_KIND, key) is None:
+            raise ConfigError(f'serviceaccounts "{account}" not found')
+        bound = {name: metadata[name] for name in ("name", "uid") if name in metadata}
+        wanted = {
+            "audiences": [audience] if audience else [],
+            "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", **bound},
+            "expirationSeconds": seconds or TOKEN_SECONDS,
+        }
         try:
-            await self._client.get(ServiceAccount, account, namespace=namespace)
-        except ApiError as error:
-            if error.status.code != 404:
-                raise
-            raise ConfigError(f'serviceaccounts "{account}" not found') from None
-        reference = BoundObjectReference(
-            apiVersion="v1", kind="Pod", name=pod["metadata"]["name"], uid=pod["metadata"].get("uid")
-        )
-        wanted = TokenRequestSpec(
-            audiences=[audience] if audience else [],
-            boundObjectRef=reference,
-            expirationSeconds=seconds or TOKEN_SECONDS,
-        )
-        try:
-            asked = ServiceAccountToken(spec=wanted, metadata=ObjectMeta(name=account, namespace=namespace))
-            made = await self._client.create(asked, account, namespace=namespace)
-        except ApiError as error:
-            if error.status.code not in (404, 405):
+            made = await self._client.token(key, wanted)
+        except KubeError as error:
+            if error.code not in GIVES_NO_TOKENS:
                 raise
             return None
-        return made.status.token if made.status else None
+        return made.get("token")
 
     async def review(self, token: str, audience: str) -> Manifest | None:
         """Whose a token is that is for this audience; None where it is nobody's, or for another."""
-        asked = TokenReview(spec=TokenReviewSpec(token=token, audiences=[audience]))
-        status = (await self._client.create(asked)).status
-        return status.user.to_dict() if status and status.authenticated and status.user else None
+        reviewed = await self._client.create(TOKEN_REVIEW, {"spec": {"token": token, "audiences": [audience]}})
+        status: Manifest = reviewed.get("status") or {}
+        return status.get("user") if status.get("authenticated") else None
 
     async def record(
         self,
@@ -147,76 +139,61 @@ class PodApi:
         count: int = 1,
     ) -> None:
         """Writes a Kubernetes Event about the Pod, in several tries."""
-        metadata = pod["metadata"]
-        now = rfc3339()
-        event = Event(
-            metadata=ObjectMeta(name=name, namespace=metadata["namespace"]),
-            involvedObject=ObjectReference(
-                apiVersion="v1",
-                kind="Pod",
-                name=metadata["name"],
-                namespace=metadata["namespace"],
-                uid=metadata.get("uid"),
-                resourceVersion=metadata.get("resourceVersion"),
-            ),
-            reason=reason,
-            message=message,
-            type="Warning" if warning else "Normal",
-            count=count,
-            source=EventSource(component=component, host=NODE_NAME),
-            reportingComponent=component,
-            reportingInstance=NODE_NAME,
-        ).to_dict()
-        event |= {"firstTimestamp": now, "lastTimestamp": now, "eventTime": None}
-        await self._create(event)
+        metadata, now = pod["metadata"], rfc3339()
+        about = {name: metadata[name] for name in ("name", "namespace", "uid", "resourceVersion") if name in metadata}
+        await self._create(
+            {
+                "metadata": {"name": name, "namespace": metadata["namespace"]},
+                "involvedObject": {"apiVersion": "v1", "kind": "Pod", **about},
+                "reason": reason,
+                "message": message,
+                "type": "Warning" if warning else "Normal",
+                "count": count,
+                "source": {"component": component, "host": NODE_NAME},
+                "reportingComponent": component,
+                "reportingInstance": NODE_NAME,
+                "firstTimestamp": now,
+                "lastTimestamp": now,
+                "eventTime": None,
+            }
+        )
 
     async def recount(self, pod: Manifest, name: str, count: int) -> bool:
         """An Event that is there happened again; whether it is still there."""
         again = {"count": count, "lastTimestamp": rfc3339()}
         try:
-            await self._client.patch(
-                Event, name, again, namespace=pod["metadata"]["namespace"], patch_type=PatchType.MERGE
-            )
-        except ApiError as error:
-            if error.status.code != 404:
-                raise
+            await self._client.patch(EVENT, Key(pod["metadata"]["namespace"], name), again)
+        except NotFound:
             return False
         return True
 
     async def _create(self, event: Manifest) -> None:
         for attempt in range(RECORD_TRIES):
             try:
-                await self._client.create(_as_event(event))
-            except ApiError as error:
-                if error.status.code == 409 and error.status.reason == "AlreadyExists":
-                    # A container that was started again counts from 1 again; its reports get names of their own.
-                    event["metadata"] = {**event["metadata"], "name": f"{event['metadata']['name']}.again"}
-                elif attempt == RECORD_TRIES - 1 or (error.status.code or 500) in (400, 403, 404, 422):
-                    raise
-            except Exception:
-                if attempt == RECORD_TRIES - 1:
+                await self._client.create(EVENT, event)
+            except Conflict:
+                # A container that was started again counts from 1 again; its reports get names of their own.
+                event["metadata"] = {**event["metadata"], "name": f"{event['metadata']['name']}.again"}
+            except KubeError as error:
+                if attempt == RECORD_TRIES - 1 or not error.is_temporary:
                     raise
             else:
                 return
             await asyncio.sleep(RECORD_PAUSE_SECONDS * attempt)
 
-    async def _patch(self, pod: Manifest, patch: Manifest, *, subresource: bool = False) -> None:
-        metadata = pod["metadata"]
-        kind = Pod.Status if subresource else Pod
+    async def _beside(self, kind: kinds.Kind, key: Key) -> Manifest | None:
+        """An object beside the Pod; None where there is none. Raises ConfigError for a name that none can have."""
         try:
-            await self._client.patch(
-                kind, metadata["name"], patch, namespace=metadata["namespace"], patch_type=PatchType.MERGE
-            )
-        except ApiError as error:
-            if error.status.code != 404:
-                raise
+            return await self._client.get(kind, key)
+        except NotASegment as error:
+            raise ConfigError(str(error)) from None
+        except NotFound:
+            return None
+
+    async def _patch(self, pod: Manifest, patch: Manifest) -> None:
+        with contextlib.suppress(NotFound):
+            await self._client.patch(POD, key_of(pod), patch)
 
 
 def _decoded(entries: dict[str, str] | None) -> dict[str, bytes]:
     return {key: base64.b64decode(value) for key, value in (entries or {}).items()}
-
-
-def _as_event(manifest: Manifest) -> Event:
-    event = Event.from_dict(manifest)
-    assert isinstance(event, Event)  # noqa: S101  # the library's own type says less than it gives
-    return event

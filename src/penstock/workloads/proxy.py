@@ -3,6 +3,9 @@
 Every HTTP client knows `http_proxy`: curl, Go's, Python's. A proxy needs no privilege, no port below 1024 and no change
 of the machine's resolver, and a Service's port leads to that of its Pods. The proxy's user names the namespace whose
 short names (`http://sink`) are meant. A name without a ready Pod is waited for a while, as long as the client does.
+
+Only programs of Pods know the password. The proxy connects to every address as the account of penstock does, so for
+other accounts, and for built-in programs, it would be a way around what is refused to them.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TypeVar
 from urllib.parse import urlsplit
@@ -24,36 +28,30 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from penstock.contract.names import CLUSTER_DOMAIN, Location, NothingThere, service_host
-from penstock.workloads.actors.sender import Locate
+from penstock.events.http import HOP_BY_HOP
+from penstock.workloads.server import BodyTooLarge, body_of
 
 log = structlog.get_logger()
 
 Reached = TypeVar("Reached")
+Locate = Callable[[str], Location]
+"""Where a URL leads. Raises NothingThere."""
 
 WAIT_SECONDS = 5.0
 AGAIN_SECONDS = 0.1
 MOST_BYTES = 64 * 1024 * 1024
-HOP_BY_HOP = frozenset(
-    {
-        "connection",
-        "keep-alive",
-        "proxy-authenticate",
-        "proxy-authorization",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    }
-)
-"""Headers that are between the client and the proxy."""
+
+CHALLENGE = 'Basic realm="penstock"'
+WHOSE = "this proxy is for programs of Pods, which find its password in http_proxy and https_proxy"
 
 
 class NameProxy:
     """An ASGI application. `direct` leads to the names of the cluster, `outside` to all others."""
 
-    def __init__(self, locate: Locate, direct: Client, outside: Client) -> None:
-        self._locate, self._direct, self._outside = locate, direct, outside
+    def __init__(self, locate: Locate, password: str, direct: Client, outside: Client) -> None:
+        self._locate, self._password, self._direct, self._outside = locate, password, direct, outside
+        self.via = f"1.1 penstock-{secrets.token_hex(8)}"
+        """What it adds to requests as their `Via`. One that has it already leads back to this proxy."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -62,14 +60,20 @@ class NameProxy:
         await response(scope, receive, send)
 
     async def _answer(self, request: Request) -> Response:
+        namespace = namespace_of(request.headers.get("proxy-authorization", ""), self._password)
+        if namespace is None:
+            return PlainTextResponse(f"{WHOSE}\n", 407, {"proxy-authenticate": CHALLENGE})
         if request.method == "CONNECT":
             return PlainTextResponse("only http:// is known to this proxy: https_proxy names the other\n", 405)
+        if any(self.via in line for line in request.headers.getlist("via")):
+            return PlainTextResponse("the request leads back to this proxy\n", 508)
+        return await self._passed_on(request, namespace)
+
+    async def _passed_on(self, request: Request, namespace: str) -> Response:
         try:
-            body = await _body(request)
-        except ValueError as error:
+            streamed, answer = await self._send(request, await body_of(request, MOST_BYTES), namespace)
+        except BodyTooLarge as error:
             return PlainTextResponse(f"{error}\n", 413)
-        try:
-            streamed, answer = await self._send(request, body)
         except NothingThere as error:
             return PlainTextResponse(f"{error}\n", 503)
         except PyreqwestError as error:
@@ -79,14 +83,13 @@ class NameProxy:
         response.raw_headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
         return response
 
-    async def _send(self, request: Request, body: bytes) -> tuple[StreamRequest, Answer]:
+    async def _send(self, request: Request, body: bytes, namespace: str) -> tuple[StreamRequest, Answer]:
         """The answer. Raises NothingThere, or what the client fails with."""
 
         async def answered(location: Location) -> tuple[StreamRequest, Answer]:
             streamed = self._request(request, location, body)
             return streamed, await streamed.__aenter__()
 
-        namespace = namespace_of(request.headers.get("proxy-authorization", ""))
         return await reached(self._locate, url_of(request), namespace, answered, ConnectError)
 
     def _request(self, request: Request, location: Location, body: bytes) -> StreamRequest:
@@ -94,6 +97,7 @@ class NameProxy:
         built = (self._direct if known else self._outside).request(request.method, location.url)
         skipped = HOP_BY_HOP | {"host", "content-length"}
         built = built.headers([(name, value) for name, value in request.headers.items() if name not in skipped])
+        built = built.header("Via", self.via)
         if location.host is not None:
             built = built.header("Host", location.host)
         if body or request.method in ("POST", "PUT", "PATCH"):
@@ -141,15 +145,15 @@ def url_of(request: Request) -> str:
     return f"http://{request.headers.get('host', '')}{path}{f'?{query}' if query else ''}"
 
 
-def namespace_of(authorization: str) -> str:
-    """The namespace that a program's `http_proxy` names as user; empty where it names none."""
+def namespace_of(authorization: str, password: str) -> str | None:
+    """The namespace that a program's `http_proxy` names as user; None where the password is another."""
     scheme, _, credentials = authorization.partition(" ")
-    if scheme.lower() != "basic":
-        return ""
     try:
-        return base64.b64decode(credentials, validate=True).decode().partition(":")[0]
-    except (binascii.Error, UnicodeDecodeError):
-        return ""
+        namespace, _, given = base64.b64decode(credentials, validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeError):
+        return None
+    is_right = scheme.lower() == "basic" and secrets.compare_digest(given.encode(), password.encode())
+    return namespace if is_right else None
 
 
 def spellings(url: str, namespace: str) -> list[str]:
@@ -166,16 +170,6 @@ def is_cluster_name(url: str) -> bool:
     """Whether only this cluster can know the name."""
     host = (urlsplit(url).hostname or "").rstrip(".")
     return host.endswith((".svc", f".svc.{CLUSTER_DOMAIN}"))
-
-
-async def _body(request: Request) -> bytes:
-    parts, size = [], 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size > MOST_BYTES:
-            raise ValueError(f"requests through this proxy have at most {MOST_BYTES} bytes")
-        parts.append(chunk)
-    return b"".join(parts)
 
 
 async def _stream(streamed: StreamRequest, answer: Answer) -> AsyncIterator[bytes]:

@@ -1,4 +1,4 @@
-"""What runs in a container, whether an actor of penstock or a process of this machine."""
+"""What runs in a container, whether a program that penstock brings or one of this machine."""
 
 from __future__ import annotations
 

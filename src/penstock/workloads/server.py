@@ -7,47 +7,32 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 
-import uvicorn
+from starlette.requests import Request
 from starlette.types import ASGIApp
+
+from penstock.serving import HttpServer
 
 TakeListener = Callable[[int], socket.socket | None]
 """A socket that listens at a port of the Pod; None when somebody else does."""
 
 
+class BodyTooLarge(Exception):
+    """The request has more bytes than are taken."""
+
+
+async def body_of(request: Request, most_bytes: int) -> bytes:
+    """The body of a request; never more than so many bytes of it are kept. Raises BodyTooLarge."""
+    parts, size = [], 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > most_bytes:
+            raise BodyTooLarge(f"requests have at most {most_bytes} bytes here")
+        parts.append(chunk)
+    return b"".join(parts)
+
+
 class PortTaken(Exception):
     """Somebody else listens there; the text says where."""
-
-
-class WorkloadServer:
-    """Serves an application on a socket that already listens, in the loop that is running."""
-
-    def __init__(self, app: ASGIApp, listener: socket.socket, tls: ssl.SSLContext | None = None) -> None:
-        """`tls` has the certificate that is shown to clients, where they have to speak it."""
-        config = uvicorn.Config(
-            app,
-            interface="asgi3",
-            lifespan="off",
-            ws="none",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            date_header=False,
-            timeout_keep_alive=75,
-            ssl_context_factory=None if tls is None else lambda _config, _default: tls,
-        )
-        config.load()
-        self._server = uvicorn.Server(config)
-        self._server.lifespan = config.lifespan_class(config)
-        self._listener = listener
-
-    async def start(self) -> None:
-        """Accepts connections from now on."""
-        await self._server.startup(sockets=[self._listener])
-
-    async def stop(self, grace: float) -> None:
-        """Accepts no more, lets requests under way finish for `grace` seconds, then cuts them off."""
-        self._server.config.timeout_graceful_shutdown = max(int(grace), 1)
-        await self._server.shutdown(sockets=[self._listener])
 
 
 @contextlib.asynccontextmanager
@@ -61,7 +46,7 @@ async def serving(
     requests under way then have. Raises PortTaken."""
     async with contextlib.AsyncExitStack() as servers:
 
-        async def end(server: WorkloadServer) -> None:
+        async def end(server: HttpServer) -> None:
             await server.stop(grace())
 
         for port, tls in ports.items():
@@ -70,7 +55,7 @@ async def serving(
                 raise PortTaken(
                     f"listen tcp :{port}: somebody else listens there, such as another container of the Pod"
                 )
-            server = WorkloadServer(app, listener, tls)
+            server = HttpServer(app, listener, tls)
             await server.start()
             servers.push_async_callback(end, server)
         yield

@@ -1,7 +1,8 @@
 """The proxy through which programs of Pods reach Services by name over TLS: it answers CONNECT, and passes bytes on.
 
 TLS is between the program and the Service, by the Service's own name; nothing of it is seen here. Every client that
-knows `http_proxy` also knows `https_proxy`. Names that are not the cluster's are connected to as they are.
+knows `http_proxy` also knows `https_proxy`. Names that are not the cluster's are connected to as they are. It asks for
+the same password, for the same reason.
 """
 
 from __future__ import annotations
@@ -14,8 +15,7 @@ from urllib.parse import urlsplit
 
 from penstock.contract.names import Location, NothingThere
 from penstock.sockets import bound_socket
-from penstock.workloads.actors.sender import Locate
-from penstock.workloads.proxy import namespace_of, reached
+from penstock.workloads.proxy import CHALLENGE, WHOSE, Locate, namespace_of, reached
 
 HEAD_SECONDS = 10.0
 """For a client to say where it wants to."""
@@ -35,8 +35,8 @@ class TunnelRefused(Exception):
 class Tunnels:
     """A server of tunnels."""
 
-    def __init__(self, locate: Locate) -> None:
-        self._locate = locate
+    def __init__(self, locate: Locate, password: str) -> None:
+        self._locate, self._password = locate, password
         self._open: set[asyncio.Task[None]] = set()
 
     @contextlib.asynccontextmanager
@@ -56,12 +56,13 @@ class Tunnels:
         task = asyncio.create_task(self._take(reader, writer))
         self._open.add(task)
         task.add_done_callback(self._open.discard)
+        task.add_done_callback(lambda _: writer.close())  # one that is cancelled before it began has closed nothing
 
     async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):  # either side may go whenever it likes
             async with _closing(writer):
                 try:
-                    url, namespace = await _asked(reader)
+                    url, namespace = await _asked(reader, self._password)
                     far_reader, far_writer = await self._connected(url, namespace)
                 except TunnelRefused as refusal:
                     writer.write(_answer(refusal))
@@ -98,10 +99,12 @@ async def _closing(writer: asyncio.StreamWriter) -> AsyncIterator[None]:
 def _answer(refusal: TunnelRefused) -> bytes:
     said = f"{refusal}\n".encode()
     head = f"HTTP/1.1 {refusal.status} {refusal.status.phrase}\r\ncontent-type: text/plain\r\n"
+    if refusal.status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
+        head += f"proxy-authenticate: {CHALLENGE}\r\n"
     return head.encode() + b"content-length: %d\r\nconnection: close\r\n\r\n" % len(said) + said
 
 
-async def _asked(reader: asyncio.StreamReader) -> tuple[str, str]:
+async def _asked(reader: asyncio.StreamReader, password: str) -> tuple[str, str]:
     """Where the client wants to, and the namespace that its short names are of. Raises TunnelRefused."""
     try:
         async with asyncio.timeout(HEAD_SECONDS):
@@ -109,6 +112,10 @@ async def _asked(reader: asyncio.StreamReader) -> tuple[str, str]:
     except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
         raise TunnelRefused(HTTPStatus.BAD_REQUEST, "this is no request") from error
     opening, *lines = head.decode("latin-1").split("\r\n")
+    headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    namespace = namespace_of(headers.get("proxy-authorization", ""), password)
+    if namespace is None:
+        raise TunnelRefused(HTTPStatus.PROXY_AUTHENTICATION_REQUIRED, WHOSE)
     method, target = [*opening.split(" "), "", ""][:2]
     if method != "CONNECT":
         raise TunnelRefused(
@@ -120,8 +127,7 @@ async def _asked(reader: asyncio.StreamReader) -> tuple[str, str]:
             raise ValueError("no host and port")
     except ValueError as error:
         raise TunnelRefused(HTTPStatus.BAD_REQUEST, f"{target} is no address to connect to: {error}") from error
-    headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    return url, namespace_of(headers.get("proxy-authorization", ""))
+    return url, namespace
 
 
 async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -18,12 +18,12 @@ from api_process import Server
 from typer.testing import CliRunner, Result
 
 from penstock.cli import app
-from penstock.cli.installation import complete_namespaces
 from penstock.cli.operate.credentials import token_of
 from penstock.cli.operate.names import completion_of
+from penstock.cli.options import complete_namespaces
 from penstock.engine.problem import Problem
 from penstock.operations.installation import find
-from penstock.operations.sending.addresses import SendingAddress
+from penstock.operations.sending import SendingAddress
 
 Run = Callable[..., Result]
 
@@ -84,8 +84,8 @@ def test_keys_of_a_broker(run: Run) -> None:
     assert "has a key till already" in run("keys", "create", "orders", "till", ok=False).output
     assert "has no key nobody" in run("keys", "revoke", "orders", "nobody", ok=False).output
     assert run("keys", "revoke", "orders", "till").output == "The key till of orders has ended.\n"
-    assert "takes events from nobody" in run("keys", "revoke", "orders", "kiosk").output
-    assert "takes events from nobody" in run("keys", "list", "orders").output
+    assert "accepts no events that need a key" in run("keys", "revoke", "orders", "kiosk").output
+    assert "accepts no events that need a key" in run("keys", "list", "orders").output
     run("keys", "open", "orders")
     assert run("keys", "list", "orders").output == "orders has no keys, and asks for none.\n"
 
@@ -100,7 +100,7 @@ def test_a_token_of_a_service_account_is_for_the_broker_that_is_sent_to(server: 
         assert (claims["aud"], claims["sub"]) == (["for/orders"], f"system:serviceaccount:{namespace}:till")
         with pytest.raises(Problem, match=f"There is no ServiceAccount {namespace}/nobody"):
             token_of(api, "nobody", broker, SendingAddress("http://h/", audience="for/orders"))
-        with pytest.raises(Problem, match="asks nobody for a token"):
+        with pytest.raises(Problem, match="requires no token"):
             token_of(api, "till", broker, SendingAddress("http://h/"))
 
 

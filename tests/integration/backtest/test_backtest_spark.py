@@ -14,16 +14,16 @@ from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.backtest.past_events import AllEvents, KafkaEvents, Question, TableEvents
-from penstock.backtest.report import EventCounts, Place, SampleEvent
+from penstock.backtest.report import EventCounts, Place, SampleEvent, Window
 from penstock.backtest.run import backtest
 from penstock.backtest.trials import Trial, trials_of
-from penstock.backtest.window import Window
 from penstock.contract import topics
 from penstock.contract.routes import Route, Target
 from penstock.contract.snapshot import Snapshot
 from penstock.history.schema.frames import SESSION, event_rows
 from penstock.log.ranges import RangeReader
 from penstock.settings import Settings
+from running import kafka_access
 
 RECORDS = (
     "partition int, offset long, key binary, value binary, headers array<struct<key:string,value:binary>>, "
@@ -106,7 +106,7 @@ def test_nothing_at_all_is_an_answer_too(spark: SparkSession) -> None:
 def target(kafka: Settings) -> str:
     """A Broker that no other test sends to, with an event before the window and two in it, all behind a newer one."""
     name, now = f"backtest-{time.time_ns()}", int(time.time() * 1000)
-    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    producer = Producer(kafka_access(kafka))
     producer.produce(topics.EVENTS, b"{}", headers=headers("order", 99, "elsewhere"), timestamp=now, partition=0)
     for number, age in enumerate((7_200_000, 60_000, 30_000)):
         producer.produce(
@@ -120,10 +120,10 @@ def test_events_that_kafka_has_are_found_by_their_time(spark: SparkSession, kafk
     now = datetime.now(UTC)
     events = KafkaEvents(spark, kafka)
     tried = trials({"type": "none"}, [{"exact": {"type": "order"}}], target=target)
-    (result,) = backtest(events, tried, Window.read("1h", None, now)).results
+    (result,) = backtest(events, tried, Window(now - timedelta(hours=1), now)).results
     assert (result.total.events, result.total.added) == (2, 2)
     assert {result.samples[place].id for place in result.added} == {"e1", "e2"}
-    (older,) = backtest(events, tried, Window.read("3h", "90m", now)).results
+    (older,) = backtest(events, tried, Window(now - timedelta(hours=3), now - timedelta(minutes=90))).results
     assert (older.total.events, [older.samples[place].id for place in older.added]) == (1, ["e0"])
     (nothing,) = backtest(events, tried, Window(now, now + timedelta(hours=1))).results
     assert nothing.total.events == 0
@@ -157,7 +157,7 @@ def test_what_the_table_has_is_read_from_it_and_the_rest_from_kafka(
         [{"prefix": {"type": "o"}}],
     ]
     tried = trials({"type": "none"}, *filters, target=target)
-    report = backtest(AllEvents(table, rest), tried, Window.read("6h", None, now))
+    report = backtest(AllEvents(table, rest), tried, Window(now - timedelta(hours=6), now))
     assert [result.total.added for result in report.results] == [1, 1, 0, 3]
     assert [result.total.events for result in report.results] == [3] * 4
     every = report.results[3]

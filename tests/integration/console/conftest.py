@@ -34,6 +34,8 @@ def journey(console: ServedConsole, tmp_path_factory: pytest.TempPathFactory) ->
     """A browser, one for all journeys."""
     driver = browser.start(tmp_path_factory.mktemp("browser"))
     try:
-        yield Journey(driver, console.url)
+        journey = Journey(driver, console.url)
+        journey.sign_in(console.login)
+        yield journey
     finally:
         driver.quit()

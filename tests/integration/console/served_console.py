@@ -16,16 +16,19 @@ from penstock.console.app import application
 from penstock.console.console import Console
 from penstock.console.events.archive import Archive
 from penstock.console.events.tails import Tails
+from penstock.console.sessions import Sessions, TokenOwner
 from penstock.contract import topics
 from penstock.history.reader.history import History
 from penstock.log.ranges import LogRecord
 from penstock.operations.cluster_api import Resource
 from penstock.settings import Settings
 from penstock.sockets import bound_socket
+from running import eventually
 from written import KeptRecords, attempt, event
 
 Obj = dict[str, Any]
 EVENTING = "eventing.knative.dev/v1"
+OWNER = TokenOwner("kubernetes-admin", True)
 
 
 class Objects:
@@ -139,13 +142,19 @@ class ServedConsole:
         port = self._listener.getsockname()[1]
         self.settings = Settings(data_dir=folder, metrics=False, partitions=1, console_port=port)
         self.url = self.settings.console_url.rstrip("/")
+        self.login = ""
+        """A link that signs in, once."""
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
         self._thread.start()
+        eventually(lambda: self.login)
 
     async def _serve(self) -> None:
         stopping = asyncio.Event()
         console = Console(self.settings, stopping)
         console.api_of = lambda token: self.objects  # type: ignore[assignment,method-assign,return-value]  # stands in
+        self.login = f"{self.url}/login/links/{console.links.make('token', OWNER, None, 600)}"
+        console.owner_of = lambda token: OWNER  # type: ignore[method-assign]  # so does this
+        console.sessions = Sessions(self.settings.console_port, console.owner_of)
         app = application(console)
         events, attempts = records()
         app.state.events.archive = Archive(

@@ -21,7 +21,7 @@ def test_an_event_is_found_and_tells_why_it_failed(journey: Journey) -> None:
     journey.fill("input[name=id]", "unlucky")
     journey.press("form.search button.primary")
     journey.press('a[href="/events/0/60"]')
-    for words in ("given up, nobody takes it", "503", "1 route, 0 served, 1 not", "type is 'invoice', but the event"):
+    for words in ("dropped", "503", "1 route, 0 served, 1 not", "type is 'invoice', but the event"):
         journey.reads(words)
     journey.shows(1200, 1000)
     journey.photograph("event")

@@ -6,21 +6,23 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Coroutine, Iterator
+from functools import cache
 from typing import Any
 
 from lightkube import ApiError, Client, KubeConfig
+from lightkube.core.resource import ApiInfo, ResourceDef
+from lightkube.generic_resource import GenericNamespacedResource, GenericNamespacedStatus, create_api_info
 
 from penstock.apiserver import service as apiserver_service
 from penstock.contract.reports import COMPONENTS, Component
 from penstock.contract.snapshot import Snapshot
 from penstock.controllers import service as controllers_service
-from penstock.controllers.api import Kind, resource_of
+from penstock.kube.kinds import Kind, Obj
 from penstock.lifecycle import Lifecycle
 from penstock.log.reports import Reporter
 from penstock.log.table import SnapshotFollower
 from penstock.settings import Settings
 
-Obj = dict[str, Any]
 READY_SECONDS, STOP_SECONDS = 120, 60
 Run = Callable[[Settings, Lifecycle], Coroutine[Any, Any, None]]
 
@@ -100,8 +102,19 @@ run_apiserver = apiserver_service.run
 run_controllers = controllers_service.run
 
 
+@cache
+def resource_of(kind: Kind) -> Any:
+    """lightkube's class for the kind."""
+    version = kind.api_version.rpartition("/")[2]
+    info = create_api_info(kind.group, version, kind.kind, kind.plural)
+    of = ResourceDef(kind.group, version, kind.kind)
+    status_info = ApiInfo(resource=of, parent=of, plural=kind.plural, verbs=["get", "patch", "put"], action="status")
+    status = type(f"{kind.kind}Status", (GenericNamespacedStatus,), {"_api_info": status_info})
+    return type(kind.kind, (GenericNamespacedResource,), {"_api_info": info, "Status": status})
+
+
 class Cluster:
-    """What a user does to the API."""
+    """What a user does to the API, with a client that is not penstock's."""
 
     def __init__(self, settings: Settings) -> None:
         self._client = Client(KubeConfig.from_file(settings.data_dir / "kubeconfig"), trust_env=False)

@@ -14,9 +14,9 @@ from control_plane import Cluster, DataPlaneStandIn, Restartable
 
 from penstock.contract import topics
 from penstock.contract.routes import VERSION_KEY, Route, decode
-from penstock.controllers.api import BROKER, CHANNEL, IN_MEMORY_CHANNEL, SERVICE, SUBSCRIPTION, TRIGGER, Kind
+from penstock.kube.kinds import BROKER, CHANNEL, IN_MEMORY_CHANNEL, SERVICE, SUBSCRIPTION, TRIGGER, Kind
 from penstock.settings import Settings
-from running import eventually, read_to_end
+from running import eventually, kafka_access, read_to_end
 
 SINK = {"uri": "http://127.0.0.1:9/"}
 SERVICE_REF = {"apiVersion": "v1", "kind": "Service", "name": "sink"}
@@ -106,7 +106,7 @@ def test_a_record_that_cannot_be_read_is_written_anew(
     cluster.create(BROKER, "spoilt")
     uid = cluster.create(TRIGGER, "spoilt", spec={"broker": "spoilt", "subscriber": SINK})["metadata"]["uid"]
     eventually(lambda: cluster.ready(TRIGGER, "spoilt"))
-    producer = Producer({"bootstrap.servers": control_settings.bootstrap})
+    producer = Producer(kafka_access(control_settings))
 
     def newest() -> tuple[Route, bool]:
         """What the topic says of the route, and whether that can be read by everybody."""

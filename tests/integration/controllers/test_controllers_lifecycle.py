@@ -7,7 +7,7 @@ from typing import Any
 
 from control_plane import Cluster, DataPlaneStandIn
 
-from penstock.controllers.api import (
+from penstock.kube.kinds import (
     BROKER,
     CHANNEL,
     ENDPOINTS,

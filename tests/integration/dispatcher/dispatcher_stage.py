@@ -11,18 +11,19 @@ import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Message, Producer
 
 from penstock.contract import routes as records
 from penstock.contract import topics
 from penstock.contract.routes import Endpoint, Record, Route, ServiceName, Target, Version
 from penstock.dispatcher.task import run_task
 from penstock.settings import Settings
-from running import headers_of, read_to_end
+from running import headers_of, kafka_access, read_to_end
 
 TRACE = "00-" + "a" * 32 + "-" + "b" * 16 + "-01"
 
@@ -105,8 +106,7 @@ class Stage:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self._producer = Producer({"bootstrap.servers": settings.bootstrap, "queue.buffering.max.messages": 1_000_000})
-        self._origins = [itertools.count(1) for _ in range(settings.partitions)]
+        self._producer = Producer({**kafka_access(settings), "queue.buffering.max.messages": 1_000_000})
         self._published: set[str] = set()
         self._ids = itertools.count(1)
 
@@ -149,8 +149,9 @@ class Stage:
         data: bytes = b"{}",
         ttl: str = "255",
     ) -> list[str]:
-        """Events that the router has matched; returns their ids."""
+        """Events that were accepted, and that the router has matched; returns their ids."""
         ids = [f"e{next(self._ids)}" for _ in range(count)]
+        accepted: list[tuple[Headers, list[int]]] = []
         for ident in ids:
             headers: Headers = [
                 ("ce_specversion", b"1.0"),
@@ -162,13 +163,24 @@ class Stage:
                 ("penstock_target", b"broker-uid"),
                 ("penstock_http_x-request-id", b"42"),
                 ("penstock_traceparent", TRACE.encode()),
-                ("penstock_origin", str(next(self._origins[partition])).encode()),
-                ("penstock_routes", ",".join(route.uid for route in routes).encode()),
-                ("penstock_generation", b"1"),
+                ("penstock_tracestate", b"a=b"),
             ]
             if key is not None:
                 headers.append(("ce_partitionkey", key.encode()))
-            self._producer.produce(topics.MATCHED, partition=partition, value=data, headers=headers)
+            origin: list[int] = []
+            accepted.append((headers, origin))
+            self._producer.produce(
+                topics.EVENTS, partition=partition, value=data, headers=headers, on_delivery=partial(_note, origin)
+            )
+            self._producer.poll(0)
+        self._producer.flush(60)
+        for headers, (origin_of_event,) in accepted:
+            routed: Headers = [
+                ("penstock_origin", str(origin_of_event).encode()),
+                ("penstock_routes", ",".join(route.uid for route in routes).encode()),
+                ("penstock_generation", b"1"),
+            ]
+            self._producer.produce(topics.MATCHED, partition=partition, value=data, headers=[*headers, *routed])
             self._producer.poll(0)
         self._producer.flush(60)
         return ids
@@ -223,6 +235,11 @@ class Stage:
         settings = self.settings.model_copy(update=changes)
         program = Path(__file__).with_name("dispatcher_process.py")
         return subprocess.Popen([sys.executable, str(program), settings.model_dump_json()])
+
+
+def _note(offsets: list[int], error: KafkaError | None, message: Message) -> None:
+    assert error is None, error
+    offsets.append(int(message.offset() or 0))
 
 
 async def until(condition: Callable[[], object], what: str, seconds: float = 60) -> None:

@@ -20,10 +20,10 @@ from penstock.certificates import KeyPair, issue
 from penstock.contract.names import NameTable
 from penstock.contract.routes import Endpoint
 from penstock.destinations import Destinations
+from penstock.dispatcher.http import pool
 from penstock.dispatcher.http.client import SubscriberClient
 from penstock.dispatcher.http.connection import NoAnswer
 from penstock.log.threads import Owner
-from penstock.resources.delivery.delivering import DeliveryState, cause
 from penstock.settings import Settings
 from penstock.tls.clients import ClientCertificate
 from penstock.tls.server import show
@@ -118,7 +118,7 @@ async def send(
             certificate=certificate,
         )
     except NoAnswer as problem:
-        return cause(DeliveryState(failures=1, reason=str(problem)))[0]
+        return problem.cause.value
     return str(answer.status)
 
 
@@ -149,6 +149,22 @@ def test_connections_are_shared_by_who_shows_the_same_certificate_only(tmp_path:
                 assert await send(subscriber, client, certificate) == "202"
             assert subscriber.names == ["first", "first", "renewed", "renewed", "first"]
             assert await send(subscriber, client, None) == "ClientCertificateRefused"
+
+    run(scene())
+
+
+def test_a_trust_bundle_that_is_removed_is_noticed_under_steady_traffic(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "MAX_AGE_SECONDS", 0.0)
+
+    async def scene() -> None:
+        certificate = ClientCertificate(client_of(CLIENTS, "till"))
+        async with between(tmp_path) as (subscriber, client):
+            client.trust(SERVERS.certificate.decode())
+            assert await send(subscriber, client, certificate, subscriber.stranger) == "202"
+            client.trust("")
+            assert await send(subscriber, client, certificate, subscriber.stranger) == "CertificateRefused"
 
     run(scene())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gzip
 import json
 from typing import Any
 from urllib.parse import unquote
@@ -33,8 +34,9 @@ async def test_an_event_arrives_and_everything_about_it_is_written_down(stage: S
     assert (sent["ce-id"], sent["content-type"], sent["prefer"]) == (ident, "application/json", "reply")
     assert (sent["kn-namespace"], sent["x-request-id"]) == ("team", "42")
     assert "ce-knativebrokerttl" not in sent
-    assert sent["traceparent"][:36] == TRACE[:36]
+    assert (sent["traceparent"][:36], sent["traceparent"][52:]) == (TRACE[:36], TRACE[52:])
     assert sent["traceparent"][36:52] != TRACE[36:52]
+    assert sent["accept-encoding"] == "gzip"
     [fact] = stage.attempts(route)
     assert (fact["id"], fact["status"], fact["result"], fact["attempt"]) == (ident, 202, "delivered", 1)
     cursors = stage.table(topics.CURSORS)
@@ -53,7 +55,8 @@ async def test_retries_wait_as_told_and_each_is_a_span_of_its_own(stage: Stage, 
     async with stage.task():
         stage.match(route)
         await until(lambda: len(subscriber.requests) == 3, "three attempts")
-    assert len({request.headers["traceparent"] for request in subscriber.requests}) == 3
+    spans = {request.headers["traceparent"] for request in subscriber.requests}
+    assert (len(spans), {span[:36] for span in spans}) == (3, {TRACE[:36]})
     facts = stage.attempts(route)
     assert [(fact["attempt"], fact["status"], fact["result"]) for fact in facts] == [
         (1, 409, "retry"),
@@ -80,8 +83,10 @@ async def test_a_refused_event_goes_to_the_dead_letter_sink_with_its_story(stage
     assert told["ce-knativeerrordata"] == base64.b64encode(b"x" * 2000).decode()[:1024]
     assert (told["ce-deadlettersubscriberuri"], told["ce-deadletterretry"]) == (subscriber.url, "1")
     assert unquote(told["ce-deadletterreason"]) == "HTTP status 422"
+    assert told["traceparent"][:36] == TRACE[:36]
+    assert told["traceparent"] != subscriber.requests[0].headers["traceparent"]
     assert "prefer" not in told
-    assert "ce-knativebrokerttl" not in told
+    assert told["ce-knativebrokerttl"] == "255"
 
 
 async def test_a_dead_subscriber_is_told_apart_and_a_sink_that_fails_drops_the_event(
@@ -127,6 +132,7 @@ async def test_a_triggers_reply_goes_back_into_its_broker(stage: Stage, subscrib
     assert headers["ce_knativearrivaltime"].endswith(b"Z")
     assert headers["penstock_http_knative-x"] == b"7"
     assert headers["penstock_traceparent"][:36] == TRACE[:36].encode()
+    assert headers["penstock_tracestate"] == b"a=b"
 
 
 async def test_a_broker_that_wants_to_know_hears_of_the_types_of_replies(stage: Stage, subscribe: Subscribe) -> None:
@@ -147,8 +153,9 @@ def seen_types(stage: Stage) -> list[SeenType]:
 async def test_a_subscriptions_reply_is_retried_alone_and_its_failure_buries_the_original(
     stage: Stage, subscribe: Subscribe
 ) -> None:
-    subscriber = await subscribe(lambda _: (200, {"content-type": "application/cloudevents+json"}, REPLY))
-    reply = await subscribe(lambda _: (503, {}, b"busy"))
+    structured = {"content-type": "application/cloudevents+json", "content-encoding": "gzip"}
+    subscriber = await subscribe(lambda _: (200, structured, gzip.compress(REPLY)))
+    reply = await subscribe(lambda _: (503, {"content-encoding": "gzip"}, gzip.compress(b"busy")))
     sink = await subscribe()
     policy = Delivery(retry=2, dead_letter=sink.endpoint)
     route = stage.subscription(subscriber.endpoint, reply=reply.endpoint, delivery=policy)
@@ -163,6 +170,10 @@ async def test_a_subscriptions_reply_is_retried_alone_and_its_failure_buries_the
     assert told["ce-id"] == ident
     assert (told["ce-knativeerrordest"], told["ce-knativeerrorcode"]) == (reply.url, "503")
     assert base64.b64decode(told["ce-knativeerrordata"]) == b"busy"
+    sent = [request.headers for request in (*subscriber.requests, *reply.requests, *sink.requests)]
+    assert {headers["traceparent"][:36] for headers in sent} == {TRACE[:36]}
+    assert len({headers["traceparent"] for headers in sent}) == 5
+    assert {headers["tracestate"] for headers in sent} == {"a=b"}
     assert (told["ce-deadlettersubscriberuri"], told["ce-deadletterretry"]) == (subscriber.url, "3")
 
 
@@ -275,9 +286,9 @@ async def test_a_reply_that_has_gone_in_circles_is_dropped_and_the_delivery_is_d
     subscriber = await subscribe(lambda _: (200, EVENT_ANSWER, b""))
     route = stage.trigger(subscriber.endpoint, delivery=Delivery(retry=3))
     stage.publish(route)
+    stage.match(route, ttl="1")
     stored = len(stage.read(topics.EVENTS))
     async with stage.task():
-        stage.match(route, ttl="1")
         await until(lambda: subscriber.requests, "the event")
     assert [fact["result"] for fact in stage.attempts(route)] == ["delivered"]
     assert len(stage.read(topics.EVENTS)) == stored

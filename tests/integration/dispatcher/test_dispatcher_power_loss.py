@@ -16,7 +16,7 @@ from dispatcher_stage import OK, Headers, Request, Stage, Subscribe, until
 from penstock.contract import topics
 from penstock.contract.routes import Delivery, Route
 from penstock.settings import Settings
-from running import running_kafka, with_held_ports
+from running import kafka_access, running_kafka, with_held_ports
 
 if TYPE_CHECKING:
     import pytest
@@ -36,7 +36,7 @@ class Logs:
     """Writes both logs, each record in a batch of its own so that a file can be cut between any two."""
 
     def __init__(self, settings: Settings, even: Route, odd: Route) -> None:
-        self._producer = Producer({"bootstrap.servers": settings.bootstrap})
+        self._producer = Producer(kafka_access(settings))
         self._routes = (even, odd)
 
     def accept(self, count: int) -> None:

@@ -21,6 +21,7 @@ from penstock.history.schema import arrow
 from penstock.history.schema.columns import DAY, EVENTS, VERSION, VERSION_ID
 from penstock.history.schema.rows import event_row
 from penstock.log.ranges import RangeReader
+from running import kafka_access
 
 _NUMBERS = itertools.count(1)
 SLOW_SECONDS = 60
@@ -30,7 +31,7 @@ class Log:
     """`penstock.events`, as the ingress fills it."""
 
     def __init__(self, stage: Stage) -> None:
-        self._address = {"bootstrap.servers": stage.settings.bootstrap}
+        self._address = kafka_access(stage.settings)
         self.partitions = stage.settings.partitions
 
     def ends(self) -> tuple[int, ...]:
@@ -177,7 +178,7 @@ def keep_in_table(stage: Stage, start: tuple[int, ...], end: tuple[int, ...]) ->
     place = f"{stage.settings.history_root}/{EVENTS.name}"
     table = pa.Table.from_batches([arrow.batch_of(EVENTS, rows)])
     write_deltalake(place, table, mode="append", partition_by=[DAY], commit_properties=properties)
-    admin = AdminClient({"bootstrap.servers": stage.settings.bootstrap})
+    admin = AdminClient(kafka_access(stage.settings))
     places = [TopicPartition(topics.EVENTS, number, offset) for number, offset in enumerate(end)]
     for deleted in admin.delete_records(places).values():
         deleted.result(30)

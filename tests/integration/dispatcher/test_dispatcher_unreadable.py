@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 from penstock.contract import topics
 from penstock.dispatcher.cursors.cursor_store import CursorStore, Entry
 from penstock.dispatcher.cursors.keys import cursor_key, payload_key, tail_key
+from running import kafka_access
 
 GARBAGE = [
     (topics.CURSORS, b"\xff/0", b"{}"),
@@ -32,7 +33,7 @@ async def test_garbage_harms_nothing_else(stage: Stage, subscribe: Subscribe) ->
     subscriber = await subscribe()
     route = stage.trigger(subscriber.endpoint)
     stage.publish(route)
-    producer = Producer({"bootstrap.servers": stage.settings.bootstrap})
+    producer = Producer(kafka_access(stage.settings))
     for topic, key, value in GARBAGE:
         producer.produce(topic, key=key, value=value, partition=0)
     for origin in (b"-1", b"9" * 5000, b"9" * 19, b"one", b"\xff"):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -12,12 +14,14 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 )
 
 from penstock.contract import topics as contract
+from penstock.engine import embedded_kafka, java
 from penstock.engine.jars import Jars
 from penstock.engine.problem import Problem
 from penstock.engine.topics import setup as topics
 from penstock.log import clients
+from penstock.log.connection import embedded_password_file
 from penstock.settings import Settings
-from running import held_ports, running_kafka, with_held_ports
+from running import held_ports, kafka_access, running_kafka, with_held_ports
 
 
 def test_topics_have_the_shape_of_the_contract(kafka: Settings) -> None:
@@ -88,10 +92,68 @@ def test_acknowledged_events_outlive_a_kill(tmp_path: Path, jar_folders: Jars) -
         assert _read(settings, offset) == b"acknowledged"
 
 
+def test_storage_that_has_no_password_yet_gets_one_and_keeps_its_events(tmp_path: Path, jar_folders: Jars) -> None:
+    """As a version of penstock left it whose Kafka asked for nothing."""
+    settings = with_held_ports(Settings(data_dir=tmp_path))
+    _format_without_password(settings, jar_folders)
+    with running_kafka(settings, jar_folders):
+        offset = _send(settings, b"kept")
+    assert MECHANISMS + "SCRAM-SHA-512,PLAIN" in _server_properties(settings), "the secret of that start counted"
+    with running_kafka(settings, jar_folders):
+        assert _read(settings, offset) == b"kept"
+    assert MECHANISMS + "SCRAM-SHA-512" in _server_properties(settings)
+
+
+def test_a_password_that_is_lost_is_made_again(tmp_path: Path, jar_folders: Jars) -> None:
+    settings = with_held_ports(Settings(data_dir=tmp_path))
+    with running_kafka(settings, jar_folders):
+        before = embedded_password_file(settings).read_text()
+    embedded_password_file(settings).unlink()
+    with running_kafka(settings, jar_folders):
+        assert embedded_password_file(settings).read_text() != before
+
+
+def test_the_password_is_on_no_command_line_while_storage_is_prepared(
+    tmp_path: Path, jar_folders: Jars, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[list[str]] = []
+    run = subprocess.run
+
+    def noting(command: list[str], **options: Any) -> Any:
+        ran.append(command)
+        return run(command, **options)
+
+    monkeypatch.setattr(subprocess, "run", noting)
+    settings = with_held_ports(Settings(data_dir=tmp_path))
+    command = embedded_kafka.prepare(settings, jar_folders, java.find())
+    password = embedded_password_file(settings).read_text()
+    assert (settings.data_dir / "kafka" / "log" / "meta.properties").exists()
+    assert not [word for words in (*ran, command) for word in words if password in word]
+    holding = [path for path in tmp_path.rglob("*") if path.is_file() and password.encode() in path.read_bytes()]
+    names = {"kafka-password", "kafka-client.conf", "kafka-client.properties", "server.properties"}
+    assert {path.name for path in holding} == names
+    assert {oct(path.stat().st_mode & 0o777) for path in holding} == {"0o600"}
+
+
+MECHANISMS = "listener.name.clients.sasl.enabled.mechanisms="
+
+
+def _server_properties(settings: Settings) -> list[str]:
+    return (settings.data_dir / "kafka" / "server.properties").read_text().splitlines()
+
+
+def _format_without_password(settings: Settings, jar_folders: Jars) -> None:
+    config = settings.data_dir / "plain.properties"
+    lines = ["process.roles=broker,controller", "node.id=1", "controller.listener.names=CONTROLLER"]
+    lines += ["controller.quorum.voters=1@127.0.0.1:1", "listeners=PLAINTEXT://127.0.0.1:2,CONTROLLER://127.0.0.1:1"]
+    lines += [f"log.dirs={settings.data_dir / 'kafka' / 'log'}"]
+    config.write_text("\n".join(lines))
+    command = [str(java.find().program), "-cp", jar_folders.kafka_classpath, "kafka.tools.StorageTool", "format"]
+    subprocess.run([*command, "-t", "AAAAAAAAAAAAAAAAAAAAAA", "-c", str(config)], check=True, timeout=120)
+
+
 def _send(settings: Settings, value: bytes) -> int:
-    producer = Producer(
-        {"bootstrap.servers": settings.bootstrap, "acks": "all", "message.max.bytes": settings.max_record_bytes}
-    )
+    producer = Producer({**kafka_access(settings), "acks": "all", "message.max.bytes": settings.max_record_bytes})
     offsets: list[int] = []
     failures: list[object] = []
 
@@ -110,7 +172,7 @@ def _send(settings: Settings, value: bytes) -> int:
 def _read(settings: Settings, offset: int) -> bytes:
     consumer = Consumer(
         {
-            "bootstrap.servers": settings.bootstrap,
+            **kafka_access(settings),
             "group.id": "test",
             "enable.auto.commit": False,
             "fetch.message.max.bytes": settings.max_record_bytes,

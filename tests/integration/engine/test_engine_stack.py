@@ -10,6 +10,7 @@ import sys
 import urllib.request
 from pathlib import Path
 
+from penstock.engine.private_folder import OWN
 from running import Stack, eventually
 
 
@@ -63,6 +64,7 @@ def test_status_shows_every_component(stack: Stack) -> None:
     for name, entry in stack.record["components"].items():
         state = rf"ready .*\b{entry['pid']} +\d+ " if name != "history" else "(resting|writing)"
         assert re.search(rf"^{name} +{state}", shown, re.MULTILINE), shown
+    assert f"kcat -F {stack.settings.data_dir}/pki/kafka-client.conf" in shown
 
 
 def _rights_of_others(path: Path) -> int:
@@ -79,6 +81,7 @@ def test_no_other_user_can_read_anything_in_the_data_folder(stack: Stack) -> Non
     paths = [root, *root.rglob("*")]
     assert {path.name for path in paths} >= {"api.db", "kafka", "meta.properties", "kubeconfig", "stack.json", "spark"}
     assert not [str(path) for path in paths if _rights_of_others(path)]
+    assert not [str(path) for path in root.iterdir() if not any(path.match(pattern) for pattern in OWN)]
 
 
 def test_metrics_of_the_processes_are_served(stack: Stack) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import subprocess
@@ -142,6 +143,32 @@ async def test_one_that_keeps_dying_is_tried_on_and_the_others_are_left_alone(tm
         assert not task.done()
         ingress = supervisor.watches["ingress"]
         assert (ingress.state, ingress.restarts) == ("ready", 0)
+
+
+async def test_one_that_cannot_be_started_for_a_while_ends_nothing_and_the_record_says_why(tmp_path: Path) -> None:
+    """A full disk keeps Kafka's files from being written: its start is tried again, and the others go on."""
+    notes, full = Notes(), asyncio.Event()
+    serving = actor(tmp_path, "kafka")
+
+    async def command() -> list[str]:
+        if full.is_set():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "server.properties")
+        return await serving.command()
+
+    components = [actor(tmp_path, "ingress"), Component("kafka", command)]
+    async with supervised(tmp_path, components, notes) as (supervisor, task):
+        kafka = supervisor.watches["kafka"]
+        full.set()
+        assert kafka.child is not None
+        kafka.child.kill()
+        await _until(lambda: sum("trying it again" in remark for remark in notes.remarks) >= 2, 60)
+        assert "No space left on device" in kafka.details["problem"]
+        assert "make room" in kafka.details["problem"]
+        assert not task.done()
+        full.clear()
+        await _until(lambda: kafka.state == "ready", 60)
+        assert "problem" not in kafka.details
+        assert supervisor.watches["ingress"].restarts == 0
 
 
 async def test_one_that_never_gets_ready_is_too_slow(tmp_path: Path) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -74,6 +76,27 @@ def test_topics_from_the_first_to_the_last_partition(cluster: KafkaCluster, tmp_
     start_with_one_broker_away(cluster)
 
 
+@contextlib.contextmanager
+def heartbeats(producer: Producer, topic: str) -> Iterator[None]:
+    """An ingress that is at work meanwhile."""
+    ended = threading.Event()
+
+    def beat() -> None:
+        while not ended.wait(0.2):
+            ack = Ack("ingress", "ingress-7", 1, time.time())
+            producer.produce(topic, key=reports.key_of(ack), value=reports.encode(ack))
+            producer.poll(0)
+
+    thread = threading.Thread(target=beat)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        assert producer.flush(30) == 0
+
+
 def grow_without_and_with_an_order(cluster: KafkaCluster, folder: Path) -> None:
     code, found, said = ask(cluster, folder, "--set", "retention_hours=1", "--partitions", "6")
     assert code in (0, 3), said
@@ -85,11 +108,10 @@ def grow_without_and_with_an_order(cluster: KafkaCluster, folder: Path) -> None:
     route = Route("uid", "Trigger", "ns", "in-order", "target", ordering="key")
     for record in (Target("target", "Broker", "ns", "b"), route, Version(1, 1, 1)):
         producer.produce(topic_name(settings, topics.ROUTES), key=key_of(record), value=encode(record))
-    ack = Ack("ingress", "ingress-7", 1, time.time())
-    producer.produce(topic_name(settings, topics.REPORTS), key=reports.key_of(ack), value=reports.encode(ack))
     producer.produce(topic_name(settings, topics.EVENTS), value=b"an event", partition=0)
     assert producer.flush(30) == 0
-    code, _, said = ask(cluster, folder, "--partitions", "8")
+    with heartbeats(producer, topic_name(settings, topics.REPORTS)):
+        code, _, said = ask(cluster, folder, "--partitions", "8")
     assert code == 1
     assert "the ingress ingress-7 takes events" in said
     assert "1 events are not known to have been routed" in said

@@ -6,13 +6,13 @@ import ast
 import re
 import subprocess
 import sys
-import sysconfig
 import tomllib
-import venv
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+
+import wheels
 
 ROOT = Path(__file__).parents[3]
 
@@ -20,23 +20,7 @@ ROOT = Path(__file__).parents[3]
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The `bin` folder of an environment that has the wheel, and this environment's packages for what it depends on."""
-    folder = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)]
-    subprocess.run(build, check=True, capture_output=True, timeout=300)
-    [wheel] = folder.glob("penstock-*.whl")
-    venv.create(folder / "env", with_pip=False, symlinks=True)
-    python = folder / "env" / "bin" / "python"
-    install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-deps", str(wheel)]
-    subprocess.run(install, check=True, capture_output=True, timeout=300)
-    purelib = subprocess.run(
-        [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout.strip()
-    # A path line adds the packages, but not this repository: editable installs are not followed from there.
-    Path(purelib, "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    return python.parent
+    return wheels.installed(ROOT, tmp_path_factory.mktemp("wheel"))
 
 
 def run(installed: Path, *command: str) -> str:

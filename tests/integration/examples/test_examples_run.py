@@ -85,6 +85,14 @@ def test_a_subscriber_gets_what_a_broker_accepts(
     eventually(lambda: received in stack.kubectl("logs", "-n", namespace, "-l", selector, "--tail=-1"), 120)
 
 
+@pytest.mark.parametrize("file", ["integrations.yaml"], ids=["integrations"])
+def test_events_of_a_timer_are_logged(stack: Stack, namespace: str, file: str) -> None:
+    run(stack, namespace, file, "integrationsink/shown", "integrationsource/every-second")
+    selector = "sinks.knative.dev/integration-sink-name=shown"
+    line = "BodyType: byte[], Body: hello]"
+    eventually(lambda: line in stack.kubectl("logs", "-n", namespace, "-l", selector, "--tail=-1"), 120)
+
+
 def test_types_are_described_and_found_out(stack: Stack, namespace: str) -> None:
     run(stack, namespace, "eventtype.yaml", "eventtype/order-created", "broker/default")
     features = ("patch", "configmap", "config-features", "-n", "knative-eventing", "--type", "merge", "-p")

@@ -61,7 +61,7 @@ class Ground:
         """Where some of the missing events were seen last, and what the stack says of itself."""
         some = [Lost("faults", ident) for ident in sorted(missing)[:3]]
         lines = [f"{len(missing)} accepted events did not arrive within {RECOVERY_SECONDS} s"]
-        for ident, found in trails(self.stack.settings.bootstrap, some).items():
+        for ident, found in trails(self.stack.settings, some).items():
             lines += [f"{ident}:", *(f"  {line}" for line in found)]
         return "\n".join([*lines, json.dumps(self.stack.record), self.stack.logs()])
 

@@ -17,7 +17,7 @@ from producer import Producer, Subscriber
 
 from penstock.contract import topics
 from penstock.log.table import SnapshotFollower
-from running import Stack, eventually
+from running import Stack, eventually, kafka_access
 
 pytestmark = pytest.mark.long
 
@@ -79,7 +79,7 @@ def deliver_some(ground: Ground) -> None:
 
 def remove_all_events(stack: Stack) -> list[int]:
     """What retention would do, at once; returns the first offset that is kept of each partition."""
-    admin = AdminClient({"bootstrap.servers": stack.settings.bootstrap})
+    admin = AdminClient(kafka_access(stack.settings))
     places = [TopicPartition(topics.EVENTS, number, OFFSET_END) for number in range(stack.settings.partitions)]
     removed = admin.delete_records(places)
     return [removed[place].result(60).low_watermark for place in places]

@@ -19,7 +19,7 @@ from penstock.contract import topics
 from penstock.engine.history.request import ask
 from penstock.history.reader.history import History
 from penstock.log.ranges import RangeReader
-from running import Stack, eventually, read_to_end
+from running import Stack, eventually, kafka_access, read_to_end
 
 pytestmark = pytest.mark.long
 
@@ -106,7 +106,7 @@ def forgotten(stack: Stack) -> None:
         return all(positions.get(number, 0) >= kept.end for number, kept in retained.items())
 
     eventually(written, RECOVERY_SECONDS, every=1)
-    admin = AdminClient({"bootstrap.servers": settings.bootstrap})
+    admin = AdminClient(kafka_access(settings))
     places = [TopicPartition(topics.EVENTS, number, kept.end) for number, kept in retained.items()]
     for removed in admin.delete_records(places).values():
         removed.result(30)

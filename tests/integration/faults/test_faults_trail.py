@@ -22,7 +22,7 @@ def test_the_trail_of_an_event_leads_through_all_topics(ground: Ground) -> None:
 
     def told() -> dict[str, str]:
         """The last line of each topic: a router that was replaced meanwhile matches the event again."""
-        found = trails(ground.stack.settings.bootstrap, [Lost("faults", ident), Lost("faults", "unheard-of")])
+        found = trails(ground.stack.settings, [Lost("faults", ident), Lost("faults", "unheard-of")])
         assert found["unheard-of"] == []
         by_topic = {line.split()[0]: line for line in found[ident]}
         assert list(by_topic) == ["penstock.events", "penstock.matched", "penstock.attempts", "penstock.cursors"]

@@ -17,6 +17,7 @@ from topics_of_test import send_attempts, send_events
 
 from cluster.processes import tied
 from penstock.history.reader.history import History
+from penstock.log.connection import embedded_conf
 from penstock.log.ranges import RangeReader
 from penstock.log.topic_ends import KafkaAway
 from penstock.settings import Settings
@@ -49,8 +50,8 @@ app()
 @pytest.fixture
 def settings(kafka: Settings, tmp_path: Path) -> Settings:
     """A history of its own, by a URI, on the Kafka of all tests."""
-    own = {"history_uri": (tmp_path / "history").as_uri(), "data_dir": tmp_path, "kafka": kafka.bootstrap}
-    return kafka.model_copy(update=own)
+    own = {"history_uri": (tmp_path / "history").as_uri(), "data_dir": tmp_path}
+    return kafka.model_copy(update={**own, "kafka": kafka.bootstrap, "kafka_conf": embedded_conf(kafka)})
 
 
 @contextlib.contextmanager
@@ -58,6 +59,7 @@ def role(settings: Settings, *program: str, halted: Path | None = None) -> Itera
     """The role at work, as the command or as another program; ended at last, if the test has not done so."""
     flags = ["--data-dir", str(settings.data_dir), "--kafka", settings.bootstrap, "--health-port", "0"]
     flags += ["--set", f"history_uri={settings.history_uri}", "--partitions", str(settings.partitions)]
+    flags += ["--set", f"kafka_conf={json.dumps(settings.kafka_conf)}"]
     with (
         tied([sys.executable, *(program or ("-m", "penstock.cli")), "history", *flags]) as (command, fds),
         (settings.data_dir / "role.log").open("ab") as log,

@@ -15,6 +15,7 @@ from penstock.engine.history.work import HistoryWriter, by_arrow
 from penstock.history.reader.history import History
 from penstock.history.reader.questions import EventFilter
 from penstock.history.writer import upkeep
+from penstock.log.connection import portable
 from penstock.settings import Settings
 
 KIND = "seam"
@@ -24,7 +25,7 @@ QUESTIONS = 12
 @pytest.fixture
 def settings(kafka: Settings, tmp_path: Path) -> Settings:
     """A history of its own on the Kafka of all tests."""
-    return kafka.model_copy(update={"history_uri": str(tmp_path / "history"), "data_dir": tmp_path})
+    return portable(kafka).model_copy(update={"history_uri": str(tmp_path / "history"), "data_dir": tmp_path})
 
 
 def test_nothing_is_missing_or_twice_while_events_come_and_are_written(

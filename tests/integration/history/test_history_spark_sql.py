@@ -15,13 +15,14 @@ import pytest
 from pyspark.errors import PySparkException
 from topics_of_test import send_attempts, send_events
 
-from penstock.cli.history.by_spark import SparkQuestion, told
+from penstock.cli.history.by_spark import SparkQuestion, message_of
 from penstock.engine.datadir import SETTINGS_FILE
 from penstock.engine.history import views
 from penstock.engine.history.work import HistoryWriter, by_arrow
 from penstock.history.reader.history import History
 from penstock.history.schema.columns import EVENTS, VERSION_ID
 from penstock.history.schema.problem import HistoryProblem
+from penstock.log.connection import portable
 from penstock.settings import Settings
 
 if TYPE_CHECKING:
@@ -59,9 +60,7 @@ WRONG = {
 @pytest.fixture
 def settings(kafka: Settings, tmp_path: Path) -> Settings:
     """A history of its own on the Kafka of all tests, of which the table has a half."""
-    settings = kafka.model_copy(
-        update={"history_uri": str(tmp_path / "history"), "data_dir": tmp_path, "kafka": kafka.bootstrap}
-    )
+    settings = portable(kafka).model_copy(update={"history_uri": str(tmp_path / "history"), "data_dir": tmp_path})
     ids = send_events(settings, 20, "asked")
     HistoryWriter(settings, by_arrow(settings)).write()
     send_attempts(settings, ids, broken=True)
@@ -96,7 +95,7 @@ def test_wrong_statements_are_told_in_a_line(asking: SparkSession, settings: Set
     for statement, reason in WRONG.items():
         with pytest.raises((HistoryProblem, PySparkException)) as raised:
             asked(asking, statement)
-        line = told(raised.value)
+        line = message_of(raised.value)
         assert reason in line, statement
         assert "\n" not in line
 

@@ -23,6 +23,7 @@ from penstock.history.schema import frames
 from penstock.history.schema.columns import EVENTS, VERSION_ID
 from penstock.history.schema.problem import HistoryProblem
 from penstock.history.writer import batches, upkeep
+from penstock.log.connection import portable
 from penstock.log.ranges import RangeReader, RecordsGone
 from penstock.settings import Settings
 from running import eventually
@@ -42,7 +43,7 @@ def nothing() -> None:
 @pytest.fixture
 def settings(kafka: Settings, tmp_path: Path) -> Settings:
     """A history of its own on the Kafka of all tests."""
-    return kafka.model_copy(update={"history_uri": str(tmp_path / "history"), "data_dir": tmp_path})
+    return portable(kafka).model_copy(update={"history_uri": str(tmp_path / "history"), "data_dir": tmp_path})
 
 
 def counted(settings: Settings, kind: str) -> Counter[str]:

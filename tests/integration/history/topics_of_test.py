@@ -12,13 +12,14 @@ from confluent_kafka.admin import AdminClient
 from penstock.contract import attempts
 from penstock.contract.attempts import AttemptRecord
 from penstock.settings import Settings
+from running import kafka_access
 
 _numbers = itertools.count()
 
 
 def send_events(settings: Settings, count: int, kind: str = "order") -> list[str]:
     """Stores events and a marker between them; their ids."""
-    producer = Producer({"bootstrap.servers": settings.bootstrap, "linger.ms": 5})
+    producer = Producer({**kafka_access(settings), "linger.ms": 5})
     ids = [f"{kind}-{next(_numbers)}" for _ in range(count)]
     for number, ident in enumerate(ids):
         headers: list[tuple[str, str | bytes | None]] = [
@@ -42,7 +43,7 @@ def send_events(settings: Settings, count: int, kind: str = "order") -> list[str
 
 def send_attempts(settings: Settings, ids: Sequence[str], broken: bool = False) -> None:
     """Stores an attempt for each id, in transactions, as the dispatcher does; `broken`: leaves some of them aborted."""
-    producer = Producer({"bootstrap.servers": settings.bootstrap, "transactional.id": f"test-{next(_numbers)}"})
+    producer = Producer({**kafka_access(settings), "transactional.id": f"test-{next(_numbers)}"})
     producer.init_transactions(60)
     for abort in (False, True) if broken else (False,):
         producer.begin_transaction()
@@ -75,7 +76,7 @@ def send_attempts(settings: Settings, ids: Sequence[str], broken: bool = False) 
 
 def remove_records(settings: Settings, topic: str, before: Mapping[int, int]) -> None:
     """Removes what lies before these offsets, as retention does."""
-    admin = AdminClient({"bootstrap.servers": settings.bootstrap})
+    admin = AdminClient(kafka_access(settings))
     places = [TopicPartition(topic, partition, offset) for partition, offset in before.items()]
     for done in admin.delete_records(places).values():
         done.result(60)

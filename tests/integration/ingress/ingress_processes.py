@@ -21,7 +21,7 @@ from penstock.events import kafka_binding as kafka
 from penstock.events.event import CloudEvent
 from penstock.ingress.senders.keys import digest_of
 from penstock.settings import Settings
-from running import eventually, headers_of, read_to_end
+from running import eventually, headers_of, kafka_access, read_to_end
 
 BROKER = Target("broker-uid", "Broker", "shop", "orders", ("/shop/orders",))
 CHANNEL = Target(
@@ -43,7 +43,7 @@ EVENT = {"ce-specversion": "1.0", "ce-source": "/test", "ce-type": "made.up"}
 
 def publish(settings: Settings, *records: Record) -> None:
     """Writes records of the snapshot."""
-    producer = Producer({"bootstrap.servers": settings.bootstrap, "acks": "all"})
+    producer = Producer({**kafka_access(settings), "acks": "all"})
     for record in records:
         producer.produce(topics.ROUTES, key=routes.key_of(record), value=routes.encode(record))
     assert producer.flush(60) == 0

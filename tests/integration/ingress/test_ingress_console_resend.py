@@ -16,7 +16,6 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from ingress_processes import KEY, ingress_process, publish, stored
@@ -29,6 +28,7 @@ from penstock.console.console import Console
 from penstock.contract.routes import Access, ApiKey, Policy, Target, Version
 from penstock.engine import jars
 from penstock.ingress.senders.keys import digest_of
+from penstock.operations.login_link import token_in
 from penstock.settings import Settings
 from running import eventually, running_kafka, with_held_ports
 
@@ -74,13 +74,15 @@ class World:
         return found
 
     @contextlib.contextmanager
-    def browser(self, **settings: Any) -> Iterator[TestClient]:
-        """A browser in front of a console."""
-        console = Console(self.settings.model_copy(update={"metrics": False, **settings}), asyncio.Event())
+    def browser(self, token: str = "") -> Iterator[TestClient]:
+        """A browser in front of a console, with a session of the token's owner or of the administrator."""
+        console = Console(self.settings.model_copy(update={"metrics": False}), asyncio.Event())
         origin = "http://127.0.0.1:8081"
         headers = {"accept": "text/html", "origin": origin, "sec-fetch-site": "same-origin"}
         app = application(console)
         with TestClient(app, base_url=origin, headers=headers, follow_redirects=False) as browser:
+            entered = browser.post("/login", data={"token": token or token_in(self.kubeconfig)})
+            assert entered.status_code == 303, entered.text
             yield browser
             assert browser.portal is not None
             browser.portal.call(app.state.events.close)
@@ -178,8 +180,7 @@ def test_tokens_are_made_with_the_rights_of_who_signed_in(world: World, event: s
     bound = ("--clusterrole=eventing-operator", "--serviceaccount=shop:operator")
     world.kubectl("create", "clusterrolebinding", "eventing-operator", *bound)
     token = world.kubectl("-n", "shop", "create", "token", "operator").strip()
-    with world.browser(console_login=True) as browser:
-        assert browser.post("/login", data={"token": token}).status_code == 303
+    with world.browser(token) as browser:
         assert 'name="account" value="operator"' in browser.get(event).text
         refused = browser.post(f"{event}/resend", data={"account": "till"})
         assert refused.status_code == 409

@@ -45,7 +45,9 @@ async def test_a_key_has_one_partition_whoever_writes_it(kafka: Settings) -> Non
     confirmed = asyncio.get_running_loop().create_future()
     ingress.store([record_of(event(f"{prefix}accepted-{key}", key), []) for key in keys], confirmed.set_result)
     assert await asyncio.wait_for(confirmed, 20) is None
-    stores = [replies.store("b", event(f"{prefix}replied-{key}", key), None, [], TRACE) for key in keys]
+    stores = [
+        replies.store("b", event(f"{prefix}replied-{key}", key), None, [], span=TRACE, tracestate=None) for key in keys
+    ]
     await asyncio.wait_for(asyncio.gather(*stores), 20)
     await ingress.close(5)
     await replies.close()
@@ -59,10 +61,10 @@ async def test_replies_go_on_after_a_fatal_error(kafka: Settings) -> None:
     owner = Owner()
     replies = ReplyWriter(kafka, owner.fail)
     fatal = KafkaError(KafkaError._FATAL, "on purpose", fatal=True)
-    await asyncio.wait_for(replies.store("b", event("before", "k"), None, [], TRACE), 20)
+    await asyncio.wait_for(replies.store("b", event("before", "k"), None, [], span=TRACE, tracestate=None), 20)
     replies._writer._on_error(fatal)
-    await asyncio.wait_for(replies.store("b", event("after", "k"), None, [], TRACE), 20)
+    await asyncio.wait_for(replies.store("b", event("after", "k"), None, [], span=TRACE, tracestate=None), 20)
     large = CloudEvent(event("large", "k").attributes, b"x" * (kafka.max_event_bytes + 1))
     with pytest.raises(ReplyNotStored, match="larger than an event may be"):
-        await replies.store("b", large, None, [], TRACE)
+        await replies.store("b", large, None, [], span=TRACE, tracestate=None)
     await replies.close()

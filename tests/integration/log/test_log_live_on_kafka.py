@@ -7,11 +7,11 @@ from confluent_kafka import Producer
 from penstock.contract import topics
 from penstock.log.live.reader import following
 from penstock.settings import Settings
-from running import eventually
+from running import eventually, kafka_access
 
 
 def test_after_leaving_out_it_goes_on_with_what_comes_then(kafka: Settings) -> None:
-    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    producer = Producer(kafka_access(kafka))
 
     def send(name: str, count: int) -> None:
         for number in range(count):

@@ -17,7 +17,7 @@ from penstock.log.reports import Reporter
 from penstock.log.routes import NotTaken, PublisherSuperseded, RoutesTopic
 from penstock.log.table import SnapshotFollower, TableFollower
 from penstock.settings import Settings
-from running import eventually
+from running import eventually, kafka_access
 
 TARGET = Target("log-room", "Broker", "ns", "b")
 GARBAGE = {b"\xfe": b"{}", b"route/garbage": b"\xff", b"target/log-room": b"[]", b"version": b'{"version": -1}'}
@@ -66,7 +66,7 @@ def test_a_change_that_kafka_refuses_leaves_no_trace(kafka: Settings, topic: Rou
 def test_garbage_among_the_routes_is_passed_over(kafka: Settings, topic: RoutesTopic) -> None:
     version = topic.read().version
     follower, seen, failures = followed(kafka)
-    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    producer = Producer(kafka_access(kafka))
     topic.write([(key_of(TARGET), encode(TARGET))], encode(Version(version + 1, targets=1)))
     with capture_logs() as lines:
         for key, value in GARBAGE.items():
@@ -89,7 +89,7 @@ def test_garbage_among_the_routes_is_passed_over(kafka: Settings, topic: RoutesT
 
 
 def test_records_that_cannot_be_read_are_told_as_they_come(kafka: Settings, topic: RoutesTopic) -> None:
-    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    producer = Producer(kafka_access(kafka))
     for key in (b"target/mended", b"target/before"):
         producer.produce(topics.ROUTES, key=key, value=b"{")
     producer.produce(topics.ROUTES, key=b"target/mended", value=None)
@@ -135,7 +135,7 @@ def test_garbage_among_the_reports_is_passed_over(kafka: Settings) -> None:
     follower = TableFollower(kafka, topics.REPORTS, apply, reached.set, failures.append)
     follower.start()
     assert reached.wait(60)
-    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    producer = Producer(kafka_access(kafka))
     garbage = {b"\xff": b"{}", b"ack/ingress/x": b"{", b"loss/r/0": b'{"first": "one"}', b"ack/": b"\x00"}
     with capture_logs() as lines:
         for key, value in garbage.items():

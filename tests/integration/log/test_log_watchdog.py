@@ -16,7 +16,7 @@ from penstock.contract import topics
 from penstock.log.table import TableFollower
 from penstock.log.watchdog import EXIT_CODE, LOOKS, Watchdog
 from penstock.settings import Settings
-from running import eventually
+from running import eventually, kafka_access
 
 EVERY = 0.1
 BLIND = '{"name": "rdkafka#consumer-1", "brokers": {"GroupCoordinator": {"source": "logical"}}}'
@@ -100,7 +100,7 @@ def test_a_follower_whose_client_is_lost_goes_on_where_it_was(kafka: Settings) -
     seen: list[str] = []
     failures: list[BaseException] = []
     reached = threading.Event()
-    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    producer = Producer(kafka_access(kafka))
     follower = TableFollower(kafka, topics.REPORTS, lambda key, value: seen.append(key), reached.set, failures.append)
     follower.start()
     try:

@@ -29,7 +29,10 @@ def subscriber() -> Iterator[Subscriber]:
 def journey(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Journey]:
     driver = browser.start(tmp_path_factory.mktemp("browser"))
     try:
-        yield Journey(driver, stack.settings.console_url.rstrip("/"))
+        journey = Journey(driver, stack.settings.console_url.rstrip("/"))
+        eventually(lambda: stack.record["components"]["console"]["state"] == "ready", 180)
+        journey.sign_in(stack.penstock("open", "--no-browser").strip())
+        yield journey
     finally:
         driver.quit()
 

@@ -9,6 +9,7 @@ import pytest
 from router_stage import Stage
 
 from penstock.engine.topics import setup as topics
+from penstock.log.connection import portable
 from penstock.router.service import RouterService
 from penstock.settings import Settings
 
@@ -21,7 +22,7 @@ def own_topics(kafka: Settings, tmp_path_factory: pytest.TempPathFactory) -> Set
     """Topics that no other tests write to."""
     folder = tmp_path_factory.mktemp("router")
     own = {"data_dir": folder, "topic_prefix": folder.name, "router_marker_seconds": 0.5}
-    settings = kafka.model_copy(update=own)
+    settings = portable(kafka).model_copy(update=own)
     topics.ensure(settings)
     return settings
 

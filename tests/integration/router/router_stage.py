@@ -19,7 +19,7 @@ from penstock.log.clients import topic_name
 from penstock.log.watchdog import Watchdog
 from penstock.router.service import RouterService
 from penstock.settings import Settings
-from running import eventually, headers_of, read_to_end
+from running import eventually, headers_of, kafka_access, read_to_end
 
 TARGET = "broker-1"
 VERSIONS = itertools.count(1)
@@ -53,16 +53,16 @@ class Stage:
     published: dict[str, Route] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.producer = Producer({"bootstrap.servers": self.settings.bootstrap, "acks": "all", "linger.ms": 1})
+        self.producer = Producer({**kafka_access(self.settings), "acks": "all", "linger.ms": 1})
         # Routes have a producer of their own: flushing one that another thread fills does not end.
-        self._announcer = Producer({"bootstrap.servers": self.settings.bootstrap, "acks": "all", "linger.ms": 0})
+        self._announcer = Producer({**kafka_access(self.settings), "acks": "all", "linger.ms": 0})
         self._next = dict.fromkeys(range(self.settings.partitions), 0)
         self._read_on()
 
     def _read_on(self) -> None:
         """With a new client: one that was told of no broker, as by a Kafka after a pause, may stay blind."""
         self._watchdog = Watchdog()
-        config = {"bootstrap.servers": self.settings.bootstrap, "group.id": "stage"}
+        config = {**kafka_access(self.settings), "group.id": "stage"}
         self._consumer = Consumer(self._watchdog.of(config, 1.0))
         self._consumer.assign(
             [TopicPartition(self.topic(topics.MATCHED), n, offset) for n, offset in self._next.items()]

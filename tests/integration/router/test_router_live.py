@@ -95,7 +95,8 @@ def test_a_new_router_goes_on_where_the_last_one_stood(stage: Stage, start_route
     router = start_router(stage.settings)
     stage.send("after", "again")
     expected = Counter([*(f"{when}-{n}" for when in ("before", "meanwhile") for n in range(50)), "after"])
-    assert eventually(lambda: "after" in stage.ids("again"))
+    # Partitions are routed by themselves, so the last event may come before some of the others.
+    assert eventually(lambda: set(stage.ids("again")) >= set(expected))
     assert Counter(stage.ids("again")) == expected
 
 

@@ -59,6 +59,7 @@ def test_a_query_that_ended_between_the_records_of_an_event_writes_them_again(
     # What is left of a query that was killed after the first of three records.
     written: list[tuple[str, str | bytes | None]] = [
         ("ce_id", b"half-written"),
+        ("ce_source", b"/test"),
         (headers.ORIGIN, str(origin).encode()),
         (headers.ROUTES, b"part-0,part-1"),
         (headers.GENERATION, b"1"),

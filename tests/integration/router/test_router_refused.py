@@ -12,7 +12,7 @@ from test_router_live import StartRouter
 from penstock.contract.routes import Route
 from penstock.filters.columns import column
 from penstock.filters.predicate import Cesql, Predicate
-from penstock.filters.terms import MAX_TERMS
+from penstock.filters.walk import MAX_TERMS
 from penstock.router.plan import matching
 from running import eventually
 

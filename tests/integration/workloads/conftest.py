@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pod_cluster import Cluster
 
+from penstock.log.connection import portable
 from penstock.settings import Settings
 from running import with_held_ports
 
@@ -15,12 +16,14 @@ from running import with_held_ports
 @pytest.fixture(scope="module")
 def cluster(kafka: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     data_dir: Path = tmp_path_factory.mktemp("node")
-    images = {
+    images: dict[str, object] = {
         "test/shell*": [],
         "test/web*": ["python3", "-u", "-m", "http.server", "--bind", "$(POD_IP)", "$(PORT)"],
         "test/nothing": ["no-such-program"],
+        "test/python": {"command": ["python3"], "namespaces": ["default"], "allow_env": ["PYTHONSTARTUP"]},
     }
-    settings = with_held_ports(Settings(data_dir=data_dir, kafka=kafka.bootstrap, drain_seconds=1, images=images))
+    own = {"data_dir": data_dir, "drain_seconds": 1, "images": Settings.model_validate({"images": images}).images}
+    settings = with_held_ports(portable(kafka).model_copy(update=own))
     cluster = Cluster(settings)
     yield cluster
     cluster.close()

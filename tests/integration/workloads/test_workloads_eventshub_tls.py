@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import json
 import socket
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from pyreqwest.client import ClientBuilder
 
 from certificate_files import DAY, authority
 from penstock.certificates import KeyPair, issue
-from penstock.contract.names import Location
+from penstock.contract.names import Target
 from penstock.workloads.actors.http_actor import PORT, TLS_PORT
+from penstock.workloads.actors.node_line import NodeLine, Reach
 from penstock.workloads.actors.options import CERTIFICATES, TOKEN, read_options
 from penstock.workloads.actors.program import ActorEnvironment, EventsHub
 from penstock.workloads.actors.reporting import PodLog, Reports
+from penstock.workloads.actors.volume_files import VolumeFiles
 from penstock.workloads.run import Exit
 
 OWN, OTHER = authority("own"), authority("other")
@@ -35,35 +37,29 @@ class Hub:
     def __init__(self, folder: Path, ports: dict[int, socket.socket], reached: int, **env: str) -> None:
         self.infos: list[dict[str, Any]] = []
         options = read_options("eventshub", COMMON | env)
-        self.log = PodLog(folder / f"{env['POD_NAME']}.log")
-        reports = Reports(options.common, self.log, self._record)
-        self._client = ClientBuilder().no_proxy().build()
-
-        def locate(url: str) -> Location:
-            return Location(f"https://127.0.0.1:{reached}/", NAME)
-
-        around = ActorEnvironment(self._client, locate, reports, ports.get, self._review)
+        self._reach = Reach([Target(f"https://{NAME}:{reached}/", NAME, (NAME, "127.0.0.1", reached))])
+        reports = Reports(options.common, PodLog(io.StringIO()), self._record)
+        files = VolumeFiles([("/files", str(folder.resolve()))])
+        around = ActorEnvironment(cast(NodeLine, self), files, 1024, reports, ports.get)
         self.program = EventsHub(options, around)
 
     async def _record(self, component: str, name: str, message: str) -> None:
         self.infos.append(json.loads(message))
 
-    async def _review(self, token: str, audience: str) -> dict[str, Any] | None:
-        return {"username": token} if audience == "sink-audience" else None
+    async def ask(self, name: str, kind: Any, /, **arguments: str) -> Any:
+        if name == "locate":
+            return self._reach
+        return {"username": arguments["token"]} if arguments["audience"] == "sink-audience" else None
 
     async def run(self) -> Exit:
-        try:
-            return await self.program.run(lambda: None)
-        finally:
-            await self._client.close()
-            self.log.close()
+        return await self.program.run(lambda: None)
 
 
 def certificates(folder: Path, pair: KeyPair) -> str:
     folder.mkdir()
     (folder / "tls.crt").write_bytes(pair.certificate)
     (folder / "tls.key").write_bytes(pair.key)
-    return str(folder)
+    return f"/files/{folder.name}"
 
 
 @contextlib.asynccontextmanager
@@ -92,7 +88,7 @@ def sender(tmp_path: Path, reached: int, **env: str) -> Hub:
         POD_NAME="source",
         EVENT_GENERATORS="sender",
         ENABLE_OIDC_AUTH="true",
-        **({TOKEN: str(token)} | sends | env),
+        **({TOKEN: "/files/token"} | sends | env),
     )
 
 

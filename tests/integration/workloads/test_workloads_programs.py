@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import http.client
+import json
 import os
 import time
+from pathlib import Path
 from typing import Any
 
+import psutil
 from pod_cluster import Cluster
 
+from penstock.workloads.processes.node_context import can_mount
+from penstock.workloads.processes.process import MARK
 from running import eventually
 
 SHELL = "test/shell:1"
@@ -162,3 +169,108 @@ def test_event_display_prints_what_it_receives(cluster: Cluster) -> None:
     assert connection.getresponse().status == 200
     connection.close()
     eventually(lambda: "☁️  cloudevents.Event" in cluster.kubectl("logs", "display", "-c", "user-container"))
+
+
+def built_in(name: str, **env: str) -> dict[str, Any]:
+    """A Pod of `eventshub` with an empty folder at /x."""
+    listed = [{"name": key, "value": value} for key, value in env.items()]
+    main = {"name": "main", "image": "eventshub", "env": listed, "volumeMounts": [{"name": "x", "mountPath": "/x"}]}
+    return pod(name, main, volumes=[{"name": "x", "emptyDir": {}}])
+
+
+def built_in_programs(folder: str) -> list[psutil.Process]:
+    """Those that work for this data folder."""
+    found = []
+    for one in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if "penstock.workloads.actors" in one.cmdline() and one.environ().get(MARK) == folder:
+                found.append(one)
+    return found
+
+
+def test_a_built_in_program_runs_in_a_process_that_sees_its_volumes_alone(cluster: Cluster) -> None:
+    data_dir = cluster.settings.data_dir.resolve()
+    before = built_in_programs(str(data_dir))
+    cluster.create(built_in("apart", EVENT_GENERATORS="receiver", LD_PRELOAD="/x/evil.so", PYTHONHOME="/x"))
+    running = cluster.until("apart", is_ready, 120)
+    [program] = [one for one in built_in_programs(str(data_dir)) if one not in before]
+    assert not program.environ().keys() & {"LD_PRELOAD", "PYTHONHOME", "KUBECONFIG", "EVENT_GENERATORS"}
+    if asyncio.run(can_mount(data_dir)):
+        seen, folder = Path(f"/proc/{program.pid}/root", *data_dir.parts[1:]), f"apart-{running['metadata']['uid']}"
+        assert [str(one.relative_to(seen)) for one in seen.rglob("*")] == [
+            "pods",
+            "pods/default",
+            f"pods/default/{folder}",
+            f"pods/default/{folder}/volumes",
+            f"pods/default/{folder}/volumes/x",
+        ]
+    cluster.kubectl("delete", "pod", "apart", "--now")
+    eventually(lambda: not program.is_running(), 60)
+
+
+def test_a_built_in_program_reads_no_file_but_those_of_its_volumes(cluster: Cluster) -> None:
+    secret = cluster.settings.data_dir.resolve() / "pki" / "secret.yaml"
+    secret.write_text("s3cret")
+    sends = {"EVENT_GENERATORS": "sender", "SINK": "http://127.0.0.1:1", "DELAY": "0", "PROBE_SINK": "false"}
+    attempts = {
+        "token": {
+            "ENABLE_OIDC_AUTH": "true",
+            "INPUT_BODY": "x",
+            "EVENTSHUB_TOKEN": "/x/../../../../../pki/secret.yaml",
+        },
+        "token-by-path": {"ENABLE_OIDC_AUTH": "true", "INPUT_BODY": "x", "EVENTSHUB_TOKEN": str(secret)},
+        "yaml": {"INPUT_YAML": str(secret)},
+        "forwarder": {"EVENT_GENERATORS": "forwarder", "FROM_FILES": str(secret)},
+        "certificates": {
+            "EVENT_GENERATORS": "receiver",
+            "ENFORCE_TLS": "true",
+            "EVENTSHUB_CERTIFICATES": str(secret.parent),
+        },
+    }
+    for name, env in attempts.items():
+        cluster.create(built_in(name, **(sends | env)))
+    for name in attempts:
+        ended = cluster.until(name, phase("Failed"), 120)
+        assert "is in no volume of this container" in state(ended)["terminated"]["message"]
+        assert "s3cret" not in cluster.kubectl("logs", name)
+        cluster.kubectl("delete", "pod", name, "--now")
+    secret.unlink()
+
+
+def test_a_built_in_program_ends_with_its_node(cluster: Cluster) -> None:
+    cluster.create(built_in("tied", EVENT_GENERATORS="receiver"))
+    cluster.until("tied", is_ready, 120)
+    before = built_in_programs(str(cluster.settings.data_dir.resolve()))
+    assert before
+    cluster.stop_node()
+    try:
+        assert [one for one in before if one.is_running()] == []
+    finally:
+        cluster.start_node()
+    cluster.kubectl("delete", "pod", "tied", "--now")
+
+
+def test_a_pod_may_not_make_the_program_of_a_setting_run_other_code(cluster: Cluster) -> None:
+    evil = "raise SystemExit('other code')"
+    cluster.kubectl("create", "configmap", "evil", f"--from-literal=sitecustomize.py={evil}")
+    main = {
+        "name": "main",
+        "image": "test/python",
+        "args": ["-c", "print('own code')"],
+        "env": [{"name": "PYTHONPATH", "value": "/v"}],
+        "volumeMounts": [{"name": "v", "mountPath": "/v"}],
+    }
+    cluster.create(pod("preloaded", main, volumes=[{"name": "v", "configMap": {"name": "evil"}}]))
+    waiting = cluster.until("preloaded", lambda pod: "waiting" in state(pod) and "PYTHONPATH" in str(state(pod)), 120)
+    assert state(waiting)["waiting"]["reason"] == "CreateContainerConfigError"
+    assert 'allow_env = ["PYTHONPATH"] in the setting images."test/python"' in state(waiting)["waiting"]["message"]
+    allowed = main | {"env": [{"name": "PYTHONSTARTUP", "value": "/v"}]}
+    cluster.create(pod("started", allowed, volumes=[{"name": "v", "emptyDir": {}}]))
+    cluster.until("started", phase("Succeeded"), 120)
+    assert cluster.kubectl("logs", "started") == "own code\n"
+    cluster.kubectl("create", "namespace", "elsewhere")
+    other = pod("elsewhere", {"name": "main", "image": "test/python"})
+    cluster.kubectl("create", "-n", "elsewhere", "-f", "-", stdin=json.dumps(other))
+    eventually(lambda: "ImagePullBackOff" in cluster.kubectl("get", "pod", "-n", "elsewhere", "elsewhere"), 60)
+    cluster.kubectl("delete", "pod", "preloaded", "--now")
+    cluster.kubectl("delete", "namespace", "elsewhere")

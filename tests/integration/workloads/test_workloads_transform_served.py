@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import http.client
 import json
+import multiprocessing
 import socket
 import ssl
 from collections.abc import AsyncIterator, Sequence
@@ -14,19 +15,23 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
+import psutil
 import pytest
 
 from penstock.contract.names import Location
-from penstock.resources.eventtransform.model import EventTransform
+from penstock.destinations import Destinations
+from penstock.resources.eventtransform import EventTransform
 from penstock.resources.features import Transport
 from penstock.settings import Settings
-from penstock.tls import own, server
-from penstock.tls.server import FOLDER, PassingCertificate, ServerTls
+from penstock.tls import own
+from penstock.tls.server import FOLDER, PassingCertificate
 from penstock.workloads.images import Actor, Images
+from penstock.workloads.pods.actor_calls import ActorServices
 from penstock.workloads.pods.addresses import PodAddress, claim
 from penstock.workloads.pods.preparation import Node, Preparation
 from penstock.workloads.processes.node_context import NodeContext
 from penstock.workloads.run import Exit
+from running import eventually
 
 EXPRESSION = '{"specversion": "1.0", "id": id, "source": source, "type": "changed"}'
 EVENT = '{"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}'
@@ -63,12 +68,13 @@ class Pod:
 def pod_in(folder: Path, address: PodAddress) -> Pod:
     settings = Settings(data_dir=folder)
 
-    def tls(hosts: Sequence[str]) -> ServerTls:
-        return ServerTls(settings, make=PassingCertificate(settings, "pod", hosts))
+    def certificate(hosts: Sequence[str]) -> PassingCertificate:
+        return PassingCertificate(settings, "pod", hosts)
 
     nothing = cast(Any, None)
-    node = Node(nothing, nothing, nothing, tls, Location, folder, Images({}), NodeContext(folder))
-    pod = {"metadata": {"name": "t-1", "namespace": "ns", "uid": "u"}}
+    services = ActorServices(nothing, Location, Destinations(settings), str, certificate, settings.max_event_bytes)
+    node = Node(nothing, nothing, services, folder, Images({}), NodeContext(folder))
+    pod = {"metadata": {"name": "t-1", "namespace": "ns", "uid": "u"}, "spec": {}}
     return Pod(Preparation(pod, node, folder, address), address, authority_of(folder))
 
 
@@ -88,11 +94,11 @@ async def running(folder: Path, transport: Transport) -> AsyncIterator[Pod]:
         run = await pod.preparation.run(container(transport), Actor("transform-jsonata"))
         task = asyncio.create_task(run.run(ready.set))
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(120):
                 await ready.wait()
                 yield pod
         finally:
-            run.stop(0)
+            run.stop(30)
             assert await task == Exit(0)
 
 
@@ -111,18 +117,17 @@ async def test_events_are_transformed_over_what_is_asked_for(
                     await asyncio.to_thread(pod.post, port, host)
 
 
-async def test_another_certificate_is_shown_without_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "LOOK_SECONDS", 0.01)
+async def test_another_certificate_is_shown_without_a_restart(tmp_path: Path) -> None:
     async with running(tmp_path, "strict") as pod:
         (tmp_path / FOLDER / "ca.crt").unlink()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while True:
                 try:
                     believing = replace(pod, authority=authority_of(tmp_path))
                     assert await asyncio.to_thread(believing.post, 8443, WANTED.host) == "changed"
                     break
                 except ssl.SSLCertVerificationError:
-                    await asyncio.sleep(0.01)
+                    await asyncio.sleep(0.1)
         with pytest.raises(ssl.SSLCertVerificationError):
             await asyncio.to_thread(pod.post, 8443, WANTED.host)
 
@@ -160,3 +165,33 @@ async def test_a_port_that_is_taken_and_a_certificate_that_cannot_be_made_are_to
         run = await pod.preparation.run(container("strict"), Actor("transform-jsonata"))
         ended = await run.run(lambda: None)
         assert (ended.code, "ca.key is not the key that penstock made" in ended.message) == (1, True), ended.message
+
+
+def node_with_a_transformation(folder: Path) -> None:
+    """A process of its own, until it is killed."""
+
+    async def main() -> None:
+        async with running(folder, "disabled"):
+            (folder / "ready").touch()
+            await asyncio.Event().wait()
+
+    asyncio.run(main())
+
+
+def test_a_program_and_what_it_started_end_with_a_node_that_is_killed(tmp_path: Path) -> None:
+    node = multiprocessing.get_context("spawn").Process(target=node_with_a_transformation, args=(tmp_path,))
+    node.start()
+    eventually((tmp_path / "ready").exists, 60)
+    programs = psutil.Process(node.pid).children(recursive=True)
+    names = [" ".join(one.cmdline()) for one in programs]
+    node.kill()
+    node.join()
+    assert [any(module in name for name in names) for module in ("workloads.actors", "jsonata_worker")] == [True, True]
+    eventually(lambda: not any(is_alive(one) for one in programs), 60)
+
+
+def is_alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

@@ -45,9 +45,12 @@ class ApiInProcess:
         headers += [(b"impersonate-group", group.encode()) for group in groups]
         place, _, query = path.partition("?")
         sent: list[Message] = []
+        waiting = [b"" if body is None else json.dumps(body).encode()]
 
         async def receive() -> Message:
-            return {"type": "http.request", "body": b"" if body is None else json.dumps(body).encode()}
+            if not waiting:
+                await asyncio.Event().wait()  # the client stays
+            return {"type": "http.request", "body": waiting.pop()}
 
         async def send(message: Message) -> None:
             sent.append(message)
@@ -66,7 +69,8 @@ class ApiInProcess:
         }
         await self.app(scope, receive, send)
         content = b"".join(message.get("body", b"") for message in sent)
-        return sent[0]["status"], json.loads(content)
+        # A watch has a line for each event.
+        return sent[0]["status"], json.loads(content.partition(b"\n")[0] if "watch=true" in query else content)
 
     async def made(self, path: str, body: Any, **more: Any) -> Any:
         """What was created."""

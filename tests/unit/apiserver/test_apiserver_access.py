@@ -183,7 +183,7 @@ def test_a_rule_covers_another_if_it_allows_all_that_the_other_does() -> None:
 
 def test_missing_rules_are_told_as_kubernetes_tells_them() -> None:
     parts = uncovered([], [rule("get,list", "", "pods"), {"verbs": ["get"], "nonResourceURLs": ["/a"]}])
-    assert [described(one) for one in compacted(parts)] == [
+    assert [described(one) for one in compacted(parts, 10)] == [
         '{APIGroups:[""], Resources:["pods"], Verbs:["get" "list"]}',
         '{NonResourceURLs:["/a"], Verbs:["get"]}',
     ]

@@ -8,15 +8,15 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-import uvicorn
 from api_in_process import ApiInProcess
+from structlog.testing import capture_logs
 
 from hostile_clients import SMUGGLING, WAIT_SECONDS, allow_files, answer_to, bounded, codes
 from penstock.apiserver.access.identity import ADMIN
 from penstock.apiserver.http import connections
 from penstock.apiserver.http.connections import HEAD_BYTES, BoundedConnection
 from penstock.apiserver.http.fair_use import WRONG_TOKENS, FairUse
-from penstock.serving import ComponentServer
+from penstock.serving import HttpServer
 from penstock.sockets import bound_socket
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -27,7 +27,7 @@ CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
 class OnSocket:
     """The API as processes reach it, but for TLS."""
 
-    def __init__(self, api: ApiInProcess, port: int, server: ComponentServer) -> None:
+    def __init__(self, api: ApiInProcess, port: int, server: HttpServer) -> None:
         self.api, self.port, self.server = api, port, server
 
     def head(self, method: str = "GET", path: str = "/version", **headers: str) -> bytes:
@@ -46,16 +46,10 @@ class OnSocket:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def served(api: ApiInProcess) -> AsyncIterator[OnSocket]:
-    config = uvicorn.Config(
-        api.app, http=BoundedConnection, lifespan="off", access_log=False, log_config=None, limit_concurrency=1500
-    )
-    server = ComponentServer(config)
-    with bound_socket("127.0.0.1", 0) as listening:
-        serving = asyncio.create_task(server.serve(sockets=[listening]))
-        await server.listening.wait()
-        yield OnSocket(api, listening.getsockname()[1], server)
-        server.should_exit = True
-        await serving
+    with bound_socket("127.0.0.1", 0) as listener:
+        server = HttpServer(api.app, listener, connection=BoundedConnection, most_connections=1500)
+        async with server.listening(grace=5):
+            yield OnSocket(api, listener.getsockname()[1], server)
 
 
 async def test_an_apply_without_metadata_and_with_bytes_in_its_query_that_are_no_text(served: OnSocket) -> None:
@@ -178,6 +172,51 @@ async def test_a_watch_that_never_reads_is_cut_off(served: OnSocket, monkeypatch
     del reader
 
 
+@pytest.mark.parametrize("aborts", [True, False], ids=["aborts", "closes"])
+@pytest.mark.parametrize(
+    ("method", "path", "given", "sent"),
+    [
+        ("POST", CONFIGMAPS, {"content-length": "100"}, b"{"),
+        ("PATCH", f"{CONFIGMAPS}/big", {"transfer-encoding": "chunked"}, b"1\r\n{\r\n"),
+        ("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {"content-length": "100"}, b"{"),
+        ("GET", f"{CONFIGMAPS}?watch=true", {}, b""),
+        ("GET", CONFIGMAPS, {}, b""),
+    ],
+    ids=["create", "patch", "review", "watch", "list"],
+)
+async def test_a_client_that_leaves_is_no_error(
+    served: OnSocket,
+    caplog: pytest.LogCaptureFixture,
+    method: str,
+    path: str,
+    given: dict[str, str],
+    sent: bytes,
+    aborts: bool,
+) -> None:
+    for number in range(4):
+        body = {"metadata": {"name": f"large-{number}"}, "data": {"a": "x" * 1_000_000}}
+        assert (await served.api.call("POST", CONFIGMAPS, body))[0] in (201, 409)
+    with capture_logs() as logged:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port, limit=1024)
+        writer.write(served.head(method, path, **given) + sent)
+        await writer.drain()
+        async with asyncio.timeout(WAIT_SECONDS):
+            if not sent:
+                await reader.readexactly(100)  # the answer has begun
+            else:
+                while not served.server.server_state.tasks:  # noqa: ASYNC110  # they announce no beginning
+                    await asyncio.sleep(0.001)
+            if aborts:
+                writer.transport.abort()
+            else:
+                writer.close()
+            state = served.server.server_state
+            while state.connections or state.tasks:  # noqa: ASYNC110  # they announce no end
+                await asyncio.sleep(0.01)
+    assert [line for line in logged if line["log_level"] == "error"] == []
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
+
+
 async def test_tokens_are_not_guessed_quickly_and_the_right_ones_still_pass(
     served: OnSocket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,6 +227,13 @@ async def test_tokens_are_not_guessed_quickly_and_the_right_ones_still_pass(
         seen += codes(await answer_to(served.port, guess))
     assert seen == [401] * WRONG_TOKENS + [429] * 3
     assert await served.still_serves()
+    # Nor does it hold up a token that was never seen before, though it comes from the same address.
+    accounts = "/api/v1/namespaces/default/serviceaccounts"
+    issued = await served.api.made(f"{accounts}/default/token", {"spec": {}})
+    unseen = served.head(authorization=f"Bearer {issued['status']['token']}", connection="close")
+    assert codes(await answer_to(served.port, unseen)) == [200]
+    guess = served.head(authorization="Bearer guess", connection="close")
+    assert codes(await answer_to(served.port, guess)) == [429]
 
 
 async def test_who_asks_too_often_gets_429_with_the_time_to_wait(

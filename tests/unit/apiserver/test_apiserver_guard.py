@@ -11,7 +11,7 @@ from starlette.types import Message
 
 from penstock.apiserver.access.identity import CONTROLLER, NODE
 from penstock.apiserver.access.rules import AccessRequest
-from penstock.apiserver.http.guard import wanted
+from penstock.apiserver.http.request_info import read
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -33,6 +33,10 @@ PODS = "/api/v1/namespaces/ns/pods"
         ("GET", f"{PODS}/a", "watch=1", AccessRequest("watch", "", "pods", "", "ns", "a")),
         ("HEAD", f"{PODS}/a", "", AccessRequest("get", "", "pods", "", "ns", "a")),
         ("GET", f"{PODS}/a/log", "follow=true", AccessRequest("get", "", "pods", "log", "ns", "a")),
+        ("GET", f"{PODS}/a/log", "watch=true", AccessRequest("get", "", "pods", "log", "ns", "a")),
+        ("GET", PODS, "fieldSelector=metadata.name!=x\\,metadata.name=a", AccessRequest("list", "", "pods", "", "ns")),
+        ("GET", PODS, "fieldSelector=metadata.name=a\\,b", AccessRequest("list", "", "pods", "", "ns", "a,b")),
+        ("GET", PODS, "fieldSelector=metadata.name", AccessRequest("list", "", "pods", "", "ns")),
         ("POST", PODS, "", AccessRequest("create", "", "pods", "", "ns")),
         ("PUT", f"{PODS}/a", "", AccessRequest("update", "", "pods", "", "ns", "a")),
         ("PATCH", f"{PODS}/a/status", "", AccessRequest("patch", "", "pods", "status", "ns", "a")),
@@ -49,13 +53,15 @@ PODS = "/api/v1/namespaces/ns/pods"
             AccessRequest("update", "", "namespaces", "finalize", "ns", "ns"),
         ),
         ("GET", "/apis/apps/v1/namespaces/ns/x/a", "", AccessRequest("get", "apps", "x", "", "ns", "a")),
+        ("GET", "/apis/g/v1/namespaces/ns/status", "", AccessRequest("list", "g", "status", "", "ns")),
+        ("GET", "/apis/g/v1/namespaces/ns", "", AccessRequest("get", "g", "namespaces", "", "", "ns")),
         ("GET", "/apis/apps/v1", "", AccessRequest("get", path="/apis/apps/v1")),
         ("GET", "/version", "", AccessRequest("get", path="/version")),
         ("POST", "/", "", AccessRequest("post", path="/")),
     ],
 )
 async def test_what_a_request_wants(method: str, path: str, query: str, expected: AccessRequest) -> None:
-    assert wanted(method, path, query) == expected
+    assert read(method, path, query).access == expected
 
 
 async def test_a_user_without_roles_may_look_around_and_nothing_else(api: ApiInProcess) -> None:

@@ -14,6 +14,7 @@ from penstock.apiserver.access.identity import ADMIN, CONTROLLER, NODE, load_tok
 from penstock.apiserver.documents import encode
 from penstock.apiserver.errors import ApiError
 from penstock.apiserver.http.app import _failed
+from penstock.apiserver.http.request_info import read
 from penstock.apiserver.http.requests import Form, accepted_form, delete_options, locate, parse_document, parse_object
 from penstock.apiserver.kinds.core_kinds import CORE_KINDS
 from penstock.apiserver.kinds.registry import Registry
@@ -38,7 +39,7 @@ REGISTRY = Registry(CORE_KINDS)
     ],
 )
 def test_paths(path: str, expected: tuple[Any, ...]) -> None:
-    place = locate(path, REGISTRY)
+    place = locate(read("GET", path, ""), REGISTRY)
     assert (place.kind.plural, place.namespace, place.name, place.subresource) == expected
 
 
@@ -57,13 +58,13 @@ def test_paths(path: str, expected: tuple[Any, ...]) -> None:
 )
 def test_paths_that_lead_nowhere(path: str) -> None:
     with pytest.raises(ApiError, match="could not find"):
-        locate(path, REGISTRY)
+        locate(read("GET", path, ""), REGISTRY)
 
 
 @given(st.text("/apisv1nodeusxt.", max_size=40))
 def test_any_path_is_a_place_or_404(path: str) -> None:
     try:
-        place = locate(path, REGISTRY)
+        place = locate(read("GET", path, ""), REGISTRY)
     except ApiError as refused:
         code = refused.code
     else:

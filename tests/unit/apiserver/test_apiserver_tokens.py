@@ -10,7 +10,7 @@ import pytest
 from api_in_process import ApiInProcess
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from penstock.apiserver.access import account_tokens, user_tokens
+from penstock.apiserver.access import account_tokens, signing, user_tokens
 from penstock.apiserver.access.authentication import Authenticator
 from penstock.apiserver.access.identity import KnownTokens, User
 from penstock.apiserver.access.revocation import Revocations, revoke
@@ -102,6 +102,19 @@ def test_only_tokens_signed_here_count(world: World) -> None:
     assert world.user(world.signer.sign({"iss": account_tokens.ISSUER, "sub": "x"})) is None
     for header in (None, "", "Bearer ", "Bearer x", "Basic secret"):
         assert world.authenticator.user(header) is None
+
+
+def test_wrong_tokens_do_not_push_right_ones_out_of_memory(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    token = world.issue()
+    assert world.user(token) is not None
+    for number in range(2 * signing.REMEMBERED):
+        assert world.user(f"{token}{number}" if number < 10 else f"wrong-{number}") is None
+
+    def checked(*_: object, **__: object) -> None:
+        raise AssertionError("the signature is checked again")
+
+    monkeypatch.setattr(jwt, "decode", checked)
+    assert world.user(token) is not None
 
 
 def test_a_user_with_a_signed_token(world: World) -> None:

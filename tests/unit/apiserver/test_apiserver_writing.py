@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.resources import files
 from typing import Any
@@ -179,6 +180,49 @@ def test_what_is_made_for_an_owner_that_waits_for_its_dependents_goes_at_once(tx
         tx, target(KINDS["ConfigMap"], "held"), lambda old: {**old, "metadata": {**old["metadata"], "finalizers": []}}
     )
     assert names(tx) == {"other", "shared"}
+
+
+def test_an_object_of_another_namespace_holds_up_nothing_and_is_collected_by_its_own_owners(tx: Transaction) -> None:
+    VERBS.create(tx, target(KINDS["Namespace"]), {"metadata": {"name": "other"}})
+    there = replace(target(KINDS["ConfigMap"]), namespace="other")
+
+    def make_there(name: str, *owners: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+        return VERBS.create(tx, there, {"metadata": {"name": name, "ownerReferences": list(owners), **metadata}})
+
+    def left() -> set[str]:
+        return {name for _, namespace, name in tx.keys_of_resource("configmaps") if namespace == "other"}
+
+    one = make(tx, "one")
+    near = make_there("near")
+    make_there("holding", owner(one, block=True), finalizers=["a/b"])
+    make_there("shared", owner(one, block=True), owner(near))
+    make_there("gone", owner(one))
+    assert left() == {"near", "holding", "shared"}
+    _, gone = VERBS.delete(tx, target(KINDS["ConfigMap"], "one"), DeleteOptions("Foreground"))
+    assert gone
+    assert left() == {"near", "holding", "shared"}
+    VERBS.delete(tx, replace(there, name="near"), DeleteOptions())
+    assert left() == {"holding"}
+
+
+def test_an_owner_in_another_namespace_keeps_nothing(tx: Transaction) -> None:
+    VERBS.create(tx, target(KINDS["Namespace"]), {"metadata": {"name": "other"}})
+    elsewhere = VERBS.create(tx, replace(target(KINDS["ConfigMap"]), namespace="other"), {"metadata": {"name": "e"}})
+    one = make(tx, "one")
+    make(tx, "child", ownerReferences=[owner(one), owner(elsewhere)])
+    VERBS.delete(tx, target(KINDS["ConfigMap"], "one"), DeleteOptions())
+    assert names(tx) == {"e"}
+
+
+def test_an_object_in_no_namespace_owns_everywhere_and_is_owned_by_none_that_is_in_one(tx: Transaction) -> None:
+    one, node = make(tx, "one"), VERBS.create(tx, target(KINDS["Node"]), {"metadata": {"name": "n"}})
+    kept = VERBS.create(tx, target(KINDS["Namespace"]), {"metadata": {"name": "kept", "ownerReferences": [owner(one)]}})
+    make(tx, "child", ownerReferences=[{**owner(node), "kind": "Node"}])
+    VERBS.delete(tx, target(KINDS["ConfigMap"], "one"), DeleteOptions())
+    assert names(tx) == {"child"}
+    VERBS.delete(tx, target(KINDS["Node"], "n"), DeleteOptions())
+    assert names(tx) == set()
+    assert tx.uid_exists(kept["metadata"]["uid"])
 
 
 @given(st.data())

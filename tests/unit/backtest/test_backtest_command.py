@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from penstock.backtest.report import BacktestReport, EventCounts, SampleEvent, TriggerResult
+from penstock.backtest.report import BacktestReport, EventCounts, SampleEvent, TriggerResult, Window
 from penstock.backtest.trials import Trial
-from penstock.backtest.window import Window
 from penstock.cli import app
 from penstock.cli.history import backtest
 from penstock.contract.routes import Route
@@ -36,8 +35,8 @@ runner = CliRunner()
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--since", "tomorrow"], "tomorrow is no moment"),
-        (["--since", "1h", "--until", "2h"], "The window is empty"),
+        (["--since", "tomorrow"], "--since 'tomorrow' is not a time"),
+        (["--since", "1h", "--until", "2h"], "--until 2h is not after --since 1h"),
         (["--expect", "added~0"], "--expect added~0 is not understood"),
         ([], "cannot be read: No such file or directory"),
     ],
@@ -51,7 +50,7 @@ def test_a_file_that_is_no_yaml_is_told(tmp_path: Path) -> None:
     file = tmp_path / "t.yaml"
     file.write_text("a: [")
     found = runner.invoke(app, ["backtest", "-f", str(file)])
-    assert (found.exit_code, "is no YAML" in found.output) == (2, True)
+    assert (found.exit_code, "is not YAML" in found.output) == (2, True)
 
 
 def test_the_answer_is_a_chart_with_samples(

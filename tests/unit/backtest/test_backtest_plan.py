@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 
 from penstock.backtest import expectations
-from penstock.backtest.report import BacktestReport, EventCounts, SampleEvent, results_of
-from penstock.backtest.tally import Tally
+from penstock.backtest.report import BacktestReport, EventCounts, SampleEvent, Tally, Window, results_of
 from penstock.backtest.trials import Trial, trials_of
-from penstock.backtest.window import Window
-from penstock.cli.history.bars import bar, rows_of
+from penstock.cli.history.backtest import bar, rows_of
 from penstock.contract.routes import Route, Target
 from penstock.contract.snapshot import Snapshot
 from penstock.engine.problem import Problem
@@ -73,27 +71,6 @@ def test_what_cannot_be_tried_is_told(document: Any, text: str) -> None:
         tried(document)
     assert text in problem.value.what
     assert problem.value.exit_code == 2
-
-
-def test_a_window_is_written_as_people_do() -> None:
-    assert Window.read("24h", None, NOW) == Window(NOW - timedelta(days=1), NOW)
-    assert Window.read("1.5h", "30m", NOW) == Window(NOW - timedelta(minutes=90), NOW - timedelta(minutes=30))
-    assert Window.read("2026-11-17T02:00:00+02:00", None, NOW).since == datetime(2026, 11, 17, tzinfo=UTC)
-    assert Window.read("99999999999999d", None, NOW).since.year == 1970
-
-
-@pytest.mark.parametrize(
-    ("since", "until", "text"),
-    [
-        ("yesterday", None, "yesterday is no moment"),
-        ("2027-01-01T00:00:00Z", None, "is in the future"),
-        ("1h", "2h", "The window is empty"),
-        ("-1h", None, "is no moment"),
-    ],
-)
-def test_a_window_that_is_none_is_told(since: str, until: str | None, text: str) -> None:
-    with pytest.raises(Problem, match=text):
-        Window.read(since, until, NOW)
 
 
 def tally(fate: str, count: int, hour: datetime = HOUR, partition: int = 0, offsets: tuple[int, int] = (1, 9)) -> Tally:

@@ -15,7 +15,7 @@ from chaos.events import ASK, CHANNEL, SENDERS, answer_to, key_of, of_key, parse
 from chaos.plan import Fault, Way
 from chaos.receiver import FINE, REPLYING, data_of, fault_of, headers_of, manners_of, reply
 from chaos.recovery import Recovery
-from chaos.run import Outcome, Result
+from chaos.results import Outcome, Result
 
 
 def outcome(victim: str, way: Way, recovery: float | None, *, hurried: bool = False) -> Outcome:

@@ -31,16 +31,25 @@ ANSWER = pa.table({"type": ["a", None], "count": [3, 10], "data": [b"text", b"\x
         ("7d", NOW - timedelta(days=7)),
         ("2026-11-17T10:00:00Z", NOW - timedelta(hours=2)),
         ("2026-11-17T12:00:00+02:00", NOW - timedelta(hours=2)),
-        ("99999999w", datetime.min.replace(tzinfo=UTC)),
+        ("1.5h", NOW - timedelta(minutes=90)),
+        ("PT2H", NOW - timedelta(hours=2)),
+        ("earliest", datetime(1970, 1, 1, tzinfo=UTC)),
+        ("99999999w", datetime(1970, 1, 1, tzinfo=UTC)),
     ],
 )
 def test_times_are_spans_or_moments(text: str, expected: datetime) -> None:
     assert moment(text, NOW) == expected
 
 
+def test_a_moment_of_another_zone_is_of_its_day_in_utc() -> None:
+    """Days of tables are chosen by it."""
+    found = moment("2026-11-18T01:30:00+14:00", NOW)
+    assert (found.date().isoformat(), found.utcoffset()) == ("2026-11-17", timedelta())
+
+
 @pytest.mark.parametrize("text", ["", "yesterday", "1", "1h and more", "-1h"])
 def test_other_times_are_refused(text: str) -> None:
-    with pytest.raises(Problem, match="is no time"):
+    with pytest.raises(Problem, match="is not a time"):
         moment(text, NOW)
 
 
@@ -125,8 +134,8 @@ def test_what_spark_says_becomes_a_line() -> None:
     parsed = (
         "\n[PARSE_SYNTAX_ERROR] Syntax error at or near 'selct'. SQLSTATE: 42601 (line 1, pos 0)\n\n== SQL ==\nselct"
     )
-    assert by_spark.told(ValueError(parsed)) == "[PARSE_SYNTAX_ERROR] Syntax error at or near 'selct'."
-    assert by_spark.told(ValueError("")) == "ValueError"
+    assert by_spark.message_of(ValueError(parsed)) == "[PARSE_SYNTAX_ERROR] Syntax error at or near 'selct'."
+    assert by_spark.message_of(ValueError("")) == "ValueError"
 
 
 def test_a_trace_tells_attempts_answers_and_replies() -> None:
@@ -135,14 +144,12 @@ def test_a_trace_tells_attempts_answers_and_replies() -> None:
     failed = Attempt(0, 7, 0, *route, "subscriber", 1, "http://a/", start, 0.01, 503, "retry", "HTTP status 503", NOW)
     dead = Attempt(0, 7, 1, *route, "deadletter", 1, "http://b/", start, 0.01, None, "dropped", "refused", None)
     child = Traced(Event(0, 8, NOW, "t", "e2", "/shop", "reply", "1.0", None, None, None, None, {}, None, None))
-    lines = list(trace.told([Traced(event, (failed, dead), (child,))]))
+    lines = list(trace.lines_of_traces([Traced(event, (failed, dead), (child,))]))
     assert lines == [
         "2026-11-17 12:00:00.000 UTC  order  e1  from /shop",
         "  stored in partition 0 at offset 7",
-        "  +5.0 ms  trigger default/orders #1 -> http://a/  503 in 10.0 ms: to be tried again, "
-        "next at 2026-11-17 12:00:00.000",
-        "  +5.0 ms  trigger default/orders dead letter sink #1 -> http://b/  no answer in 10.0 ms: "
-        "given up, nobody takes it (refused)",
+        "  +5.0 ms  trigger default/orders #1 -> http://a/  503 in 10.0 ms: retrying, next at 2026-11-17 12:00:00.000",
+        "  +5.0 ms  trigger default/orders dead letter sink #1 -> http://b/  no answer in 10.0 ms: dropped (refused)",
         "  became",
         "    2026-11-17 12:00:00.000 UTC  reply  e2  from /shop",
         "      stored in partition 0 at offset 8",
@@ -160,3 +167,13 @@ def test_without_a_history_the_commands_say_so(command: list[str], tmp_path: Pat
     result = CliRunner().invoke(app, [*command, "--data-dir", str(tmp_path / "none")])
     assert result.exit_code == 1
     assert "no history" in result.stderr
+
+
+@pytest.mark.parametrize("command", [["events"], ["trace", "1"], ["sql", "select 1"]])
+def test_a_folder_of_another_version_is_a_sentence_and_not_a_traceback(command: list[str], tmp_path: Path) -> None:
+    settings = tmp_path / "run" / "settings.json"
+    settings.parent.mkdir()
+    settings.write_text(json.dumps({"setting_of_another_version": True}))
+    ended = CliRunner().invoke(app, [*command, "--data-dir", str(tmp_path)])
+    assert ended.exit_code == 1
+    assert "was last started by another version of penstock" in ended.output

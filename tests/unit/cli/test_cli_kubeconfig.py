@@ -10,8 +10,11 @@ import yaml
 from typer.testing import CliRunner
 
 from penstock.apiserver.access import certificates, kubeconfig, user_tokens
+from penstock.apiserver.access.identity import COMPONENTS
 from penstock.apiserver.access.signing_keys import load_signer
 from penstock.cli import app
+from penstock.cli.kubeconfig import _revoke
+from penstock.engine.problem import Problem
 
 runner = CliRunner()
 
@@ -72,3 +75,10 @@ def test_a_folder_without_an_api(tmp_path: Path) -> None:
     result = runner.invoke(app, ["kubeconfig", "--as", "a", "--data-dir", str(tmp_path)])
     assert result.exit_code == 1
     assert "penstock dev" in result.output
+
+
+@pytest.mark.parametrize("user", COMPONENTS)
+def test_a_token_of_the_data_folder_is_ended_with_those_of_all_components(user: str, tmp_path: Path) -> None:
+    with pytest.raises(Problem) as told:
+        _revoke(tmp_path, user)
+    assert (told.value.remedy or "").endswith("and start it: each component gets a new one.")

@@ -14,14 +14,13 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from typer.testing import CliRunner
 
 from penstock.cli import app
-from penstock.cli.objects.manifests import read_manifests
-from penstock.cli.objects.object_text import document, kinds_lines, table_lines
+from penstock.cli.manifests import read_manifests
+from penstock.cli.object_text import document, kinds_lines, table_lines
 from penstock.cli.operate.event_input import event_of, numbered
 from penstock.cli.operate.event_text import attempt_line, data_text, event_line, event_object
-from penstock.cli.operate.filtering import filters_of, passes, predicate_of
+from penstock.cli.operate.filtering import filters_of, passes, predicate_of, reasons
 from penstock.cli.operate.live_view import WantedView
 from penstock.cli.operate.names import split
-from penstock.cli.operate.reasoning import reasons
 from penstock.cli.operate.sending import SendingOutcome
 from penstock.cli.operate.watching import Journey
 from penstock.cli.routes import lag, top
@@ -33,8 +32,9 @@ from penstock.events.event import CloudEvent
 from penstock.log.live.sample import SampleLimit
 from penstock.log.ranges import LogRecord
 from penstock.operations.cluster_api import Resource
+from penstock.operations.posting import Sent
 from penstock.operations.route_rates import SORTS, RouteName, counters_of, quantile, rows_of
-from penstock.operations.sending.posting import Sent
+from penstock.resources.destinations.resolution import EXPIRING_MESSAGE
 
 runner = CliRunner()
 
@@ -90,7 +90,7 @@ def test_standard_input_is_a_dash(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"data": "x", "file": Path("y")}, "one of them"),
         ({"attributes": ["tenant"]}, "NAME=VALUE"),
         ({"attributes": ["data=1"]}, "reserved"),
-        ({"attributes": ["a-b=1"]}, "no attribute name"),
+        ({"attributes": ["a-b=1"]}, "not an attribute name"),
         ({"type": ""}, "'type' is empty"),
         ({"file": Path("/nowhere/at/all")}, "cannot be read"),
     ],
@@ -348,6 +348,17 @@ def test_lag_shows_the_worst_first_and_why() -> None:
     assert shown[-1] == "trigger/b: slow"
 
 
+def test_lag_names_the_routes_that_will_lose_events() -> None:
+    soon = route("a", 3)
+    soon["status"]["conditions"].append({"type": "EventsRetained", **EXPIRING_CONDITION})
+    rows = lag.standing_of([soon, route("b", 2)], None, NOW)
+    assert [row["expiring"] for row in rows] == [EXPIRING_MESSAGE, None]
+    assert lag.lines(rows)[-1] == f"trigger/a: {EXPIRING_MESSAGE}"
+
+
+EXPIRING_CONDITION = {"status": "Unknown", "reason": "EventsExpiring", "message": EXPIRING_MESSAGE}
+
+
 def test_numbers_that_were_measured_count_more_than_those_of_a_status() -> None:
     measured = [{"kind": "Trigger", "namespace": "default", "name": "a", "lag": 7, "oldest_seconds": 1.5}]
     rows = lag.standing_of([route("a", 3), route("b", 900)], measured, NOW)
@@ -392,7 +403,7 @@ def test_manifests_are_files_folders_and_lists(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "told"),
-    [("[", "no YAML"), ("a: 1", "apiVersion and kind"), ("{apiVersion: v1, kind: Pod}", "no metadata.name")],
+    [("[", "not YAML"), ("a: 1", "apiVersion and kind"), ("{apiVersion: v1, kind: Pod}", "no metadata.name")],
 )
 def test_what_is_no_object_is_named(tmp_path: Path, text: str, told: str) -> None:
     (tmp_path / "x.yaml").write_text(text)

@@ -13,16 +13,15 @@ from typer.testing import CliRunner
 
 from penstock.certificates import make_authority
 from penstock.cli import app
-from penstock.cli.access.keys import line_of
+from penstock.cli.keys import line_of
 from penstock.cli.operate.addresses import INGRESS_VARIABLE, address_of
 from penstock.cli.operate.credentials import credentials_for, given_token
-from penstock.cli.operate.refusals import remedy
+from penstock.cli.operate.sending import remedy
 from penstock.engine.problem import Problem
 from penstock.operations.cluster_api import BROKERS, CHANNELS
 from penstock.operations.installation import Installation
-from penstock.operations.sending.addresses import SendingAddress
-from penstock.operations.sending.faults import fault_of
-from penstock.resources.broker.api_keys import StoredKey
+from penstock.operations.sending import SendingAddress, fault_of
+from penstock.resources.api_keys import StoredKey
 from penstock.settings import Settings
 
 HERE = Installation("here", settings=Settings(port=18080, tls_port=18444))

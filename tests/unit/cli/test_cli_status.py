@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from penstock.cli.output import lines_of
 from penstock.cli.status import COLUMNS, NUMBERS, ROUTES_SHOWN, _cells, _print_routes
-from penstock.cli.tables import lines_of
-from penstock.operations.figures import count, duration
-from penstock.operations.stack_state import routes_behind
+from penstock.operations.formatting import count, duration
+from penstock.operations.stack_state import disk_problems, routes_behind
+from penstock.settings import Settings
 
 RECORDING = """
 import sys
@@ -90,3 +91,13 @@ def test_a_duration_is_short(seconds: float | None, text: str) -> None:
 )
 def test_a_count_is_short(number: float, text: str) -> None:
     assert count(number) == text
+
+
+def test_a_disk_without_room_is_named_with_what_follows(tmp_path: Path) -> None:
+    (tmp_path / "kafka").mkdir()
+    more_than_any = 2**40
+    (problem,) = disk_problems(Settings(data_dir=tmp_path, min_free_disk_mib=more_than_any))
+    assert f" are free in {tmp_path}. Below {more_than_any} MiB" in problem, "both folders are on one disk"
+    assert "507" in problem
+    assert disk_problems(Settings(data_dir=tmp_path, min_free_disk_mib=0)) == []
+    assert disk_problems(Settings(data_dir=tmp_path, min_free_disk_mib=more_than_any, kafka="kafka:9092")) == []

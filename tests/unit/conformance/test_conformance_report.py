@@ -84,7 +84,7 @@ def test_results_travel_through_files(tmp_path: Path) -> None:
     results.write(tmp_path / "deep" / "event-delivery.json", RUN)
     assert results.read_all(tmp_path / "deep") == [RUN]
     (tmp_path / "deep" / "broken.json").write_text("{}")
-    with pytest.raises(ValueError, match=r"broken\.json is no file of results"):
+    with pytest.raises(ValueError, match=r"broken\.json is not a file of results"):
         results.read_all(tmp_path / "deep")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from console_client import BROWSER, ORIGIN, MakeClient
+from console_client import BROWSER, OPERATOR, ORIGIN, MakeClient, know_tokens, signed_in
 from known_api import KnownApi
 from starlette.testclient import TestClient
 
@@ -18,11 +18,13 @@ from penstock.settings import Settings
 
 @pytest.fixture
 def client_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeClient:
-    """Makes a console with an API and settings, and a browser that looks at it."""
+    """Makes a console with an API and settings, and a browser that has signed in to it with a token."""
+    know_tokens(monkeypatch)
 
-    def make(api: KnownApi | None = None, **settings: Any) -> TestClient:
+    def make(api: KnownApi | None = None, token: str | None = OPERATOR, **settings: Any) -> TestClient:
         console = Console(Settings(data_dir=tmp_path, metrics=False, **settings), asyncio.Event())
         monkeypatch.setattr(Console, "api_of", lambda self, token: api or KnownApi())
-        return TestClient(application(console), base_url=ORIGIN, headers=BROWSER, follow_redirects=False)
+        client = TestClient(application(console), base_url=ORIGIN, headers=BROWSER, follow_redirects=False)
+        return signed_in(client, token)
 
     return make

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from console_client import BROWSER, ORIGIN
+from console_client import BROWSER, ORIGIN, know_tokens, signed_in
 from known_api import KnownApi, broker, trigger
 from starlette.testclient import TestClient
 
@@ -42,9 +42,10 @@ def client_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
         settings = Settings(data_dir=tmp_path, metrics=False, partitions=1, history=False)
         known = api or KnownApi(broker(), trigger("orders"))
         monkeypatch.setattr(Console, "api_of", lambda self, token: known)
+        know_tokens(monkeypatch)
         app = application(Console(settings, asyncio.Event()))
         app.state.events.archive = Archive(lambda: History(settings, lambda _: kafka or KeptRecords(**topics)))
-        return TestClient(app, base_url=ORIGIN, headers=BROWSER, follow_redirects=False)
+        return signed_in(TestClient(app, base_url=ORIGIN, headers=BROWSER, follow_redirects=False))
 
     return make
 
@@ -99,7 +100,7 @@ def test_one_event_with_all_that_happened_to_it(client_of: Make) -> None:
     client = client_of(api, events=[first, reply], attempts=attempts)
     page = client.get("/events/0/0").text
     for shown in (
-        "503 in 50 ms: to be tried again",
+        "503 in 50 ms: retrying",
         "1 route, 1 served, 0 not",
         'aria-label="trigger default/orders → http://sink/: attempt 2, after',
         "type is &#39;x&#39;, but the event has &#39;order&#39;",
@@ -176,7 +177,7 @@ def test_what_was_given_up_can_be_chosen_and_redriven(client_of: Make) -> None:
     assert (made.status_code, made.headers["location"]) == (303, "/deadletters?since=24h#replays")
     assert api.created[-1]["spec"] == {
         "target": {"kind": "Trigger", "name": "orders"},
-        "from": "PT24H",
+        "from": "24h",
         "eventIds": ["e0", "e2"],
         "deadLetters": True,
     }
@@ -239,11 +240,3 @@ def test_what_is_asked_for_survives_in_the_address() -> None:
     assert (wanted.since, wanted.id) == ("", "a&b")
     assert wanted.query(after="x") == "since=&type=t&id=a%26b&after=x"
     assert position("2026-11-17T12:00:00+00:00_3_7").offset == 7
-
-
-def test_only_operators_see_events(client_of: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    client = client_of(events=[now(event(0, "first"))])
-    app: Any = client.app
-    app.state.console.asks_for_token = True
-    for path in ("/events", "/events/0/0", "/events/0/0/data", "/deadletters", "/playground", "/live/events"):
-        assert client.get(path).status_code in (303, 401), path

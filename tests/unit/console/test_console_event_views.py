@@ -9,14 +9,16 @@ import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.responses import Response
 
 from penstock.cli.operate.event_input import event_of
 from penstock.console.events import folded_json
-from penstock.console.events.copied import as_curl, as_json, as_send, cloud_event, file_name
+from penstock.console.events.copied import as_curl, as_json, as_send, cloud_event, disposition, file_name
 from penstock.console.events.data_view import MOST_BYTES, MOST_TEXT, hex_dump, view_of
 from penstock.console.events.folded_json import JsonNode, folded
 from penstock.console.events.places import AcceptingTarget
@@ -26,8 +28,8 @@ from penstock.console.events.timeline import MOST_LANES, span_text, ticks_of, ti
 from penstock.events import json_format
 from penstock.events.event import CloudEvent
 from penstock.history.reader.answers import Attempt, Event
-from penstock.operations.sending.addresses import SendingAddress
-from penstock.operations.sending.posting import Sent
+from penstock.operations.posting import Sent
+from penstock.operations.sending import SendingAddress
 
 NOON = datetime(2026, 11, 17, 12, tzinfo=UTC)
 
@@ -165,8 +167,8 @@ def test_a_lane_for_each_route_and_what_failed_comes_first() -> None:
     assert picture.summary == "2 routes, 1 served, 1 not"
     first, last = picture.lanes[0].bars
     assert (first.left, round(last.left), round(last.left + last.width)) == (0.0, 95, 100)
-    assert last.label == "attempt 2, after 2 s: no answer in 100 ms: given up, nobody takes it (refused)"
-    assert first.label == "attempt 1, after 0 ms: 503 in 100 ms: to be tried again"
+    assert last.label == "attempt 2, after 2 s: no answer in 100 ms: dropped (refused)"
+    assert first.label == "attempt 1, after 0 ms: 503 in 100 ms: retrying"
 
 
 def test_what_is_due_is_drawn_until_it_is() -> None:
@@ -227,6 +229,14 @@ def test_curl_takes_bytes_from_a_pipe_and_long_data_from_a_file() -> None:
     long = CloudEvent({"specversion": "1.0", "id": "a/b", "source": "/s", "type": "t"}, b"x" * 100_000)
     assert arguments(as_curl(long, None))[-1] == "@event-a-b"
     assert file_name(long.with_attributes(id="../..")) == "event--"
+
+
+@pytest.mark.parametrize("ident", ["заказ-7", "ä", "注文"])
+def test_a_download_keeps_the_letters_of_an_id_in_a_header_that_is_ascii(ident: str) -> None:
+    name = file_name(CloudEvent({"specversion": "1.0", "id": ident, "source": "/s", "type": "t"}))
+    header = Response(headers={"Content-Disposition": disposition(name)}).headers["content-disposition"]
+    assert header.isascii()
+    assert unquote(header.partition("filename*=UTF-8''")[2]) == f"event-{ident}"
 
 
 def place(

@@ -15,7 +15,7 @@ import pytest
 from penstock.engine.endpoint_tls import certificate_for
 from penstock.engine.problem import Problem
 from penstock.observability.metrics import ACCEPTED
-from penstock.operations.looks import MetricsPage, counted_at, pages_of
+from penstock.operations.metrics_client import MetricsPage, counted_at, pages_of
 from penstock.operations.route_rates import TargetName
 from penstock.settings import Settings
 from penstock.tls.threads import SecureServing

@@ -8,10 +8,12 @@ import pytest
 from console_client import MakeClient
 from known_api import KnownApi, broker, trigger
 
-from penstock.console.route.happenings import happenings_of
-from penstock.console.route.page import text_of, told, wishes_of
+from penstock.console.map.graph import route_node
+from penstock.console.route_events import happenings_of
+from penstock.console.route_page import replay_values, text_of, wishes_of
+from penstock.console.routes_page import subscriber_of
 from penstock.engine.problem import Problem
-from penstock.operations.replay_request import Wishes
+from penstock.operations.replays import Wishes
 from penstock.resources.delivery.annotations import PAUSED
 
 PAGE = "/routes/trigger/default/orders"
@@ -58,26 +60,26 @@ def test_a_replay_is_made_of_the_form(client_of: MakeClient) -> None:
     (made,) = api.created
     assert made["spec"] == {
         "target": {"kind": "Trigger", "name": "orders"},
-        "from": "PT2H",
+        "from": "2h",
         "deadLetters": True,
         "rate": 50.0,
     }
     refused = client.post(f"{PAGE}/replay", data={"rate": "many"})
     assert refused.status_code == 409
-    assert "many is no number" in refused.text
+    assert "many is not a number" in refused.text
 
 
 def test_the_fields_of_a_replay_that_are_empty_mean_nothing() -> None:
     assert wishes_of({"since": " ", "rate": "", "dry_run": "on"}) == Wishes(dry_run=True)
-    with pytest.raises(Problem, match="no number"):
+    with pytest.raises(Problem, match="is not a number"):
         wishes_of({"rate": "x"})
 
 
 def test_replays_tell_how_far_they_are(client_of: MakeClient) -> None:
     running = replay("one", {"startTime": "2026-11-17T10:00:00Z", "counted": 8, "sent": 4, "progress": "40%"})
     over = replay("two", {"completionTime": "x", "conditions": [{"type": "Succeeded", "status": "True"}]})
-    assert [told(running)[key] for key in ("percent", "over", "state")] == [40.0, False, "starting"]
-    assert [told(over)[key] for key in ("percent", "over", "state")] == [100.0, True, "ready"]
+    assert [replay_values(running)[key] for key in ("percent", "over", "state")] == [40.0, False, "starting"]
+    assert [replay_values(over)[key] for key in ("percent", "over", "state")] == [100.0, True, "ready"]
     shown = client_of(KnownApi(trigger("orders"), running, over)).get(f"{PAGE}/replays").text
     assert 'value="40.0"' in shown
     assert "data-running" in shown
@@ -124,3 +126,15 @@ def test_yaml_leaves_out_what_nobody_reads() -> None:
 
 def test_points_of_a_route_that_did_nothing_are_none(client_of: MakeClient) -> None:
     assert client_of(KnownApi(trigger("orders"))).get(f"{PAGE}/points").json() == {"points": [], "now": None}
+
+
+def test_the_password_of_a_url_is_on_no_page() -> None:
+    uri = "https://user:p4ss@host/path"
+    obj: dict[str, Any] = {
+        "kind": "Trigger",
+        "metadata": {"name": "t", "namespace": "ns", "annotations": {"applied": f"{uri} {uri}"}},
+        "spec": {"subscriber": {"uri": uri}, "delivery": {"deadLetterSink": {"uri": uri}}},
+        "status": {"subscriberUri": uri, "deadLetterSinkUri": uri},
+    }
+    shown = [text_of(obj), str(route_node(obj)), subscriber_of(obj["spec"], obj["status"], "Trigger")]
+    assert not [text for text in shown if "p4ss" in text or "***@host" not in text]

@@ -6,6 +6,7 @@ from console_client import MakeClient
 from known_api import KnownApi, trigger
 
 from penstock.console.routes_page import line_of
+from penstock.resources.destinations.resolution import loss_finding
 
 
 def test_the_worst_comes_first(client_of: MakeClient) -> None:
@@ -13,6 +14,21 @@ def test_the_worst_comes_first(client_of: MakeClient) -> None:
     page = client_of(api).get("/routes").text
     assert page.index(">broken<") < page.index(">late<") < page.index(">fine<")
     assert 'title="connection refused"' in page
+
+
+def loss_to_come() -> list[dict[str, str]]:
+    [found] = loss_finding((), expiring=True)
+    return [{"type": found.type, "status": found.status, "reason": found.reason, "message": found.message}]
+
+
+def test_a_loss_to_come_comes_before_everything_else(client_of: MakeClient) -> None:
+    late = trigger("late", failing="connection refused")
+    late["status"]["conditions"] += loss_to_come()
+    page = client_of(KnownApi(trigger("broken", failing="connection refused"), late)).get("/routes").text
+    assert page.index(">late<") < page.index(">broken<")
+    shown = client_of(KnownApi(late)).get("/routes/trigger/default/late").text
+    assert "raise retention_mib" in shown
+    assert "expiring" in client_of(KnownApi(late)).get("/").text
 
 
 def test_what_objects_hold_is_shown_as_text(client_of: MakeClient) -> None:
@@ -29,5 +45,10 @@ def test_a_stack_without_routes_says_what_to_do(client_of: MakeClient) -> None:
 def test_states_are_told_in_a_word() -> None:
     paused = trigger("p", metadata={"annotations": {"penstock.dev/paused": "true"}})
     assert line_of(paused, None).state == "paused"
+    delivering = {"type": "Delivering", "status": "False", "reason": "Paused", "message": "Events wait."}
+    paused["status"]["conditions"].append(delivering)
+    assert line_of(paused, None).state == "paused"
     assert line_of(trigger("f", failing="refused"), None).why == "refused"
+    paused["status"]["conditions"] += loss_to_come()
+    assert (line_of(paused, None).state, "Resume the route" in line_of(paused, None).why) == ("expiring", True)
     assert line_of(trigger("n", ready=False), None).state == "not ready"

@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 from console_client import ORIGIN, MakeClient
 
-from penstock.console.console import Console
 from penstock.console.guard import MAX_BODY_BYTES, is_loopback, names_of, refused_host, refused_origin
 from penstock.console.login import local_path
-from penstock.engine.problem import Problem
 
 NAMES = names_of("127.0.0.1", ["console.example.org"])
 
@@ -82,37 +80,6 @@ def test_pages_hold_no_inline_script_or_style(client_of: MakeClient) -> None:
     assert "style=" not in page
     assert " on" + "click" not in page
     assert page.count("<script") == page.count("<script src=") + page.count('<script type="module" src=')
-
-
-def test_whoever_is_elsewhere_signs_in(client_of: MakeClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    def who(self: Console, token: str) -> tuple[str, bool]:
-        if token != "good":
-            raise Problem("The API does not know this token: Unauthorized.")
-        return "ann", False
-
-    monkeypatch.setattr(Console, "who", who)
-    client = client_of(host="0.0.0.0")
-    asked = client.get("/routes")
-    assert (asked.status_code, asked.headers["location"]) == (303, "/login?to=/routes")
-    assert client.get("/live/numbers", headers={"accept": "text/event-stream"}).status_code == 401
-    assert client.post("/login", data={"token": "bad"}).status_code == 401
-    entered = client.post("/login", data={"token": "good", "to": "/routes"})
-    assert (entered.status_code, entered.headers["location"]) == (303, "/routes")
-    cookie = entered.headers["set-cookie"].lower()
-    assert "httponly" in cookie
-    assert "samesite=strict" in cookie
-    assert "good" not in cookie
-    page = client.get("/routes")
-    assert page.status_code == 200
-    assert "Sign out" in page.text
-    assert ">Stack<" not in page.text, "no rule of the API guards it, and this user may not do everything"
-    assert client.post("/logout").headers["location"] == "/login"
-    assert client.get("/routes").status_code == 303
-
-
-def test_on_this_machine_nobody_is_asked_unless_wished(client_of: MakeClient) -> None:
-    assert client_of().get("/routes").status_code == 200
-    assert client_of(console_login=True).get("/routes").status_code == 303
 
 
 @pytest.mark.parametrize("to", ["//evil.example", "https://evil.example", "/\\evil.example", "", None])

@@ -7,11 +7,9 @@ import os
 from pathlib import Path
 
 import psutil
-import pytest
 from console_client import MakeClient
 
-from penstock.console.console import Console
-from penstock.console.stack.page import READ_BYTES, last_lines
+from penstock.console.stack_page import READ_BYTES, last_lines
 
 
 def write_stack(root: Path) -> None:
@@ -53,16 +51,6 @@ def test_a_log_is_shown_as_text_and_no_other_file_is(client_of: MakeClient, tmp_
 
 def test_roles_that_run_elsewhere_are_not_shown(client_of: MakeClient) -> None:
     assert "run elsewhere" in client_of().get("/stack").text
-
-
-def test_the_stack_is_for_operators(client_of: MakeClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Console, "who", lambda self, token: ("ann", token == "operator"))
-    client = client_of(console_login=True)
-    client.post("/login", data={"token": "reader"})
-    assert client.get("/stack").status_code == 403
-    client.post("/logout")
-    client.post("/login", data={"token": "operator"})
-    assert client.get("/stack").status_code == 200
 
 
 def test_the_end_of_a_long_file_is_read(tmp_path: Path) -> None:

@@ -54,3 +54,12 @@ def test_over_tls_the_url_keeps_the_name_that_the_certificate_is_for() -> None:
 def test_other_names_are_left_to_dns() -> None:
     assert TABLE.locate("http://example.test/x") == Location("http://example.test/x")
     assert TABLE.locate("http://other.ns/") == Location("http://other.ns/")
+
+
+def test_every_address_of_a_name_is_there_for_when_one_does_not_answer() -> None:
+    assert [(place.url, place.host) for place in TABLE.every_location("http://sink.ns/a")] == [
+        ("http://127.66.0.1:8080/a", "sink.ns"),
+        ("http://127.66.0.2:8080/a", "sink.ns"),
+    ]
+    for url in ("http://sink.ns:9000/", "http://sink.ns:1/", "http://example.test/"):
+        assert TABLE.every_location(url) == []

@@ -14,35 +14,35 @@ import itertools
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 
-from lightkube import ApiError
-from lightkube.models.meta_v1 import Status
-
 from penstock.contract.routes import VERSION_KEY, Version, decode
 from penstock.contract.unreadable import Unreadable
-from penstock.controllers.api import CONFIG_MAP, NAMESPACE, Key, Kind, Obj, key_of
 from penstock.history.reader.kept import FirstKept
-from penstock.log.routes import StoredReader, StoredRoutes
+from penstock.kube.client import Listing
+from penstock.kube.errors import KubeError, error_of_status
+from penstock.kube.kinds import CONFIG_MAP, NAMESPACE, Key, Kind, Obj, key_of
+from penstock.kube.paths import api_path
+from penstock.log.routes import NotTaken, StoredReader, StoredRoutes
 from penstock.log.topic_ends import Retained
 from penstock.resources.admission import CONTROLLER_USER, SYSTEM_NAMESPACE
 from penstock.resources.registry import ADMISSION, AdmissionContext, bootstrap_configmaps
 from penstock.settings import Settings
 
 
-def refuse(code: int, message: str) -> ApiError:
-    """The error that lightkube would raise."""
-    return ApiError(status=Status(code=code, message=message))
+def refuse(code: int, message: str) -> KubeError:
+    """The error of an answer with this status."""
+    return error_of_status({"code": code, "message": message})
 
 
 def _configures(kind: Kind, key: Key) -> bool:
     return kind == CONFIG_MAP and key.namespace == SYSTEM_NAMESPACE
 
 
-def _in(key: Key, namespace: str) -> bool:
-    return namespace in ("*", key.namespace)
+def _in(key: Key, namespace: str | None) -> bool:
+    return namespace in (None, key.namespace)
 
 
 class ApiDouble:
-    """Offers what `Api` offers, and what a user does."""
+    """Offers what `AsyncClient` offers, and what a user does."""
 
     def __init__(self, settings: Settings, unserved: set[Kind] | None = None) -> None:
         self._settings = settings
@@ -53,6 +53,7 @@ class ApiDouble:
         self._watches: list[tuple[Kind, asyncio.Queue[tuple[str, Obj]]]] = []
         self.unserved = unserved or set()
         self.forbidden: set[Kind] = set()
+        self.not_listed: set[Kind] = set()
         self.denied: set[tuple[str, Kind]] = set()
         """Users and kinds that they may do nothing to."""
         self.url = "https://api"
@@ -70,22 +71,34 @@ class ApiDouble:
     def acting_as(self, user: str) -> ApiDouble:
         return self
 
-    async def may(self, user: str, verb: str, kind: Kind, namespace: str) -> bool:
-        return (user, kind) not in self.denied
+    async def is_allowed(self, spec: Obj) -> bool:
+        asked = spec["resourceAttributes"]
+        denied = {(user, kind.group, kind.plural) for user, kind in self.denied}
+        return (spec["user"], asked["group"], asked["resource"]) not in denied
 
-    async def list(self, kind: Kind, namespace: str = "*") -> tuple[list[Obj], str]:
+    async def list(self, kind: Kind, namespace: str | None = None) -> Listing:
         await asyncio.sleep(0)
+        api_path(kind.api_version, kind.plural)
+        if kind in self.not_listed:
+            raise refuse(405, "the server does not allow this method on the requested resource")
         if kind in self.unserved:
             raise refuse(404, "the server could not find the requested resource")
         if kind in self.forbidden:
             raise refuse(403, f'{kind.qualified_plural} is forbidden: User "penstock" cannot list it')
         found = [copy.deepcopy(obj) for (k, key), obj in self._objects.items() if k == kind and _in(key, namespace)]
         self._watches.append((kind, asyncio.Queue()))
-        return found, str(len(self._watches) - 1)
+        return Listing(found, str(len(self._watches) - 1))
 
-    async def watch(self, kind: Kind, version: str, namespace: str = "*") -> AsyncIterator[tuple[str, Obj]]:
+    @contextlib.asynccontextmanager
+    async def watch(
+        self, kind: Kind, version: str, namespace: str | None = None
+    ) -> AsyncIterator[AsyncIterator[tuple[str, Obj]]]:
         # A watch starts at its list, so the list's number names the queue that has filled since.
-        watched = self._watches[int(version)][1]
+        yield self._changes(self._watches[int(version)][1], namespace)
+
+    async def _changes(
+        self, watched: asyncio.Queue[tuple[str, Obj]], namespace: str | None
+    ) -> AsyncIterator[tuple[str, Obj]]:
         while True:
             change, obj = await watched.get()
             if change == "CUT":
@@ -211,7 +224,7 @@ class ApiDouble:
         maps = {key.name: obj["data"] for (kept, key), obj in self._objects.items() if _configures(kept, key)}
         operation = "CREATE" if held is None else "UPDATE"
         namespace = obj["metadata"]["namespace"]
-        ctx = AdmissionContext(user, namespace, maps, self._settings, operation, held)
+        ctx = AdmissionContext(user, namespace, maps, self._settings, operation, held, may_subscribe=lambda _: True)
         filled = admission.default(obj, ctx)
         admission.validate(filled, held, ctx)
         return filled
@@ -253,6 +266,8 @@ class TopicDouble:
         """Where the history's table begins."""
         self.fail = 0
         """Writes to come that reach nothing."""
+        self.largest = 1_000_000
+        """Bytes of a record."""
         self.unacknowledged: list[int | None] = []
         """Writes to come of which so many records are stored (None: all, the version too) although they fail."""
         self.snapshots: list[tuple[int, dict[str, bytes]]] = []
@@ -276,6 +291,9 @@ class TopicDouble:
         if self.fail:
             self.fail -= 1
             raise OSError("Kafka is away")
+        for key, value in changes:
+            if value is not None and len(value) > self.largest:
+                raise NotTaken(key, len(value))
         lost = bool(self.unacknowledged)
         until = self.unacknowledged.pop(0) if lost else None
         if not lost:

@@ -8,8 +8,8 @@ import pytest
 from api_double import ApiDouble, TopicDouble
 from memory_plane import ControlPlane, Starter
 
-from penstock.controllers import informer as informer_module
 from penstock.controllers.routes import publisher as publisher_module
+from penstock.kube import list_watch
 from penstock.settings import Settings
 
 
@@ -22,7 +22,7 @@ def settings() -> Settings:
 async def start(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Starter]:
     """Starts a control plane; one started after another takes up the same API and topic."""
     monkeypatch.setattr(publisher_module, "GATHER_SECONDS", 0.0)
-    monkeypatch.setattr(informer_module, "LONGEST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(list_watch, "LONGEST_PAUSE_SECONDS", 0.01)
     api, topic = ApiDouble(settings), TopicDouble()
     started: list[ControlPlane] = []
 

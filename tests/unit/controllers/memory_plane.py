@@ -12,13 +12,13 @@ from api_double import ApiDouble, TopicDouble
 from penstock.contract import reports
 from penstock.contract.reports import COMPONENTS, Ack
 from penstock.contract.routes import Record
-from penstock.controllers.api import CONFIG_MAP, POD, Kind, Obj
 from penstock.controllers.reconciler import ReconcilerContext, ReconcilerWorkers
 from penstock.controllers.recorder import EventRecorder
 from penstock.controllers.routes.dataplane import DataPlane
 from penstock.controllers.routes.publisher import Publisher
 from penstock.controllers.service import work_on
 from penstock.controllers.tracker import Tracker
+from penstock.kube.kinds import CONFIG_MAP, POD, Kind, Obj
 from penstock.lifecycle import Lifecycle
 from penstock.resources.conditions import find
 from penstock.settings import Settings
@@ -74,7 +74,7 @@ class ControlPlane:
 
     async def ended(self) -> None:
         """Waits for the end of its work, and raises what ended it."""
-        await asyncio.wait_for(asyncio.shield(self._task), 5)
+        await asyncio.wait_for(asyncio.shield(self._task), 60)
 
     async def until(self, look: Callable[[], Any], seconds: float = 60.0) -> Any:
         """The first true thing that `look` returns."""

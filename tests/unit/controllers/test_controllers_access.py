@@ -9,7 +9,7 @@ import pytest
 from memory_plane import ControlPlane
 
 from penstock.contract.routes import Access, Policy, Route, Target
-from penstock.controllers.api import (
+from penstock.kube.kinds import (
     API_SERVER_SOURCE,
     BROKER,
     CHANNEL,

@@ -7,7 +7,7 @@ from typing import Any
 from memory_plane import ControlPlane
 
 from certificate_files import authority
-from penstock.controllers.api import CONFIG_MAP, CONTAINER_SOURCE, DEPLOYMENT, JOB, SINK_BINDING, Key, Obj
+from penstock.kube.kinds import CONFIG_MAP, CONTAINER_SOURCE, DEPLOYMENT, JOB, SINK_BINDING, Key, Obj
 
 FIRST, SECOND = (authority(name).certificate.decode() for name in ("first", "second"))
 LABEL = "networking.knative.dev/trust-bundle"

@@ -12,12 +12,12 @@ from penstock.contract import reports
 from penstock.contract.reports import COMPONENTS, Ack, Component, Loss, Standing
 from penstock.contract.routes import Route, Target
 from penstock.contract.unreadable import Unreadable
-from penstock.controllers.api import Key
 from penstock.controllers.routes import dataplane as module
 from penstock.controllers.routes import publisher as publisher_module
-from penstock.controllers.routes.dataplane import DataPlane
+from penstock.controllers.routes.dataplane import LOSSES_SHOWN, DataPlane
 from penstock.controllers.routes.publisher import Publisher
 from penstock.controllers.tracker import Observer
+from penstock.kube.kinds import Key
 from penstock.settings import Settings
 
 ROUTE = Route("t", "Trigger", "ns", "t", "b")
@@ -62,7 +62,7 @@ class Scene:
 
         self.publisher.announce = announced
         task = asyncio.create_task(self.publisher.run())
-        await asyncio.wait_for(out.wait(), 5)
+        await asyncio.wait_for(out.wait(), 60)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
@@ -195,6 +195,18 @@ async def test_a_further_loss_is_shown_for_its_own_time(scene: Scene, monkeypatc
     scene.clock.now += SHOWN - 1
     await _tick(scene, monkeypatch)
     assert scene.dataplane.losses("t") == ("partition 0, offsets 10 to 20",)
+
+
+async def test_several_losses_of_a_partition_are_shown_up_to_a_number(scene: Scene) -> None:
+    scene.lose(0, 2, 9)
+    scene.lose(0, 20, 29)
+    scene.lose(0, 20, 29)
+    assert scene.dataplane.losses("t") == ("partition 0, offsets 2 to 9", "partition 0, offsets 20 to 29")
+    for number in range(4, 3 + LOSSES_SHOWN):
+        scene.clock.now += 1
+        scene.lose(0, number * 10, number * 10)
+    shown = scene.dataplane.losses("t")
+    assert (len(shown), shown[0]) == (LOSSES_SHOWN, "partition 0, offsets 20 to 29")
 
 
 async def test_a_loss_that_is_read_again_after_its_time_is_not_shown(scene: Scene) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from penstock.controllers.api import Obj
 from penstock.controllers.workloads import deployments, replicasets
 from penstock.controllers.workloads.deployments import HASH_LABEL, REVISION, bounds, decide, template_hash
+from penstock.kube.kinds import Obj
 from penstock.timestamps import rfc3339
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from penstock.controllers.reconcilers.embedded.endpoints import POD_PORTS, endpoints_of, name_of, selects
-from penstock.workloads.pods.addresses import ANNOTATION
+from penstock.controllers.reconcilers.embedded.endpoints import endpoints_of, name_of, selects
+from penstock.resources.metadata import POD_PORTS
 
 
 def service(**spec: Any) -> dict[str, Any]:
@@ -62,7 +62,6 @@ def test_pods_with_other_port_numbers_are_a_subset_of_their_own() -> None:
 
 
 def test_a_pod_that_has_other_ports_is_reached_at_those() -> None:
-    assert POD_PORTS == ANNOTATION
     wanted, moved = service(ports=PORTS), pod("a", "127.0.0.1")
     moved["metadata"]["annotations"] = {POD_PORTS: "9000=41234, 8082=41235,"}
     found = endpoints_of(wanted, [moved, pod("b", "127.66.0.2")])
@@ -76,11 +75,19 @@ def test_a_pod_that_has_other_ports_is_reached_at_those() -> None:
     }
 
 
-@pytest.mark.parametrize("written", ["", "9000", "9000=", "=41234", "9000=web", "a=b,9000=-1", "9000=0"])
+@pytest.mark.parametrize(
+    "written", ["8081=" + "9" * 5000, "", "9000", "9000=", "=41234", "9000=web", "a=b,9000=-1", "9000=0"]
+)
 def test_a_port_mapping_that_is_none_changes_nothing(written: str) -> None:
     odd = pod("a", "10.0.0.1")
     odd["metadata"]["annotations"] = {POD_PORTS: written}
     assert endpoints_of(service(ports=PORTS), [odd]) == endpoints_of(service(ports=PORTS), [pod("a", "10.0.0.1")])
+
+
+@pytest.mark.parametrize("target", [-1, 65536, 10**30, "0", "65536", "9" * 5000, "²", True])
+def test_a_target_port_that_cannot_be_one_leads_nowhere(target: object) -> None:
+    wanted = service(ports=[{"port": 80, "targetPort": target}])
+    assert name_of(wanted, endpoints_of(wanted, [pod("a", "10.0.0.1")])).ports == {"80": ()}
 
 
 def test_the_name_leads_to_each_ready_address_by_service_port() -> None:

@@ -10,7 +10,7 @@ from memory_plane import ControlPlane
 from penstock.contract import reports
 from penstock.contract.reports import SeenType
 from penstock.contract.routes import Target
-from penstock.controllers.api import BROKER, CHANNEL, CONFIG_MAP, EVENT_TYPE, Key, Kind, Obj
+from penstock.kube.kinds import BROKER, CHANNEL, CONFIG_MAP, EVENT_TYPE, Key, Kind, Obj
 
 GADGET = Kind("example.com/v1", "Gadget")
 ALWAYS = [{"name": name, "required": True} for name in ("type", "source", "specversion", "id")]

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from api_double import refuse
 
-from penstock.controllers import informer as informer_module
-from penstock.controllers.api import BROKER, ENDPOINTS, EVENT, TRIGGER, Key, Kind, Obj
 from penstock.controllers.informer import Informer
 from penstock.controllers.reconciler import new_failures
 from penstock.controllers.recorder import MOST_WAITING, EventRecorder, event_about
+from penstock.kube import list_watch
+from penstock.kube.client import Listing
+from penstock.kube.errors import Unavailable
+from penstock.kube.kinds import BROKER, ENDPOINTS, EVENT, TRIGGER, Key, Kind, Obj
 
 OBJ: Obj = {
     "apiVersion": TRIGGER.api_version,
@@ -44,6 +47,8 @@ def test_an_event_names_its_object_and_repeats_under_the_same_name() -> None:
         ({}, status("Ready", "True"), False),
         ({}, status("Ready", "False", "BrokerNotReady"), False),
         ({}, status("EventsRetained", "False", "EventsLost"), True),
+        ({}, status("EventsRetained", "Unknown", "EventsExpiring"), True),
+        (status("EventsRetained", "Unknown", "EventsExpiring"), {}, False),
     ],
 )
 def test_new_failures_are_told_and_what_is_on_its_way_is_not(before: Obj, after: Obj, told: bool) -> None:
@@ -74,7 +79,7 @@ async def test_a_repeated_event_is_counted_up() -> None:
     recorder.warning(OBJ, "Reason", "why")
     recorder.warning(OBJ, "Reason", "why")
     task = asyncio.create_task(recorder.run())
-    await asyncio.wait_for(api.done.wait(), 2)
+    await asyncio.wait_for(api.done.wait(), 60)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert [event["count"] for event in api.written] == [1, 2]
@@ -98,25 +103,29 @@ class FlakyApi:
     def __init__(self, failures: list[Exception]) -> None:
         self.failures, self.lists = failures, 0
 
-    async def list(self, kind: Kind) -> tuple[list[Obj], str]:
+    async def list(self, kind: Kind) -> Listing:
         self.lists += 1
         name = f"b{self.lists}"
-        return [{"metadata": {"name": name, "namespace": "ns", "uid": name, "resourceVersion": "1"}}], "1"
+        return Listing([{"metadata": {"name": name, "namespace": "ns", "uid": name, "resourceVersion": "1"}}], "1")
 
-    async def watch(self, kind: Kind, version: str) -> AsyncIterator[tuple[str, Obj]]:
+    @contextlib.asynccontextmanager
+    async def watch(self, kind: Kind, version: str) -> AsyncIterator[AsyncIterator[tuple[str, Obj]]]:
         if self.failures:
             raise self.failures.pop(0)
+        yield self._nothing()
+
+    async def _nothing(self) -> AsyncIterator[tuple[str, Obj]]:
         await asyncio.Event().wait()
         yield "", {}
 
 
 @pytest.mark.parametrize(
-    ("failure", "lists"), [(refuse(410, "too old"), 2), (ConnectionError("gone"), 1), (refuse(500, "broken"), 1)]
+    ("failure", "lists"), [(refuse(410, "too old"), 2), (Unavailable("gone"), 1), (refuse(500, "broken"), 1)]
 )
 async def test_only_a_watch_that_is_too_old_is_replaced_by_a_new_list(
     monkeypatch: pytest.MonkeyPatch, failure: Exception, lists: int
 ) -> None:
-    monkeypatch.setattr(informer_module, "FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(list_watch, "FIRST_PAUSE_SECONDS", 0.0)
     api = FlakyApi([failure])
     informer = Informer(api, BROKER)  # type: ignore[arg-type]
     seen: list[tuple[Key, Any]] = []

@@ -9,7 +9,7 @@ from api_double import refuse
 from memory_plane import ControlPlane, Starter
 
 from penstock.contract.routes import Route
-from penstock.controllers.api import (
+from penstock.kube.kinds import (
     CHANNEL,
     EVENT,
     IN_MEMORY_CHANNEL,

@@ -7,9 +7,11 @@ from api_double import ApiDouble, TopicDouble, refuse
 from memory_plane import ControlPlane
 
 from penstock.contract.routes import IDENTITY_KEY, Identity, Route, encode
-from penstock.controllers.api import BROKER, Kind, Obj
 from penstock.controllers.routes import identity
 from penstock.controllers.routes.identity import NotIdentified, OtherApi
+from penstock.kube.client import Listing
+from penstock.kube.errors import Unavailable
+from penstock.kube.kinds import BROKER, Kind
 from penstock.settings import Settings
 
 OTHERS = Route("theirs", "Trigger", "ns", "theirs", "target", start=(7, 9))
@@ -74,10 +76,10 @@ class Shy(ApiDouble):
         super().__init__(Settings())
         self.away, self.answer = away, answer
 
-    async def list(self, kind: Kind, namespace: str = "*") -> tuple[list[Obj], str]:
+    async def list(self, kind: Kind, namespace: str | None = None) -> Listing:
         self.away -= 1
         if self.away >= 0:
-            raise ConnectionError("connection refused")
+            raise Unavailable("connection refused")
         if self.answer is not None:
             raise self.answer
         return await super().list(kind, namespace)

@@ -12,9 +12,11 @@ import pytest
 from api_double import refuse
 from memory_plane import ControlPlane
 
-from penstock.controllers.api import EVENT_POLICY, JOB, JOB_SINK, SECRET, Key, Kind, Obj
 from penstock.controllers.sinks.job_sink import JobSinks
+from penstock.kube.errors import Unavailable
+from penstock.kube.kinds import EVENT_POLICY, JOB, JOB_SINK, SECRET, Key, Kind, Obj
 from penstock.oidc.verifier import TokenRefused
+from penstock.resources.jobsink import location_of
 from penstock.settings import Settings
 
 EVENT = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/s", "ce-type": "t", "content-type": "application/json"}
@@ -34,7 +36,7 @@ class Client:
     """Sends requests without sockets."""
 
     def __init__(self, plane: ControlPlane, scheme: str = "http") -> None:
-        app = JobSinks(plane.world.api, plane.world.tracker, 1000, plane.world.job_sink_doors, subject)
+        app = JobSinks(plane.world.api, plane.world.tracker, 1000, plane.world.job_sink_guards, subject)
         self._client = httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url=f"{scheme}://job-sink")
 
     async def send(
@@ -117,7 +119,7 @@ async def test_nothing_is_accepted_that_could_not_be_stored(
     assert plane.api.all(JOB) == {}, "no Job waits for a Secret that cannot be"
 
     async def away(kind: Kind, obj: Obj) -> Any:
-        raise OSError("the API server is away")
+        raise Unavailable("the API server is away")
 
     monkeypatch.setattr(plane.api, "create", away)
     assert (await client.send()).status_code == 503
@@ -144,11 +146,29 @@ async def test_the_location_tells_how_far_the_job_is(plane: ControlPlane, client
         assert (answer.status_code, answer.headers["reason"]) == (code, kind)
 
 
+@pytest.mark.parametrize(
+    ("namespace", "name"),
+    [("../../../../api/v1/namespaces/bank/secrets/db?", "n"), ("ns", "../secrets/db"), ("ns", "S")],
+)
+async def test_a_location_tells_of_jobs_only(
+    plane: ControlPlane, client: Client, monkeypatch: pytest.MonkeyPatch, namespace: str, name: str
+) -> None:
+    asked: list[Key] = []
+
+    async def read(kind: Kind, key: Key) -> Obj:
+        asked.append(key)
+        return {"kind": "Secret"}
+
+    monkeypatch.setattr(plane.api, "read", read)
+    answer = await client.ask(location_of(namespace, name, "s", "i"))
+    assert (answer.status_code, asked) == (404, [])
+
+
 async def test_its_addresses_and_what_it_takes_follow_transport_encryption(plane: ControlPlane, client: Client) -> None:
     secure = Client(plane, "https")
     assert ((await client.send()).status_code, (await secure.send()).status_code) == (202, 404)
     plane.switch(transport_encryption="permissive")
-    await plane.until(lambda: plane.world.job_sink_doors[Key("ns", "s")].transport == "permissive")
+    await plane.until(lambda: plane.world.job_sink_guards[Key("ns", "s")].transport == "permissive")
     assert ((await client.send()).status_code, (await secure.send()).status_code) == (202, 202)
     plane.switch(transport_encryption="strict")
     await plane.until(lambda: address(plane).get("name") == "https")
@@ -196,5 +216,5 @@ async def test_a_policy_that_is_not_ready_makes_it_unready(plane: ControlPlane, 
 
 async def test_a_sink_that_is_gone_leaves_nothing_behind(plane: ControlPlane, client: Client) -> None:
     plane.api.remove(JOB_SINK, Key("ns", "s"))
-    await plane.until(lambda: not plane.world.job_sink_doors)
+    await plane.until(lambda: not plane.world.job_sink_guards)
     assert (await client.send()).status_code == 404

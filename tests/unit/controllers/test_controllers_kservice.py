@@ -7,7 +7,7 @@ from typing import Any
 from memory_plane import ControlPlane
 
 from penstock.contract.routes import Route
-from penstock.controllers.api import BROKER, DEPLOYMENT, SERVICE, SERVING_SERVICE, TRIGGER, Key, Obj
+from penstock.kube.kinds import BROKER, DEPLOYMENT, SERVICE, SERVING_SERVICE, TRIGGER, Key, Obj
 
 
 def named(name: str, **body: Any) -> Obj:

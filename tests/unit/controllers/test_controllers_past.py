@@ -10,8 +10,8 @@ from test_controllers_reconcile import named, subscription, trigger
 from test_controllers_replays import tell
 
 from penstock.contract.routes import Route
-from penstock.controllers.api import BROKER, CHANNEL, EVENT, SUBSCRIPTION, TRIGGER, Key, Kind, Obj
 from penstock.history.reader.kept import FirstKept
+from penstock.kube.kinds import BROKER, CHANNEL, EVENT, SUBSCRIPTION, TRIGGER, Key, Kind, Obj
 from penstock.settings import Settings
 
 

@@ -9,17 +9,19 @@ import msgspec
 import pytest
 from api_double import TopicDouble
 
-from penstock.contract.routes import Replay, Route, ServiceName, Target, Version, decode, encode
+from penstock.contract.routes import FormerMatch, Replay, Route, ServiceName, Target, Version, decode, encode
 from penstock.contract.unreadable import Unreadable
-from penstock.controllers.api import Key
 from penstock.controllers.routes import publisher as module
-from penstock.controllers.routes.publisher import Publisher
+from penstock.controllers.routes.publisher import FORMER_BYTES, FORMER_KEPT, Publisher
 from penstock.controllers.routes.route_records import past_route
+from penstock.controllers.tracker import Observer
 from penstock.history.reader.kept import FirstKept
+from penstock.kube.kinds import Key
 from penstock.log.routes import PublisherSuperseded, StoredReader
 from penstock.log.topic_ends import Retained
 
 ME, OTHER = ("Trigger", Key("ns", "a")), ("Trigger", Key("ns", "b"))
+THIRD = ("Trigger", Key("ns", "c"))
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +49,7 @@ async def publish(publisher: Publisher, version: int) -> None:
     publisher.drop_unclaimed()
     task = asyncio.create_task(publisher.run())
     if publisher.version < version:
-        await asyncio.wait_for(done.wait(), 2)
+        await asyncio.wait_for(done.wait(), 60)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
@@ -110,6 +112,55 @@ async def test_a_route_starts_at_the_end_of_the_events_and_keeps_its_start(topic
     found = decode("route/a", topic.records["route/a"])
     assert isinstance(found, Route)
     assert (found.start, found.paused) == ((7, 9), True)
+
+
+async def test_a_route_that_changes_what_it_matches_keeps_what_it_was_until_then(topic: TopicDouble) -> None:
+    topic.ends = (7, 9)
+    first = FormerMatch("t", {"type": "a"}, until=(70, 90))
+    second = FormerMatch("t", {}, [{"exact": {"type": "b"}}], until=(700, 900))
+    async with publishing(topic) as publisher:
+        publisher.claim(ME, [route("a", attributes={"type": "a"})])
+        await publish(publisher, 1)
+        topic.ends = (70, 90)
+        publisher.claim(ME, [route("a", filters=[{"exact": {"type": "b"}}])])
+        await publish(publisher, 2)
+        assert published(topic, "a").former == (first,)
+        topic.ends = (500, 600)
+        publisher.claim(ME, [route("a", filters=[{"exact": {"type": "b"}}], paused=True)])
+        await publish(publisher, 3)
+        assert published(topic, "a").former == (first,)
+    async with publishing(topic) as publisher:
+        topic.ends = (700, 900)
+        publisher.claim(ME, [route("a", target="u")])
+        await publish(publisher, 4)
+        assert published(topic, "a") == route("a", target="u", start=(7, 9), former=(first, second))
+        publisher.claim(ME, [route("a", target="u")])
+        assert publisher.version_of("route/a") == 4
+
+
+async def test_a_write_that_failed_is_not_kept_as_a_change(topic: TopicDouble) -> None:
+    async with publishing(topic) as publisher:
+        publisher.claim(ME, [route("a", attributes={"type": "a"})])
+        await publish(publisher, 1)
+        topic.fail = 1
+        topic.ends = (70, 90)
+        publisher.claim(ME, [route("a")])
+        await publish(publisher, 3)
+        assert published(topic, "a").former == (FormerMatch("t", {"type": "a"}, until=(70, 90)),)
+
+
+async def test_what_routes_were_is_bounded(topic: TopicDouble) -> None:
+    async with publishing(topic) as publisher:
+        for version in range(1, FORMER_KEPT + 4):
+            publisher.claim(ME, [route("a", attributes={"type": str(version)})])
+            await publish(publisher, version)
+        found = published(topic, "a").former
+        assert [one.attributes["type"] for one in found] == [str(n) for n in range(3, FORMER_KEPT + 3)]
+        publisher.claim(ME, [route("a", attributes={"type": "x" * FORMER_BYTES})])
+        await publish(publisher, FORMER_KEPT + 4)
+        publisher.claim(ME, [route("a")])
+        await publish(publisher, FORMER_KEPT + 5)
+        assert published(topic, "a").former == ()
 
 
 async def test_a_route_that_asks_for_the_past_starts_there_and_stays_there(topic: TopicDouble) -> None:
@@ -304,6 +355,53 @@ async def test_a_record_that_changes_hands_stays(topic: TopicDouble) -> None:
     assert "name/h" in topic.records
 
 
+async def test_a_record_stays_its_first_owners_until_that_gives_it_up(topic: TopicDouble) -> None:
+    async with publishing(topic) as publisher:
+        told: list[Observer] = []
+        publisher.look_again = told.append
+        assert publisher.claim(ME, [route("a", name="mine")]) == {}
+        assert publisher.claim(OTHER, [route("a", name="theirs"), route("b")]) == {"route/a": ME}
+        assert publisher.claim(THIRD, [route("a", name="third")]) == {"route/a": ME}
+        await publish(publisher, 1)
+        assert [publisher.owner_of(f"route/{uid}") for uid in "ab"] == [ME, OTHER]
+        assert published(topic, "a").name == "mine"
+        publisher.claim(ME, [])
+        assert (publisher.owner_of("route/a"), told) == (OTHER, [OTHER])
+        await publish(publisher, 2)
+        assert published(topic, "a").name == "theirs"
+        assert publisher.claim(OTHER, [route("a", name="theirs"), route("b")]) == {}
+        publisher.claim(THIRD, [])
+        publisher.claim(OTHER, [])
+        await publish(publisher, 3)
+    assert (set(topic.records), told) == ({"version"}, [OTHER])
+
+
+async def test_a_record_that_is_too_large_keeps_no_other_from_being_published(topic: TopicDouble) -> None:
+    told: list[Observer] = []
+    async with publishing(topic) as publisher:
+        publisher.look_again = told.append
+        publisher.claim(ME, [route("a")])
+        await publish(publisher, 1)
+        large = {"filters": [{"exact": {"type": "x" * topic.largest}}]}
+        publisher.claim(ME, [route("a", **large)])
+        publisher.claim(THIRD, [route("c", **large)])
+        publisher.claim(OTHER, [route("b")])
+        await publish(publisher, 2)
+        assert (set(topic.records), told) == ({"version", "route/a", "route/b"}, [ME, THIRD])
+        assert published(topic, "a") == route("a", start=(0, 0)), "the version before stays"
+        assert "bytes, which is more than Kafka takes" in (publisher.left_out("route/a") or "")
+        assert publisher.left_out("route/b") is None
+        assert [publisher.version_of(f"route/{uid}") is None for uid in "abc"] == [True, False, True]
+        publisher.claim(ME, [route("a", paused=True)])
+        publisher.claim(THIRD, [])
+        assert publisher.left_out("route/a") is None
+        await publish(publisher, version_in(topic).version + 1)
+        assert published(topic, "a").paused
+        assert publisher.version_of("route/a") == version_in(topic).version
+    assert set(topic.records) == {"version", "route/a", "route/b"}
+    assert version_in(topic).routes == 2
+
+
 async def test_owners_are_found_by_the_version_their_records_changed_in(topic: TopicDouble) -> None:
     async with publishing(topic) as publisher:
         publisher.claim(ME, [route("a")])
@@ -329,7 +427,7 @@ async def test_a_control_plane_that_another_took_over_from_ends(
     async with publishing(topic) as publisher:
         publisher.claim(ME, [route("a")])
         with pytest.raises(PublisherSuperseded):
-            await asyncio.wait_for(publisher.run(), 2)
+            await asyncio.wait_for(publisher.run(), 60)
 
 
 GARBAGE = b"\xff{"
@@ -445,12 +543,12 @@ async def test_garbage_is_replaced_as_soon_as_it_is_there(topic: TopicDouble) ->
         publisher.claim(ME, [route("a"), route("b")])
         publisher.drop_unclaimed()
         publishes = asyncio.create_task(publisher.run())
-        await asyncio.wait_for(topic.watched.wait(), 5)
+        await asyncio.wait_for(topic.watched.wait(), 60)
         for number, key in enumerate(("route/a", "route/stranger", "version")):
             out = asyncio.Event()
             publisher.announce = lambda _, out=out: out.set()  # type: ignore[misc]
             topic.spoil(key)
-            await asyncio.wait_for(out.wait(), 5)
+            await asyncio.wait_for(out.wait(), 60)
             assert publisher.version == number + 2
         publishes.cancel()
         await asyncio.gather(publishes, return_exceptions=True)

@@ -13,7 +13,7 @@ from penstock.controllers.routes.route_records import (
 from penstock.resources.delivery.annotations import RouteOptions
 from penstock.resources.destinations.resolution import ResolvedAddress
 from penstock.resources.metadata import ObjectIdentity
-from penstock.resources.trigger.model import Trigger
+from penstock.resources.trigger import Trigger
 from penstock.settings import Settings
 
 IDENTITY = ObjectIdentity("ns", "x", "u", 4)
@@ -49,7 +49,7 @@ def test_a_fixed_name_leads_to_the_ingress_on_this_machine() -> None:
 def test_a_trigger_route_has_durations_in_seconds_and_the_dead_letter_sink_resolved() -> None:
     filters = [{"exact": {"type": "a"}}]
     delivery = {"retry": 3, "backoffPolicy": "linear", "backoffDelay": "PT2S", "timeout": "PT1M", "format": "json"}
-    delivery["retryAfterMax"] = "PT10S"
+    delivery |= {"retryAfterMax": "PT10S", "backoffMax": "PT5S"}
     route = trigger_route(
         trigger(broker="b", filter={"attributes": {"source": "s"}}, filters=filters),
         "broker-uid",
@@ -64,22 +64,31 @@ def test_a_trigger_route_has_durations_in_seconds_and_the_dead_letter_sink_resol
         filters,
     )
     assert route.subscriber == Endpoint("http://sink", "pem", "aud")
-    assert route.delivery == Delivery(3, "linear", 2, 60, 10, "json", Endpoint("http://dead"))
+    assert route.delivery == Delivery(3, "linear", 2, 5, 60, 10, "json", Endpoint("http://dead"))
     assert (route.max_in_flight, route.ordering, route.paused) == (2, "unordered", True)
 
 
 def test_a_subscription_route_comes_from_its_entry_in_the_channel() -> None:
     entry = {
-        "uid": "s1",
-        "name": "s",
+        "uid": "another",
+        "name": "another",
+        "auth": {"serviceAccountName": "another"},
         "generation": 2,
         "subscriberUri": "http://sink",
         "replyUri": "http://reply",
         "replyCACerts": "pem",
         "delivery": {"retry": 1, "deadLetterSink": {"uri": "http://dead", "audience": "a"}},
     }
-    route = subscription_route(entry, IDENTITY, RouteOptions(ordering="key"))
-    assert (route.uid, route.kind, route.name, route.target) == ("s1", "Subscription", "s", "u")
+    subscription = ObjectIdentity("elsewhere", "s", "s1")
+    route = subscription_route(entry, IDENTITY, subscription, RouteOptions(ordering="key"), account="own")
+    assert (route.uid, route.kind, route.namespace, route.name, route.target) == (
+        "s1",
+        "Subscription",
+        "elsewhere",
+        "s",
+        "u",
+    )
+    assert route.account == "own"
     assert route.reply == Endpoint("http://reply", "pem")
     assert route.delivery == Delivery(1, dead_letter=Endpoint("http://dead", None, "a"))
     assert (route.attributes, route.filters, route.ordering) == ({}, [], "key")

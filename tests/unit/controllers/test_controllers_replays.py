@@ -10,7 +10,20 @@ from test_controllers_reconcile import named, subscription, trigger
 
 from penstock.contract.reports import ReplayProgress, key_of
 from penstock.contract.routes import Endpoint, Route
-from penstock.controllers.api import BROKER, CHANNEL, EVENT, REPLAY, SUBSCRIPTION, TRIGGER, Key, Obj
+from penstock.kube.kinds import (
+    BROKER,
+    CHANNEL,
+    EVENT,
+    IN_MEMORY_CHANNEL,
+    REPLAY,
+    SUBSCRIPTION,
+    TRIGGER,
+    Key,
+    Kind,
+    Obj,
+)
+from penstock.resources.delivery.annotations import START_FROM
+from penstock.timestamps import parse_rfc3339
 
 TARGET: dict[str, Any] = {"target": {"kind": "Trigger", "name": "t"}}
 
@@ -59,6 +72,17 @@ async def test_a_replay_is_a_route_like_that_of_its_trigger_and_goes_when_it_is_
     await plane.until(lambda: plane.condition(REPLAY, "r", "Succeeded").get("status") == "True")
     await plane.until(lambda: route_of(plane) is None)
     assert (plane.api.get(REPLAY, "ns", "r") or {})["status"]["sent"] == 6
+
+
+async def test_a_replay_that_the_dispatcher_cannot_go_on_with_has_failed(plane: ControlPlane) -> None:
+    await prepared(plane)
+    plane.api.apply(REPLAY, replay())
+    route = await plane.until(lambda: route_of(plane))
+    progress = ReplayProgress(route.uid, 0, 2, 1, 0, 0, 0, finished=False, problem="ValueError: strange")
+    plane.dataplane.take(key_of(progress), progress)
+    await plane.until(lambda: reason(plane) == "ReplayFailed")
+    assert "ValueError: strange" in plane.condition(REPLAY, "r", "Completed")["message"]
+    await plane.until(lambda: route_of(plane) is None)
 
 
 async def test_a_restart_in_the_middle_changes_nothing(start: Starter) -> None:
@@ -120,6 +144,33 @@ async def test_a_replay_to_a_sink_takes_everything_and_wants_no_reply(plane: Con
     route = await plane.until(lambda: route_of(plane))
     assert (route.subscriber, route.reply) == (None, Endpoint("http://own"))
     assert f"target/{route.target}" in plane.records()
+
+
+@pytest.mark.parametrize(
+    ("annotations", "asked", "since"),
+    [
+        ({}, "earliest", "2026-10-20T08:00:00Z"),
+        ({}, "2026-10-01T00:00:00Z", "2026-10-20T08:00:00Z"),
+        ({}, "2026-10-25T00:00:00Z", "2026-10-25T00:00:00Z"),
+        ({START_FROM: "2026-10-10T00:00:00Z"}, "earliest", "2026-10-10T00:00:00Z"),
+        ({START_FROM: "earliest"}, "earliest", "1970-01-01T00:00:00Z"),
+    ],
+)
+@pytest.mark.parametrize("kind", [TRIGGER, SUBSCRIPTION], ids=lambda kind: kind.kind)
+async def test_a_replay_has_no_older_events_of_another_namespace_than_its_target_asked_for(
+    plane: ControlPlane, kind: Kind, annotations: dict[str, str], asked: str, since: str
+) -> None:
+    plane.switch(cross_namespace_event_links="enabled")
+    origin = BROKER if kind == TRIGGER else IN_MEMORY_CHANNEL
+    plane.api.apply(origin, {"metadata": {"name": "payments", "namespace": "bank"}})
+    ref = {"apiVersion": origin.api_version, "kind": origin.kind, "name": "payments", "namespace": "bank"}
+    where = {"brokerRef": ref} if kind == TRIGGER else {"channel": ref}
+    link = named("t", annotations, spec={**where, "subscriber": {"uri": "http://sink"}})
+    link["metadata"]["creationTimestamp"] = "2026-10-20T08:00:00Z"
+    plane.api.apply(kind, link)
+    plane.api.apply(REPLAY, replay(target={"kind": kind.kind, "name": "t"}, **{"from": asked}))
+    route = await plane.until(lambda: route_of(plane))
+    assert route.replay.since == parse_rfc3339(since).timestamp()
 
 
 async def test_what_is_no_longer_kept_is_told_in_a_condition_and_an_event(plane: ControlPlane) -> None:

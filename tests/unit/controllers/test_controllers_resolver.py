@@ -95,9 +95,17 @@ def test_an_object_that_does_not_exist_is_named() -> None:
     assert refused == Unresolved('failed to get object ns/g: gadgets.example.com "g" not found')
 
 
-@pytest.mark.parametrize("destination", [{"uri": "/relative"}, {"CACerts": "pem"}])
+@pytest.mark.parametrize("destination", [{"uri": "/relative"}, {"CACerts": "pem"}, {"uri": "http://[x"}])
 def test_what_leads_nowhere_is_refused(destination: dict[str, Any]) -> None:
     assert isinstance(resolve(destination, "ns", missing), Unresolved)
+
+
+@pytest.mark.parametrize(("url", "uri"), [("http://b", "//[x"), ("http://[x", "/y")])
+def test_addresses_that_cannot_be_joined_are_told(url: str, uri: str) -> None:
+    """Admission takes the one, and the other stands in a status."""
+    found = resolve({"ref": GADGET, "uri": uri}, "ns", lookup(address={"url": url}))
+    assert isinstance(found, Unresolved)
+    assert f'URI "{uri}" cannot be resolved against {url}' in found.message
 
 
 @pytest.mark.parametrize("destination", [None, {}, {"uri": ""}])

@@ -10,7 +10,7 @@ from memory_plane import ControlPlane
 
 from certificate_files import authority, client_of
 from penstock.contract.routes import Route, SecretVersion, encode
-from penstock.controllers.api import BROKER, CHANNEL, REPLAY, SECRET, SUBSCRIPTION, TRIGGER, Key, Kind, Obj
+from penstock.kube.kinds import BROKER, CHANNEL, REPLAY, SECRET, SUBSCRIPTION, TRIGGER, Key, Kind, Obj
 
 GOOD = b"whsec_" + base64.b64encode(b"s" * 32)
 ANNOTATED = {"penstock.dev/sign-with": "keys"}

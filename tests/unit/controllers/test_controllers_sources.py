@@ -9,14 +9,17 @@ from typing import Any
 import pytest
 from memory_plane import ControlPlane, Starter
 
-from penstock.controllers.api import (
+from penstock.kube.kinds import (
     API_SERVER_SOURCE,
     BROKER,
     CONTAINER_SOURCE,
     EVENT,
+    EVENT_TRANSFORM,
     EVENT_TYPE,
+    INTEGRATION_SINK,
     PING_SOURCE,
     POD,
+    SERVING_SERVICE,
     SINK_BINDING,
     Key,
     Kind,
@@ -147,6 +150,26 @@ async def test_a_containersource_is_a_deployment_that_knows_its_sink(plane: Cont
             and "K_SINK" in environment(plane, "hearts-deployment")
         )
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "name"),
+    [
+        (EVENT_TRANSFORM, {"jsonata": {"expression": "$"}, "sink": {"uri": "http://own"}}, "x-jsonata"),
+        (INTEGRATION_SINK, {"log": {}}, "x-deployment"),
+        (SERVING_SERVICE, {"template": {"spec": {"containers": [{"image": "event_display"}]}}}, "x-deployment"),
+    ],
+    ids=lambda value: getattr(value, "kind", None),
+)
+async def test_a_binding_and_the_owner_of_a_deployment_do_not_undo_what_the_other_writes(
+    plane: ControlPlane, kind: Kind, spec: Obj, name: str
+) -> None:
+    plane.api.apply(kind, {"metadata": {"name": "x", "namespace": "ns"}, "spec": spec})
+    made = await plane.until(lambda: plane.api.get(DEPLOYMENT, "ns", name))
+    plane.api.apply(SINK_BINDING, binding(name=name))
+    await plane.until(lambda: plane.ready(SINK_BINDING, "sb"))
+    await plane.settled()
+    assert (plane.api.get(DEPLOYMENT, "ns", name) or {})["spec"] == made["spec"]
 
 
 PODS = {"resources": [{"apiVersion": "v1", "kind": "Pod"}]}

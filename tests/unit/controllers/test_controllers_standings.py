@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from penstock.contract.failure_causes import FailureCause
 from penstock.contract.reports import Standing, standing_key
 from penstock.contract.routes import Route
-from penstock.controllers.api import SUBSCRIPTION, TRIGGER, Key, Kind, Obj
 from penstock.controllers.routes.announcer import LINES, LINES_SECONDS, Announcer
 from penstock.controllers.routes.standings import (
     BURST,
@@ -21,6 +21,8 @@ from penstock.controllers.routes.standings import (
     RouteStandings,
     merged,
 )
+from penstock.kube.kinds import SUBSCRIPTION, TRIGGER, Key, Kind, Obj
+from penstock.resources.delivery.delivering import DeliveryState
 
 URL = "http://127.0.0.1:9000/"
 REFUSED = f"no connection to {URL}: [Errno 111] Connection refused"
@@ -28,6 +30,7 @@ REFUSED = f"no connection to {URL}: [Errno 111] Connection refused"
 
 def failing(route: str = "r", at: float = 100.0, instance: str = "one", **more: int) -> Standing:
     told = Standing(route, instance, at, 3, 3, failures=2, since=99.0, failed=at, due=at + 2, reason=REFUSED, url=URL)
+    told = msgspec.structs.replace(told, cause=FailureCause.CONNECTION_REFUSED)
     return msgspec.structs.replace(told, **more)
 
 
@@ -50,6 +53,19 @@ def test_a_failure_is_shown_and_told_at_once(standings: RouteStandings) -> None:
     assert shown is not None
     assert (shown.lag, shown.failures, shown.since) == (3, 2, 99.0)
     assert standings.tick(101.0) == ([], [])
+
+
+def test_a_loss_to_come_is_shown_at_once_and_so_is_its_end(standings: RouteStandings) -> None:
+    standings.take(well(), fresh=True)
+    standings.take(well(instance="two"), fresh=True)
+    standings.tick(100.0)
+    standings.take(well(at=101.0, expiring=True), fresh=True)
+    assert standings.tick(101.0)[0] == ["r"]
+    assert standings.shown("r") is not None
+    assert (standings.shown("r") or DeliveryState()).expiring
+    standings.take(well(at=102.0), fresh=True)
+    assert standings.tick(102.0)[0] == ["r"]
+    assert not (standings.shown("r") or DeliveryState()).expiring
 
 
 def test_the_end_is_shown_and_told_with_how_long_it_took(standings: RouteStandings) -> None:

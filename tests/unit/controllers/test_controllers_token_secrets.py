@@ -12,7 +12,7 @@ import pytest
 from api_double import refuse
 from memory_plane import ControlPlane
 
-from penstock.controllers.api import CONFIG_MAP, CONTAINER_SOURCE, DEPLOYMENT, SECRET, SINK_BINDING, Key, Kind, Obj
+from penstock.kube.kinds import CONFIG_MAP, CONTAINER_SOURCE, DEPLOYMENT, SECRET, SINK_BINDING, Key, Kind, Obj
 from penstock.oidc.tokens import Issued, NoToken, TokenRequests, WantedToken, remaining
 from penstock.settings import Settings
 

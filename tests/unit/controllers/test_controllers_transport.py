@@ -10,7 +10,7 @@ import pytest
 from memory_plane import ControlPlane
 
 from penstock.contract.routes import Target
-from penstock.controllers.api import BROKER, CHANNEL, EVENT_TRANSFORM, SERVICE, Kind, Obj
+from penstock.kube.kinds import BROKER, CHANNEL, EVENT_TRANSFORM, SERVICE, Kind, Obj
 from penstock.settings import Settings
 
 

@@ -6,8 +6,8 @@ from memory_plane import ControlPlane
 
 from certificate_files import authority
 from penstock.contract.routes import TrustBundle
-from penstock.controllers.api import CONFIG_MAP, EVENT, Key
-from penstock.resources.sources.trust_bundles import bundle_of
+from penstock.kube.kinds import CONFIG_MAP, EVENT, Key
+from penstock.resources.trust_bundles import bundle_of
 
 FIRST, SECOND = (authority(name).certificate.decode() for name in ("first", "second"))
 LABELS = {"networking.knative.dev/trust-bundle": "true"}

@@ -6,7 +6,7 @@ from typing import Any
 
 from memory_plane import ControlPlane, Starter
 
-from penstock.controllers.api import (
+from penstock.kube.kinds import (
     DEPLOYMENT,
     ENDPOINT_SLICE,
     JOB,

@@ -9,6 +9,8 @@ from typing import Any, cast
 from secrets_double import Kubernetes
 from virtual_time import turns
 
+from penstock.contract import headers
+from penstock.contract.failure_causes import FailureCause
 from penstock.contract.reports import Standing
 from penstock.contract.routes import Route
 from penstock.contract.snapshot import Snapshot
@@ -16,23 +18,29 @@ from penstock.dispatcher.cursors.cursor_store import Entry, understand
 from penstock.dispatcher.delivery.attempt import AttemptResult, AttemptSender
 from penstock.dispatcher.delivery.decision import Verdict
 from penstock.dispatcher.dispatcher import Dispatcher
-from penstock.dispatcher.http.outcome import Outcome
+from penstock.dispatcher.http.outcome import Outcome, Withheld
 from penstock.dispatcher.matched.record import KEY_HEADER, Matched
+from penstock.dispatcher.replay.feed import StoredEvents
+from penstock.history.schema.problem import HistoryProblem
 from penstock.log.random_reader import Chunk
 from penstock.log.reports import Reporter
 from penstock.settings import Settings
 
+TARGET = "broker"
 URL = "http://subscriber.example/"
 WALL = 1_700_000_000.0
 
 
 @dataclass(frozen=True)
 class Written:
-    """A record of `penstock.matched`."""
+    """A record of `penstock.matched`, or of `penstock.events`: then the routes are those that its attributes say."""
 
     origin: int
     routes: tuple[str, ...]
     at: int
+    generation: int = 0
+    """Of the router that wrote it; 0: it does not say."""
+    fence: bool = False
 
 
 @dataclass
@@ -44,25 +52,53 @@ class Topic:
     first: int = 0
     """What is before it, retention has removed."""
     reads: int = 0
+    begins: list[int] = field(default_factory=list)
+    """Where the chunks began that were asked for."""
+    away: str = ""
+    """Why nothing can be read for now."""
 
     def at(self, offset: int) -> Matched | None:
         if not self.first <= offset < len(self.records):
             return None
         found = self.records[offset]
-        raw = [(KEY_HEADER, self.keys.get(found.origin, "").encode())]
+        key = self.keys.get(found.origin, "").encode()
+        raw = [(KEY_HEADER, key)]
+        if found.routes:
+            named = attributes_of(found) | ({"id": key} if key else {})
+            raw += [(f"ce_{name}", value) for name, value in named.items()]
+            raw.append((headers.TARGET, TARGET.encode()))
+        raw += [(headers.GENERATION, str(found.generation).encode())] if found.generation else []
+        raw += [(headers.FENCE, b"1")] if found.fence else []
         value = f"{found.origin}".encode()
         return Matched(0, offset, found.at, found.origin, routes=found.routes, raw=raw, value=value)
 
     async def chunk(self, _: int, begin: int, end: int) -> Chunk[Matched]:
         self.reads += 1
+        self.begins.append(begin)
         await asyncio.sleep(0)
-        begin = max(begin, min(self.first, end))
-        return Chunk(begin, end, [record for offset in range(begin, end) if (record := self.at(offset)) is not None])
+        if self.away:
+            raise HistoryProblem(self.away)
+        begin, log_end = max(begin, self.first), len(self.records)
+        found = [record for offset in range(begin, end) if (record := self.at(offset)) is not None]
+        return Chunk(begin, end, found, log_end if log_end < end else None)
 
     async def record(self, _: int, offset: int) -> Matched | None:
         self.reads += 1
         await asyncio.sleep(0)
+        if self.away:
+            raise HistoryProblem(self.away)
         return self.at(offset)
+
+
+def attributes_of(event: Written) -> dict[str, bytes]:
+    """An event has an attribute with the name of each route that it is for: `wants` is a filter by it."""
+    required = {"id": str(event.origin).encode(), "source": b"/s", "type": b"t", "specversion": b"1.0"}
+    return required | dict.fromkeys(event.routes, b"1")
+
+
+def wants(uid: str) -> dict[str, str]:
+    """The filter of a route for which events are made."""
+    return {uid: "1"}
 
 
 @dataclass
@@ -84,11 +120,15 @@ class Subscribers:
     def __init__(self) -> None:
         self.requests: list[Request] = []
         self.seen: list[tuple[str, int]] = []
+        self.withheld = ""
+        """Why no attempt can be made."""
 
     def routed(self, record: Matched, targets: object) -> None:
         """Nobody traces."""
 
     async def attempt(self, route: Route, stage: int, record: Matched, _: object) -> AttemptResult:
+        if self.withheld:
+            raise Withheld(self.withheld, FailureCause.TOKEN_UNAVAILABLE)
         request = Request(route.uid, stage, int(record.value or b""), asyncio.get_running_loop().create_future())
         self.requests.append(request)
         self.seen.append((route.uid, request.event))
@@ -109,6 +149,7 @@ class Reports:
         self.losses: list[tuple[str, int, int]] = []
         self.standings: list[Standing] = []
         self.gone: list[str] = []
+        self.shut_outs: list[tuple[int, int]] = []
 
     def standing(self, standing: Standing) -> None:
         self.standings.append(standing)
@@ -118,6 +159,9 @@ class Reports:
 
     def ack(self, version: int) -> None:
         """Nobody listens."""
+
+    def shut_out(self, partition: int, generation: int, fence: int) -> None:
+        self.shut_outs.append((generation, fence))
 
     def loss(self, route: str, _: int, first: int, last: int) -> None:
         self.losses.append((route, first, last))
@@ -140,6 +184,12 @@ class Node:
 
     kubernetes: Kubernetes = field(default_factory=Kubernetes)
 
+    history: StoredEvents | None = None
+    """By way of which events are read, in place of Kafka alone."""
+
+    wall: float = WALL
+    """What the clock on the wall shows when the loop's shows 0."""
+
     given: Snapshot | None = None
     """What a task finds when it starts, in place of these routes."""
 
@@ -160,9 +210,9 @@ class Node:
             cast("AttemptSender", self.subscribers),
             cast("Reporter", self.reports),
             matched=self.matched,
-            events=self.events,
+            events=self.history or self.events,
             secrets=self.kubernetes.kept(),
-            wall_clock=lambda: WALL + loop.time(),
+            wall_clock=lambda: self.wall + loop.time(),
             failed=_unexpected,
         )
         self.cursors = self.dispatcher.partitions[0]
@@ -207,6 +257,11 @@ class Node:
             self.subscribers.answer(self.subscribers.requests[which % len(self.subscribers.requests)], good=good)
         await turns()
 
+    def second(self) -> None:
+        """A second is over."""
+        self.dispatcher.firsts, self.dispatcher.ends = {0: self.matched.first}, {0: len(self.matched.records)}
+        self.dispatcher.each_second()
+
     def flush(self) -> None:
         entries = self.dispatcher.collect()[0]
         if entries:
@@ -227,11 +282,12 @@ class Node:
             while talking := [request for request in self.subscribers.requests if request.route != deaf]:
                 self.subscribers.answer(talking[0], good=True)
                 await turns(3)
+            self.second()
             await asyncio.sleep(1.1)
             quiet = quiet + 1 if self._progress() == before else 0
 
     def _progress(self) -> tuple[object, ...]:
-        positions = [(cursor.next, cursor.resume) for cursor in self.cursors.cursors.values()]
+        positions = [(cursor.next, cursor.resume, cursor.gap) for cursor in self.cursors.cursors.values()]
         return self.position, len(self.seen), self.dispatcher.outstanding, positions
 
 

@@ -7,10 +7,12 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
+from penstock.contract.failure_causes import FailureCause
 from penstock.contract.routes import Endpoint, Route
 from penstock.dispatcher.cursors.cursor import Cursor, Outstanding
 from penstock.dispatcher.http.address import Origin
 from penstock.dispatcher.http.connection import NoAnswer, NoConnection, SubscriberConnection
+from penstock.dispatcher.http.outcome import Withheld
 from penstock.dispatcher.http.single_flight import REMEMBERED, SingleFlight
 from penstock.dispatcher.schedule.breaker import ATTEMPTS_PER_SECOND, SHORT_REST_SECONDS, rounds
 from penstock.dispatcher.schedule.lanes import Job, Lane, Schedule
@@ -109,7 +111,7 @@ class Door:
     async def refuse(self) -> None:
         for answer in self.tried:
             if not answer.done():
-                answer.set_exception(NoConnection("nobody there"))
+                answer.set_exception(NoConnection("nobody there", FailureCause.CONNECTION_REFUSED))
         await turns()
 
 
@@ -160,7 +162,9 @@ async def test_one_looks_for_all_where_nobody_was() -> None:
     outcome = await many(single_flight, 5)
     assert len(door.tried) == 1
     await door.refuse()
-    assert [(type(problem), str(problem)) for problem in await outcome()] == [(NoConnection, "nobody there")] * 5
+    for problem in await outcome():
+        assert isinstance(problem, NoConnection)
+        assert (str(problem), problem.cause) == ("nobody there", FailureCause.CONNECTION_REFUSED)
     later = await many(single_flight, 1)
     assert len(door.tried) == 2, "who comes later looks again"
     await door.refuse()
@@ -190,6 +194,19 @@ async def test_who_looks_and_does_not_find_out_leaves_it_to_the_next() -> None:
     await door.refuse()
     told = [str(problem) for problem in await outcome()]
     assert told == ["too slow", "nobody there", "nobody there"]
+
+
+async def test_what_keeps_one_from_looking_keeps_all_who_wait() -> None:
+    door = Door()
+    single_flight = await deserted(door)
+    outcome = await many(single_flight, 3)
+    door.tried[0].set_exception(Withheld("DNS is away", FailureCause.DNS_UNAVAILABLE))
+    await turns()
+    problems = await outcome()
+    assert len(door.tried) == 1
+    assert [(str(problem), problem.cause) for problem in problems if isinstance(problem, Withheld)] == [
+        ("DNS is away", FailureCause.DNS_UNAVAILABLE)
+    ] * 3
 
 
 async def test_who_looks_and_is_cancelled_leaves_it_to_the_next() -> None:

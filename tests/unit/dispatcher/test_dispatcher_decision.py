@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from email.utils import formatdate
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.contract.routes import Delivery, Endpoint, Route
 from penstock.dispatcher.cursors.cursor import Stage
-from penstock.dispatcher.delivery.backoff import LONGEST_SECONDS, backoff, retry_after, wait_before
+from penstock.dispatcher.delivery.backoff import LONGEST_SECONDS, backoff, longest_wait, retry_after, wait_before
 from penstock.dispatcher.delivery.decision import (
     Done,
     Dropped,
@@ -78,7 +79,37 @@ def test_exponential_waits_double() -> None:
     assert delays(route, REFUSED_CONNECTION) == [2, 4, 8, 16]
 
 
-@pytest.mark.parametrize("fields", [{"backoff_policy": "linear"}, {"backoff_delay": 2.0}, {}])
+@pytest.mark.parametrize(
+    ("policy", "longest", "expected"),
+    [
+        ("linear", 5.0, [0, 2, 4, 5, 5]),
+        ("exponential", 5.0, [2, 4, 5, 5, 5]),
+        ("linear", 1.0, [0, 1, 1, 1, 1]),
+        ("exponential", 1.0, [1, 1, 1, 1, 1]),
+        ("exponential", 100.0, [2, 4, 8, 16, 32]),
+    ],
+)
+def test_no_wait_is_longer_than_backoff_max(policy: str, longest: float, expected: list[float]) -> None:
+    route = trigger(retry=5, backoff_policy=policy, backoff_delay=2.0, backoff_max=longest)
+    assert delays(route, REFUSED_CONNECTION) == expected
+
+
+@pytest.mark.parametrize(
+    ("policy", "retry", "longest"),
+    [
+        (Delivery(retry=9, backoff_policy="exponential", backoff_delay=3.0), 2, 12.0),
+        (Delivery(retry=9, backoff_policy="linear", backoff_delay=3.0, retry_after_max=60.0), 2, 60.0),
+        (Delivery(retry=9, backoff_policy="linear", backoff_delay=100.0, retry_after_max=60.0), 2, 200.0),
+        (Delivery(retry=9), 2, 0.0),
+    ],
+)
+def test_the_longest_wait_is_that_of_the_policy_or_what_an_answer_may_ask_for(
+    policy: Delivery, retry: int, longest: float
+) -> None:
+    assert longest_wait(policy, retry) == longest
+
+
+@pytest.mark.parametrize("fields", [{"backoff_policy": "linear"}, {"backoff_delay": 2.0}, {"backoff_max": 2.0}, {}])
 def test_without_policy_and_delay_retries_are_immediate(fields: dict[str, object]) -> None:
     assert delays(trigger(retry=2, **fields), REFUSED_CONNECTION) == [0, 0]
 
@@ -137,6 +168,14 @@ def test_retry_after_counts_within_its_limit_for_429_and_503_only() -> None:
     assert wait_before(Delivery(retry=3, retry_after_max=0.0), 1, 429, "5", NOW) == 0
 
 
+def test_retry_after_is_not_bounded_by_backoff_max() -> None:
+    policy = Delivery(retry=3, backoff_policy="linear", backoff_delay=9.0, backoff_max=5.0, retry_after_max=10.0)
+    assert wait_before(policy, 1, 429, "7", NOW) == 7
+    assert wait_before(policy, 1, 429, "60", NOW) == 10
+    assert wait_before(policy, 1, 429, "1", NOW) == 5
+    assert wait_before(policy, 1, 500, "7", NOW) == 5
+
+
 def test_retry_after_may_be_a_date() -> None:
     assert retry_after(formatdate(NOW + 30, usegmt=True), NOW) == 30
     assert retry_after(formatdate(NOW - 30, usegmt=True), NOW) == 0
@@ -148,7 +187,15 @@ def test_any_retry_after_is_read_or_ignored(header: str) -> None:
     assert seconds is None or seconds >= 0
 
 
-@given(st.integers(0, 10_000), st.floats(0.001, 1e6))
-def test_waits_are_finite(retry: int, delay: float) -> None:
-    policy = Delivery(backoff_policy="exponential", backoff_delay=delay)
-    assert 0 < backoff(policy, retry) <= LONGEST_SECONDS
+@given(
+    st.sampled_from(["linear", "exponential"]),
+    st.integers(0, 2**31 - 1),
+    st.floats(0.001, allow_nan=False),
+    st.none() | st.floats(0.001, allow_nan=False),
+)
+def test_waits_are_finite(
+    policy: Literal["linear", "exponential"], retry: int, delay: float, longest: float | None
+) -> None:
+    wait = backoff(Delivery(backoff_policy=policy, backoff_delay=delay, backoff_max=longest), retry)
+    assert 0 <= wait <= min(longest or LONGEST_SECONDS, LONGEST_SECONDS)
+    assert wait > 0 or (policy, retry) == ("linear", 0)

@@ -6,7 +6,7 @@ import msgspec
 
 from penstock.contract.routes import Endpoint, Route
 from penstock.dispatcher.cursors.cursor import Cursor, Outstanding
-from penstock.dispatcher.cursors.partition import LostOrigins, PartitionCursors
+from penstock.dispatcher.cursors.partition import PartitionCursors, TailPosition
 from penstock.dispatcher.matched.record import Matched
 from penstock.dispatcher.schedule.lanes import GRANTED, Job, Lane, Schedule
 
@@ -180,23 +180,6 @@ def test_detached_routes_take_turns() -> None:
     assert partition.next_chunk(routes, always) == 0
 
 
-def test_what_retention_removed_is_named_and_skipped() -> None:
-    routes = {"behind": route("behind", start=(3,)), "abreast": route("abreast"), "fine": route("fine")}
-    partition = PartitionCursors(0, 100)
-    partition.restore(
-        None,
-        [
-            Cursor("behind", 0, 10, partition.changed),
-            Cursor("abreast", 40, None, partition.changed),
-            Cursor("fine", 60, 70, partition.changed),
-        ],
-    )
-    assert partition.skip_lost(50, 45, routes) == [LostOrigins("behind", 3, 44)]
-    assert partition.cursors["behind"].resume == 50
-    assert partition.cursors["fine"].resume == 70
-    assert sorted(lost.route for lost in partition.skip_lost(120, 110, routes)) == ["abreast", "behind", "fine"]
-
-
 def test_what_a_closed_lane_left_behind_is_never_due_and_does_not_pile_up() -> None:
     schedule, kept = Schedule(10), Lane(route("kept"), 10)
     schedule.add(job(kept, 0, due=50.0), 0.0)
@@ -220,4 +203,16 @@ def test_a_log_that_was_cut_off_is_known_by_its_last_record() -> None:
     assert not again.was_last(matched(4, 41))
     assert not again.was_last(Matched(0, 4, 1, 40, routes=(), raw=[], value=None)), "written again, later"
     again.start_over()
-    assert (again.tail, again.detached, again.cursors["r"].attached) == (None, False, True)
+    assert (again.tail, again.next_chunk({"r": route("r")}, always)) == (None, None)
+    list(again.take(matched(0, 7, "r"), {"r": route("r")}, (), never))
+    assert (again.cursors["r"].resume, again.cursors["r"].gap) == (0, None), "it reads on with the tail"
+
+
+def test_a_route_that_stood_before_what_is_left_of_a_log_that_was_cut_off_reads_events() -> None:
+    partition = PartitionCursors(0)
+    partition.restore(TailPosition(9, 40), [Cursor("r", 3, 4, partition.changed)])
+    partition.start_over()
+    record = matched(5, 7, "r")
+    assert not partition.lacks(record), "the tail has read what is gone"
+    list(partition.take(record, {"r": route("r")}, (), always))
+    assert partition.cursors["r"].gap == 3

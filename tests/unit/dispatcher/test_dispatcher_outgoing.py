@@ -62,14 +62,15 @@ def test_only_a_subscriber_is_asked_for_a_reply(route: Route, stage: Stage, pref
     assert ("prefer" in headers(route, stage)) is preferred
 
 
-def test_the_ttl_stays_inside_the_broker_and_is_an_ordinary_extension_elsewhere() -> None:
+def test_subscribers_of_triggers_get_no_ttl_and_dead_letter_sinks_do() -> None:
     assert "ce-knativebrokerttl" not in headers(TRIGGER, Stage.SUBSCRIBER)
-    assert "ce-knativebrokerttl" not in headers(TRIGGER, Stage.DEAD_LETTER)
+    assert headers(TRIGGER, Stage.DEAD_LETTER)["ce-knativebrokerttl"] == "255"
     assert headers(SUBSCRIPTION, Stage.SUBSCRIBER)["ce-knativebrokerttl"] == "255"
 
 
-def test_trace_and_passed_headers_travel_along() -> None:
-    sent = headers(SUBSCRIPTION, Stage.REPLY)
+@pytest.mark.parametrize("stage", Stage)
+def test_trace_and_passed_headers_travel_along(stage: Stage) -> None:
+    sent = headers(SUBSCRIPTION, stage)
     assert (sent["traceparent"], sent["tracestate"], sent["x-request-id"]) == (SPAN, "a=b", "7")
 
 

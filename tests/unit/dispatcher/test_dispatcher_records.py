@@ -14,9 +14,11 @@ from penstock.dispatcher.cursors import keys
 from penstock.dispatcher.cursors.cursor import YOUNG_FLUSHES, Cursor, Outstanding, Stage, Taken, encode, restore
 from penstock.dispatcher.cursors.cursor_store import understand
 from penstock.dispatcher.cursors.partition import PartitionCursors
+from penstock.dispatcher.cursors.stage_payload import reply
 from penstock.dispatcher.cursors.unflushed import Unflushed
 from penstock.dispatcher.matched.record import Matched, read
 from penstock.dispatcher.schedule.memory import Memory
+from penstock.events.event import CloudEvent
 from penstock.log.random_reader import NEAR, runs
 
 offsets = st.integers(0, 2**53)
@@ -149,7 +151,7 @@ def test_a_removed_route_is_deleted_with_its_payloads_and_may_come_back() -> Non
 
 def test_memory_counts_a_record_once_and_refuses_what_does_not_fit() -> None:
     memory = Memory(10_000)
-    small, large = matched(0, 0), matched(1, 1, value=b"x" * 7_900)
+    small, large = matched(0, 0), matched(1, 1, value=b"x" * 9_400)
     assert memory.hold(small) is small
     held = memory.held
     assert memory.hold(small) is small
@@ -161,6 +163,21 @@ def test_memory_counts_a_record_once_and_refuses_what_does_not_fit() -> None:
     assert memory.held == 0
     assert memory.hold(large) is large
     assert memory.tight
+
+
+def test_attributes_count_as_memory_as_they_are_stored_and_sent() -> None:
+    def with_headers(*raw: tuple[str, bytes | None]) -> Matched:
+        return Matched(0, 0, 0, 0, routes=("r",), raw=raw, value=b"x" * 10)
+
+    bare = with_headers().size
+    assert with_headers(("ce_long", b"x" * 60_000)).size >= bare + 120_000
+    assert with_headers(*((f"ce_a{number}", b"") for number in range(1000))).size >= bare + 100_000
+    assert with_headers(("key", None)).size > bare
+
+
+def test_the_attributes_of_a_reply_count_as_memory() -> None:
+    event = CloudEvent({"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "long": "x" * 60_000}, b"x" * 10)
+    assert reply(event, []).size > 60_000
 
 
 @given(st.sets(st.tuples(st.integers(0, 3), st.integers(0, 1000))))

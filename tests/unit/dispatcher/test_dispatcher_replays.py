@@ -204,6 +204,23 @@ async def test_two_replays_are_independent() -> None:
 
 
 @in_virtual_time
+async def test_a_replay_that_fails_unexpectedly_ends_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def strange(self: ReplaySelection, record: Matched) -> bool:
+        if self.route.uid == "a" and record.origin == 3:
+            raise ValueError("strange")
+        return True
+
+    monkeypatch.setattr(ReplaySelection, "wants", strange)
+    async with running(Stage(replay_route("a", 0, 5), replay_route("b", 5, 10))) as stage:
+        await stage.node.settle()
+        await asyncio.sleep(2)
+        assert stage.told.newest["b"].finished
+        failed = stage.told.newest["a"]
+        assert (failed.problem, failed.counted, failed.finished) == ("ValueError: strange", 3, False)
+        assert sorted(stage.seen) == [0, 1, 2, 5, 6, 7, 8, 9]
+
+
+@in_virtual_time
 async def test_live_events_do_not_wait_behind_a_replay_that_nobody_answers() -> None:
     async with running(Stage(LIVE, replay_route(end=1000), stored=Stored(1000))) as stage:
         await asyncio.sleep(5)

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError
 
 from penstock.contract import headers
 from penstock.dispatcher.matched.record import DECODER, Matched
-from penstock.log.random_reader import Chunk, RandomReader, _Request
+from penstock.log.random_reader import Chunk, _Reading, _Request
 
 RAW = [("ce_specversion", b"1.0"), ("ce_id", b"1"), ("ce_source", b"/s"), ("ce_type", b"t"), (headers.ROUTES, b"r")]
 
@@ -48,7 +48,7 @@ class ReadAhead:
 
 
 def chunk_of(consumer: ReadAhead, begin: int, end: int) -> Chunk[Matched]:
-    reader: Any = RandomReader.__new__(RandomReader)
+    reader: Any = _Reading.__new__(_Reading)
     reader._stop, reader._topic, reader._decoder = threading.Event(), "matched", DECODER
     chunk, _ = reader._read(consumer, _Request(0, begin, end, None))  # type: ignore[arg-type]  # nobody waits for it
     assert chunk.end == end
@@ -81,4 +81,10 @@ def test_what_lies_beyond_the_end_of_a_log_that_was_cut_off_is_not_sought_from_i
 
 def test_a_log_that_retention_has_emptied_is_not_waited_for() -> None:
     chunk = chunk_of(ReadAhead(END, high=80, low=80), 50, 60)
-    assert (chunk.begin, chunk.records) == (60, [])
+    assert (chunk.begin, chunk.records, chunk.log_end) == (80, [], None)
+
+
+def test_where_the_log_ended_is_known_where_that_is_within_the_chunk() -> None:
+    assert chunk_of(ReadAhead(record(0), END, high=1), 0, 3).log_end == 1
+    assert chunk_of(ReadAhead(END, high=2), 2, 3).log_end == 2
+    assert chunk_of(ReadAhead(record(0), record(1), high=2), 0, 2).log_end is None

@@ -18,6 +18,7 @@ from standardwebhooks import Webhook, WebhookVerificationError
 from virtual_time import in_virtual_time, turns
 
 from certificate_files import authority, client_of
+from penstock.contract.failure_causes import FailureCause
 from penstock.contract.reports import Standing
 from penstock.contract.routes import Delivery, Endpoint, Route, SecretVersion
 from penstock.contract.snapshot import Snapshot
@@ -28,13 +29,12 @@ from penstock.dispatcher.delivery.credentials import DeliveryCredentials
 from penstock.dispatcher.delivery.replies import ReplyWriter
 from penstock.dispatcher.http.client import SubscriberClient
 from penstock.dispatcher.http.connection import SubscriberResponse
-from penstock.dispatcher.http.outcome import Outcome
+from penstock.dispatcher.http.outcome import Outcome, Withheld
 from penstock.dispatcher.matched.record import Matched
 from penstock.dispatcher.secrets.signature import message_id, signature_lines
 from penstock.events.event import CloudEvent
 from penstock.observability.trace import configure
 from penstock.oidc.tokens import AccountTokens
-from penstock.resources.delivery.delivering import DeliveryState, cause
 from penstock.tls.clients import ClientCertificate
 
 OLD, NEW = "whsec_" + base64.b64encode(b"o" * 24).decode(), "whsec_" + base64.b64encode(b"n" * 64).decode()
@@ -75,7 +75,7 @@ class Receiver:
     ) -> SubscriberResponse:
         self.got.append((parsed(lines), body))
         self.shown.append(options["certificate"])
-        return SubscriberResponse(self.status, {}, b"", False)
+        return SubscriberResponse(self.status, {}, b"", 1024)
 
 
 class Delivering:
@@ -178,8 +178,9 @@ async def test_a_route_that_names_no_secret_sends_as_ever_and_asks_for_none() ->
 
 async def test_an_attempt_whose_secret_is_not_here_sends_nothing() -> None:
     delivering = Delivering(only=NEW)
-    result = await delivering.sender.attempt(ROUTE, Stage.SUBSCRIBER, stored(), None)
-    assert (result.verdict.outcome, delivering.receiver.got) == (Outcome.RETRYABLE, [])
+    with pytest.raises(Withheld, match="the Secret to sign it with is not here") as problem:
+        await delivering.sender.attempt(ROUTE, Stage.SUBSCRIBER, stored(), None)
+    assert (problem.value.cause, delivering.receiver.got) == (FailureCause.SECRET_UNAVAILABLE, [])
 
 
 identities = st.tuples(st.text(max_size=4), st.text(max_size=4), st.text(max_size=4))
@@ -228,6 +229,7 @@ async def test_nothing_is_sent_before_the_secret_is_here_and_everything_after() 
     assert (got(node, "r"), got(node, "u")) == ([], [0, 1, 2])
     node.dispatcher.each_second()
     assert told(node).reason == "the Secret team/keys cannot be read: the API is away"
+    assert told(node).cause is FailureCause.SECRET_UNAVAILABLE
     node.kubernetes.secrets["keys"], node.kubernetes.problem = {"only": NEW.encode()}, ""
     await asyncio.sleep(20)
     await node.settle()
@@ -351,8 +353,9 @@ async def test_a_client_certificate_that_openssl_does_not_take_is_waited_for_lik
 async def test_without_its_client_certificate_nothing_is_sent() -> None:
     delivering = Delivering(only=NEW)
     route = msgspec.structs.replace(UNSIGNED, client_certificate=SecretVersion("tls", "1"))
-    result = await delivering.sender.attempt(route, Stage.SUBSCRIBER, stored(), None)
-    assert (result.verdict.outcome, delivering.receiver.got) == (Outcome.RETRYABLE, [])
+    with pytest.raises(Withheld, match="the Secret with the client certificate is not here") as problem:
+        await delivering.sender.attempt(route, Stage.SUBSCRIBER, stored(), None)
+    assert (problem.value.cause, delivering.receiver.got) == (FailureCause.SECRET_UNAVAILABLE, [])
 
 
 # --- what is kept ----------------------------------------------------------------------------------------------------
@@ -398,7 +401,6 @@ async def test_what_is_of_no_use_is_asked_for_until_it_is_and_told_without_what_
     reason = kept.lacking(ROUTE)
     assert reason is not None
     assert reason.startswith("the Secret team/keys cannot be used: what is under its key 'only' is not of the form")
-    assert cause(DeliveryState(failures=1, reason=reason))[0] == "SecretUnavailable"
     assert "hunter2" not in reason
     assert 3 <= len(kubernetes.asked) <= 7
     kept.forget(ROUTE.uid)

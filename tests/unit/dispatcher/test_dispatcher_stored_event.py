@@ -126,7 +126,7 @@ def test_an_address_says_whom_to_ask_and_how(
 ) -> None:
     found = address(url, named, None)
     assert found.origin[:3] == origin
-    assert found.opening == opening + b"user-agent: penstock\r\n"
+    assert found.opening == opening + b"user-agent: penstock\r\naccept-encoding: gzip\r\n"
 
 
 def test_credentials_in_an_address_are_sent_as_such() -> None:

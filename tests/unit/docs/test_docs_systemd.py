@@ -73,6 +73,17 @@ def test_a_role_has_a_unit_that_is_kept_like_the_others(name: str) -> None:
 
 
 @pytest.mark.parametrize("path", ALL, ids=lambda path: path.stem)
+def test_a_unit_keeps_its_programs_from_the_system_and_from_homes(path: Path) -> None:
+    service = unit(path)["Service"]
+    assert {key: service[key] for key in KEPT if key.startswith(("Protect", "Private", "NoNew"))} == {
+        "NoNewPrivileges": ["true"],
+        "ProtectSystem": ["strict"],
+        "ProtectHome": ["true"],
+        "PrivateTmp": ["true"],
+    }
+
+
+@pytest.mark.parametrize("path", ALL, ids=lambda path: path.stem)
 def test_a_unit_starts_a_command_with_flags_and_variables_that_exist(path: Path) -> None:
     service = unit(path)["Service"]
     [line] = service["ExecStart"]
@@ -90,7 +101,3 @@ def test_the_documentation_enables_every_role() -> None:
     lines = [line.split() for line in text.splitlines() if line.startswith("systemctl enable")]
     enabled = {word.partition("@")[0] for words in lines for word in words}
     assert {f"penstock-{name}" for name in ON_MACHINES} <= enabled
-
-
-def test_the_console_of_a_machine_asks_who_looks() -> None:
-    assert "PENSTOCK_CONSOLE_LOGIN=true" in unit(of_role("console"))["Service"]["Environment"]

@@ -13,9 +13,6 @@ import sharing
 ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "src" / "penstock"
 PAGES = [*sorted((ROOT / "docs").rglob("*.md")), *sorted(ROOT.glob("*.md"))]
-MOST_MODULES = 20
-"""A room that holds more can no longer be seen through."""
-
 ON_THE_WAY = [page for page in (ROOT / "docs" / "architecture.md", ROOT / "docs" / "one-event.md") if page.exists()]
 """Pages that lead through the code by the names of files and folders."""
 
@@ -75,12 +72,6 @@ def test_the_table_of_rooms_has_every_room_and_no_other() -> None:
     first_columns = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
     told = {name for column in first_columns for name in re.findall(r"`(\w+)/`", column)}
     assert told == {room.name for room in rooms() if room.parent == PACKAGE}
-
-
-@pytest.mark.parametrize("room", rooms(), ids=lambda room: str(room.relative_to(PACKAGE)))
-def test_a_room_can_be_seen_through(room: Path) -> None:
-    modules = [path.name for path in room.glob("*.py") if path.name != "__init__.py"]
-    assert len(modules) <= MOST_MODULES
 
 
 def test_the_groups_of_tests_name_files_that_exist() -> None:

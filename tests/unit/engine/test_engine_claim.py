@@ -44,7 +44,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[ClaimDouble]:
 
 
 async def _until(look: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not look():  # noqa: ASYNC110  # what is looked at announces nothing
             await asyncio.sleep(0)
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from penstock.cli.terminal import StackScreen
 from penstock.engine import stack
-from penstock.engine.datadir import DataDir
+from penstock.engine.datadir import DataDir, read_stack
 from penstock.engine.jars import Jars
 from penstock.engine.java import Java
 from penstock.engine.processes.supervisor import Component
@@ -53,3 +54,20 @@ def test_children_see_the_settings_file_only(monkeypatch: pytest.MonkeyPatch) ->
     assert env["PROMETHEUS_MULTIPROC_DIR"] == "/data/metrics"
     assert env["PYTHONSAFEPATH"] == "1", "a file of the user could take the place of a module"
     assert "PROMETHEUS_MULTIPROC_DIR" not in stack.environment(Settings(metrics=False), JAVA)
+
+
+def test_a_record_that_cannot_be_written_is_told_once_and_ends_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A full disk is no reason to end what runs. The folder is missing here, which the file notices likewise."""
+    data = DataDir(tmp_path)
+    record = stack.StackRecord(data, Settings(data_dir=tmp_path), StackScreen())
+    record.write("starting")
+    record.write("ready")
+    told = capsys.readouterr().out
+    assert told.count("cannot be written down for penstock status") == 1
+    (tmp_path / "run").mkdir()
+    record.write()
+    written = read_stack(tmp_path)
+    assert written is not None
+    assert written["state"] == "ready"

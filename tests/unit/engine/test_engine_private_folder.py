@@ -64,6 +64,27 @@ def test_a_folder_that_was_open_is_closed_and_that_is_said(left_open: Path) -> N
     assert opened(left_open) == [], "it is said once"
 
 
+def test_all_that_a_stack_keeps_is_closed_and_the_folder_around_it(left_open: Path) -> None:
+    """As a restored backup is, or one that was unpacked by somebody without a umask."""
+    kept = ("history/events/part.parquet", "pods/default/sink/token", "sources.db", "sources.db-wal", "kubeconfig-node")
+    for name in kept:
+        (left_open / name).parent.mkdir(parents=True, exist_ok=True)
+        (left_open / name).write_text("secret")
+    for path in left_open.rglob("*"):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    assert len(opened(left_open)) == 1
+    assert oct(left_open.stat().st_mode & 0o777) == "0o700"
+    assert set(modes(left_open).values()) == {"0o700", "0o600"}
+
+
+@pytest.mark.parametrize(("uid", "said"), [(0, True), (1000, False)])
+def test_the_administrator_is_warned_of_the_programs_of_pods(
+    monkeypatch: pytest.MonkeyPatch, uid: int, said: bool
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
+    assert ("programs of Pods" in (private_folder.administrator_remark() or "")) == said
+
+
 def test_other_things_in_the_folder_and_the_folder_around_them_are_left_alone(left_open: Path) -> None:
     (left_open / "website").mkdir(mode=0o755)
     (left_open / "run").mkdir()

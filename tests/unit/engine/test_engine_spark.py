@@ -9,7 +9,7 @@ import pytest
 from penstock.engine import spark
 from penstock.engine.jars import Jars
 from penstock.engine.problem import Problem
-from penstock.engine.spark_cluster import masters
+from penstock.engine.spark_cluster import masters, properties
 from penstock.engine.spark_cluster.driver_address import DriverAddress
 from penstock.engine.spark_cluster.properties import SparkPlacement
 from penstock.settings import Settings
@@ -100,3 +100,21 @@ def test_the_jvm_of_the_driver_gets_the_connector_before_sparks_own_jars(tmp_pat
 
 def test_the_heap_of_the_driver_is_the_settings() -> None:
     assert "-Xmx700m" in spark.java_options(Settings(spark_heap_mib=700))
+
+
+def test_every_session_asks_for_a_secret_before_it_deserialises_anything() -> None:
+    local = spark.config_of(Settings(), Jars(Path("/jars")))
+    for config in (local, on_cluster("spark://s:7077"), on_cluster("k8s://https://k")):
+        assert (config["spark.authenticate"], config["spark.network.crypto.enabled"]) == ("true", "true")
+
+
+def test_a_standalone_cluster_needs_the_secret_that_it_was_started_with() -> None:
+    def check(url: str, given: dict[str, object]) -> None:
+        properties.check_secret(masters.parse(url), given)
+
+    with pytest.raises(Problem, match=r"spark_conf has no spark\.authenticate\.secret, by which spark://s:7077"):
+        check("spark://s:7077", {"spark.authenticate": True})
+    check("spark://s:7077", {"spark.authenticate.secret": "s"})
+    check("spark://s:7077", {"spark.authenticate": False})
+    check("k8s://https://k", {})
+    check("local[2]", {})

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.contract.topics import EVENTS, TOPICS
+from penstock.contract.routes import Replay, Route, Target, Version, key_of
+from penstock.contract.topics import CLAIMS, EVENTS, REPORTS, ROUTES, TOPICS
 from penstock.engine.problem import Problem
 from penstock.engine.topics import setup as topics
+from penstock.engine.topics.adoption import without_starts
 from penstock.engine.topics.differences import differences
 from penstock.engine.topics.replication import too_few, wanted
 from penstock.log.admin import Brokers, FoundTopic, TopicShape
+from penstock.log.routes import StoredRoutes
 from penstock.settings import Settings
 
 _EVENTS = next(topic for topic in TOPICS if topic.name == EVENTS)
@@ -43,6 +47,21 @@ def test_the_default_sizes_add_up_to_the_setting() -> None:
 def test_events_are_flushed_on_the_embedded_kafka_only() -> None:
     assert topics.config_of(_EVENTS, Settings(), 1)["flush.messages"] == "1"
     assert "flush.messages" not in topics.config_of(_EVENTS, Settings(kafka="k:9092"), 3)
+
+
+def test_adopting_another_log_lets_routes_begin_with_its_oldest_event_and_changes_nothing_else() -> None:
+    target = Target("t", "Broker", "n", "b")
+    late = Route("late", "Trigger", "n", "late", "t", start=(5_000,), attributes={"type": "a"})
+    replay = Route("again", "Replay", "n", "again", "t", start=(7,), replay=Replay("Trigger"))
+    changes, version = without_starts(StoredRoutes({key_of(one): one for one in (target, late, replay)}, version=7))
+    assert changes == {"route/late": msgspec.structs.replace(late, start=())}
+    assert version == Version(8, targets=1, routes=2)
+
+
+def test_so_are_the_notes_of_routers_and_who_has_a_role() -> None:
+    """A route that was left out is owed its events, and only a note says so."""
+    flushed = {topic.name for topic in TOPICS if "flush.messages" in topics.config_of(topic, Settings(), 1)}
+    assert flushed == {EVENTS, ROUTES, REPORTS, CLAIMS}
 
 
 def test_three_replicas_need_two_in_sync() -> None:
@@ -117,5 +136,5 @@ def test_security_is_for_a_given_kafka() -> None:
     conf = {"security.protocol": "ssl"}
     topics.check_security(Settings(kafka="k:9092", kafka_conf=conf))
     topics.check_security(Settings(kafka_conf={"client.rack": "a"}))
-    with pytest.raises(Problem, match="the embedded Kafka knows only plaintext"):
+    with pytest.raises(Problem, match="the embedded Kafka has its own"):
         topics.check_security(Settings(kafka_conf=conf))

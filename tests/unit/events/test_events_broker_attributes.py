@@ -12,7 +12,11 @@ EVENT = CloudEvent({"specversion": "1.0", "id": "1", "source": "/s", "type": "t"
 
 @pytest.mark.parametrize(
     ("present", "ttl"),
-    [(None, 255), ("", 255), ("many", 255), ("1.5", 255), ("9" * 5000, 255), ("7", 6), ("1", 0), ("0", 0), ("-4", 0)],
+    [
+        *((None, 255), ("", 255), ("many", 255), ("1.5", 255), ("9" * 5000, 255)),
+        *(("7", 6), ("1", 0), ("0", 0), ("-4", 0)),
+        *(("255", 254), ("256", 255), ("257", 255), ("999999999", 255)),
+    ],
 )
 def test_ttl(present: str | None, ttl: int) -> None:
     assert next_ttl(present, 255) == ttl

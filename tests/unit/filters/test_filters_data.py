@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.events.event import CloudEvent
-from penstock.filters.asked import attributes_asked
 from penstock.filters.data.facts import facts
 from penstock.filters.data.names import facts_asked, key_of, path_of, variant_path
 from penstock.filters.evaluate import matches, matches_event
 from penstock.filters.normal import Atom, conjunctive
 from penstock.filters.parse import parse, problems_of
 from penstock.filters.validate import filters_on_data
+from penstock.filters.walk import attributes_asked
 
 BASE = {"specversion": "1.0", "id": "1", "source": "/a", "type": "order"}
 ORDER = {
@@ -282,7 +282,7 @@ def test_an_exact_value_and_one_of_several_are_single_clauses_that_a_route_can_b
             "invalid value: [1]: filters[0].data[a].in[0]\nexpected strings, numbers, true, false or",
         ),
         ({"a": {"exists": "true"}}, "invalid value: true: filters[0].data[a].exists\nexpected true or false"),
-        ({"a": 2**53}, "whole numbers beyond 9007199254740991 cannot be told from their neighbours"),
+        ({"a": 2**53}, "whole numbers beyond 9007199254740991 cannot be distinguished from their neighbours"),
         ({"a": float("inf")}, "expected a finite number"),
         ({"a": "\ud800"}, "expected a text that an event can hold"),
     ],

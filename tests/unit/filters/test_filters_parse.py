@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from penstock.filters.evaluate import matches
 from penstock.filters.parse import InvalidFilter, parse, problems_of
 from penstock.filters.predicate import All, AnyOf, Cesql, Everything, Exact, Not, Prefix, Present, Suffix
-from penstock.filters.terms import MAX_TERMS, count_terms
 from penstock.filters.validate import MAX_NESTING
+from penstock.filters.walk import MAX_TERMS, count_terms
 
 EVENT = {"specversion": "1.0", "id": "1", "source": "/shop", "type": "order.created", "empty": ""}
 

@@ -142,7 +142,7 @@ def main() -> int:
         if outcome.code:
             print(outcome.output, flush=True)
 
-    sys.path[:0] = [str(HERE), str(HERE.parent / "ingress"), str(HERE.parent / "apiserver")]
+    sys.path[:0] = [str(HERE), *(str(HERE.parent / folder) for folder in ("ingress", "apiserver", "workloads"))]
     fuzz(given.target or names(), told, seconds=given.seconds, runs=given.runs, seed=given.seed)
     return 1 if any(outcome.code for outcome in outcomes) else 0
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from api_in_process import ApiInProcess, api_in_process
 from ingress_requests import Client, Wire
+from made_up_pods import MadeUpPods, Names
 
 from penstock.apiserver.access import identity
 from penstock.apiserver.documents import decode, encode
@@ -99,7 +100,7 @@ def ingress() -> Target:
     def target(data: bytes) -> None:
         wire = loop.run(converse(data))
         for line in wire.written.split(b"\r\n"):
-            if line.startswith(b"HTTP/1.1 5"):
+            if line.startswith(b"HTTP/1.1 5") and not line.startswith(b"HTTP/1.1 501"):
                 raise Finding(line)
         if client.held_bytes or client.connections:
             raise Finding("something is held after the end of a connection")
@@ -244,11 +245,16 @@ def query_parameters() -> Target:
     """Selectors, and numbers of lists and watches."""
     known = ("status.phase", "spec.nodeName")
 
+    def selected(text: str) -> bool:
+        fields = selectors.parse_fields(text)
+        selectors.check_fields(fields, known)
+        return selectors.matches_fields(fields, POD)
+
     def target(data: bytes) -> None:
         text = data.decode("utf-8", "replace")
         for read in (
             lambda: selectors.matches_labels(selectors.parse_labels(text), {"a": "b"}),
-            lambda: selectors.matches_fields(selectors.parse_fields(text, known), POD),
+            lambda: selected(text),
             lambda: requests.whole_number({"limit": text}, "limit"),
             lambda: requests.accepted_form(text),
         ):
@@ -353,9 +359,10 @@ def replies() -> Target:
             answer = await waiter
         except NoAnswer:
             return
+        answer.error_body()
         if answer.headers and http.is_event(answer.headers):
             try:
-                _check_forms(http.from_http(answer.headers, answer.body))
+                _check_forms(http.from_http(answer.headers, answer.event_body()))
             except MalformedEvent:
                 return
 
@@ -368,6 +375,19 @@ class _Sink(Wire):
 
     def get_write_buffer_size(self) -> int:
         return 0
+
+
+def pods() -> Target:
+    """Names in the spec of a Pod, a line for each, behind the kind of volume: what the node touches and asks for."""
+    folder = tempfile.TemporaryDirectory()
+    _KEPT.append(folder)
+    node = MadeUpPods(Path(folder.name))
+
+    def target(data: bytes) -> None:
+        lines = data[1:].decode("utf-8", "replace").split("\n")
+        node.check(Names(data[0] if data else 0, *lines[: len(Names._fields) - 1]))
+
+    return target
 
 
 TARGETS: dict[str, Callable[[], Target]] = {
@@ -385,4 +405,5 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "patches": patched,
     "api": api,
     "replies": replies,
+    "pods": pods,
 }

@@ -15,7 +15,8 @@ import pytest
 from deltalake import DeltaTable
 
 from penstock.history.reader.history import History
-from penstock.history.schema.columns import ATTEMPTS, EVENTS, VERSION, VERSION_ID, Column, Table
+from penstock.history.reader.kept import KeptEvents, Stretch
+from penstock.history.schema.columns import ATTEMPTS, EVENTS, GAPS, VERSION, VERSION_ID, Column, Table
 from penstock.history.schema.problem import HistoryProblem
 from penstock.history.writer import arrow_table, day_file
 from penstock.history.writer.arrow_table import STEP_RECORDS, ArrowTable
@@ -327,3 +328,31 @@ def test_a_writer_with_time_rests_between_steps(tmp_path: Path) -> None:
     assert written is not None
     assert (written.records, world.rows()) == (2 * STEP_RECORDS + 1, 2 * STEP_RECORDS + 1)
     assert rests == [4.0, 4.0, 4.0]
+
+
+def test_where_something_is_missing_is_noted_with_the_rows_that_follow(world: World) -> None:
+    world.add(5)
+    assert world.write() == 5
+    world.add(10)
+    del world.events[:8]  # Kafka has removed 5, 6 and 7, which were not written
+    world.write()
+    kept = KeptEvents(world.settings)
+    assert (kept.stretch(0, 0), kept.stretch(0, 5), kept.stretch(0, 9)) == (
+        Stretch(0, 5),
+        Stretch(8, 15),
+        Stretch(9, 15),
+    )
+    assert kept.lasting(0.0) == {0: (Stretch(0, 5), Stretch(8, 15))}
+    assert world.write() == 0
+    kept.close()
+
+
+def test_the_newest_gaps_are_remembered_and_those_of_each_partition_apart(world: World) -> None:
+    for number in range(GAPS + 2):
+        world.events = [event(10 * number + offset, "e", partition=1) for offset in (0, 1)]
+        world.write()
+    kept = KeptEvents(world.settings)
+    assert len(kept.lasting(0.0)[1]) == GAPS + 1
+    assert kept.stretch(1, 25) == Stretch(30, 32)
+    assert kept.stretch(0, 0) is None
+    kept.close()

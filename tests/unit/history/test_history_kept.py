@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.history.reader.kept import FRESH_SECONDS, FirstKept, GivenUpBy, KeptEvents, record_of
+from penstock.contract.headers import MARKER
+from penstock.history.reader.kept import FRESH_SECONDS, FirstKept, GivenUpBy, KeptEvents, Stretch, record_of
 from penstock.history.schema.columns import ATTEMPTS, EVENTS
 from penstock.history.schema.problem import HistoryProblem
 from penstock.history.schema.rows import event_row
@@ -57,6 +58,20 @@ def test_what_is_written_later_is_seen_after_a_while(settings: Settings, root: P
     write(root, EVENTS, [event(2, "b")])
     now = FRESH_SECONDS + 1
     assert len(kept.read(0, 0, 9)) == 2
+    kept.close()
+
+
+def test_what_the_table_has_all_of_reaches_to_its_position(settings: Settings, root: Path) -> None:
+    """The newest offsets may be those of markers, which have no rows."""
+    now = 0.0
+    kept = KeptEvents(settings, lambda: now)
+    assert kept.stretch(0, 0) is None
+    write(root, EVENTS, [event(number, f"e{number}") for number in (5, 6, 9)])
+    assert kept.stretch(0, 0) is None, "the table of a moment ago"
+    assert kept.stretch(0, 0, newest=True) == Stretch(5, 10)
+    write(root, EVENTS, [event(10, "e10"), LogRecord(0, 11, NOON, None, [(MARKER, b"1:1:1")], None)])
+    assert kept.stretch(0, 7, newest=True) == Stretch(7, 12)
+    assert (kept.stretch(0, 11), kept.stretch(0, 12), kept.stretch(1, 0)) == (Stretch(11, 12), None, None)
     kept.close()
 
 

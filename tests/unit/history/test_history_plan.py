@@ -5,17 +5,20 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.history.schema.columns import TableName
+from penstock.history.reader.kept import KeptEvents, Stretch
+from penstock.history.schema.columns import EVENTS, TableName
 from penstock.history.writer.plan import FAST, GATHER_RECORDS, LAST, RISKY, URGENT, Inflow, TableStanding, urgency
 from penstock.history.writer.ranges import LostRecords, Range, next_ranges
-from penstock.history.writer.upkeep import MANY_SMALL, MIB, DataFile, TableUpkeep, plan
+from penstock.history.writer.upkeep import MANY_SMALL, MIB, DataFile, TableUpkeep, plan, plan_ahead, removed_soon
 from penstock.log.topic_ends import Retained
 from penstock.settings import Settings
+from written import NOON, event, write
 
 SETTINGS = Settings(retention_mib=2048, retention_hours=168)
 TODAY = date(2026, 11, 17)
@@ -120,6 +123,28 @@ def test_days_that_are_too_old_are_removed() -> None:
 def test_the_oldest_days_go_where_there_is_no_room() -> None:
     files = [*(file(day, 40) for day in (14, 15, 16)), file(17, 30, table="attempts")]
     assert plan(files, TODAY, days=30, mib=100).remove_before == datetime(2026, 11, 16, tzinfo=UTC)
+
+
+def test_what_will_be_removed_follows_from_what_is_written() -> None:
+    noon, hour = datetime(2026, 11, 17, 12, tzinfo=UTC), timedelta(hours=1)
+    files = [*(file(day, 40) for day in (14, 15)), file(16, 8), file(17, 10)]
+    assert plan_ahead(files, noon, hour, days=30, mib=99).remove_before is None, "half a MiB an hour"
+    assert plan_ahead(files, noon, hour, days=30, mib=98).remove_before == datetime(2026, 11, 15, tzinfo=UTC)
+    late = datetime(2026, 11, 17, 23, 30, tzinfo=UTC)
+    assert plan_ahead(files, late, hour, days=4, mib=999).remove_before == datetime(2026, 11, 15, tzinfo=UTC)
+    assert plan_ahead(files, noon, hour, days=4, mib=999).remove_before is None
+
+
+def test_what_is_removed_soon_is_known_by_the_tables(tmp_path: Path) -> None:
+    settings, now = Settings(data_dir=tmp_path, history_days=2), datetime.fromtimestamp(NOON / 1000, UTC)
+    assert removed_soon(settings, now, timedelta(hours=1)) == 0.0
+    write(tmp_path / "history", EVENTS, [event(1, "a", after_ms=-24 * 3600_000), event(2, "b")])
+    assert removed_soon(settings, now, timedelta(hours=1)) == 0.0
+    tomorrow = datetime(2026, 11, 17, tzinfo=UTC).timestamp()
+    assert removed_soon(settings, now + timedelta(hours=11.5), timedelta(hours=1)) == tomorrow
+    assert KeptEvents(settings).lasting(tomorrow) == {0: (Stretch(2, 3),)}
+    assert KeptEvents(settings).lasting(0.0) == {0: (Stretch(1, 3),)}
+    assert KeptEvents(settings).lasting(tomorrow + 24 * 3600) == {}
 
 
 def test_of_a_day_that_is_too_much_by_itself_the_newest_stays() -> None:

@@ -119,8 +119,9 @@ def responses(written: bytes, bodiless: bool = False) -> list[Response]:
 
 
 def head(headers: dict[str, str] | None = None, method: str = "POST", path: str = "/shop/orders") -> bytes:
-    """The head of a request."""
-    lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in (headers or {}).items())]
+    """The head of a request; it names a host unless told which."""
+    host = [] if any(name.lower() == "host" for name in headers or {}) else ["Host: x"]
+    lines = [f"{method} {path} HTTP/1.1", *host, *(f"{name}: {value}" for name, value in (headers or {}).items())]
     return "\r\n".join([*lines, "", ""]).encode()
 
 
@@ -129,7 +130,7 @@ class Client:
 
     def __init__(self, tracer: Tracer | None = None, door: Door | None = None, **settings: Any) -> None:
         self.log = RememberingLog()
-        self.disk = DiskWatch(Path("/"), 0)
+        self.disk = DiskWatch([Path("/")], 0)
         self.kafka = KafkaWatch(self.log)
         self.app = Ingress(
             Settings(**settings),
@@ -172,6 +173,8 @@ class Client:
         named = [*(given.items() if isinstance(given, dict) else given)]
         if any(name.lower() == "content-length" for name, _ in named):
             framing = []
+        if not any(name.lower() == "host" for name, _ in named):
+            named = [("Host", "x"), *named]
         lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in [*named, *framing])]
         connection, wire = self.connect()
         connection.data_received("\r\n".join([*lines, "", ""]).encode())

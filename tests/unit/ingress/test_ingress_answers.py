@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from ingress_requests import EVENT, Client
 
 from examples import examples
+from penstock.events.attributes import ATTRIBUTES_BYTES
 from penstock.ingress.request import Request
 from penstock.log.events import NoRoom, NotStored, RecordTooLarge
 
@@ -28,7 +29,7 @@ def test_an_event_to_a_broker_is_stored_with_its_target() -> None:
     assert headers["penstock_target"] == b"b-uid"
     assert (headers["ce_id"], headers["content-type"], headers["ce_knativebrokerttl"]) == (b"1", b"text/plain", b"255")
     assert re.fullmatch(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z", headers["ce_knativearrivaltime"])
-    assert re.fullmatch(rb"00-[0-9a-f]{32}-[0-9a-f]{16}-80", headers["penstock_traceparent"])
+    assert re.fullmatch(rb"00-[0-9a-f]{32}-[0-9a-f]{16}-00", headers["penstock_traceparent"])
 
 
 def test_an_event_to_a_channel_gets_no_attributes() -> None:
@@ -118,6 +119,22 @@ def test_unknown_formats() -> None:
     assert Client().send(headers={"content-type": "application/cloudevents+avro"}).status == 415
 
 
+@pytest.mark.parametrize("encoding", ["gzip", "br", "identity, gzip"])
+def test_encoded_events_are_refused_before_they_are_read(encoding: str) -> None:
+    client = Client()
+    response = client.send(headers={**EVENT, "Content-Encoding": encoding}, body=[b"x" * 1024] * 8)
+    assert (response.status, response.headers["accept-encoding"], client.log.records) == (415, "identity", [])
+    assert response.received < 8
+    assert b"Content-Encoding" in response.body
+
+
+@pytest.mark.parametrize("encoding", ["", "identity", "Identity"])
+def test_identity_is_no_encoding(encoding: str) -> None:
+    client = Client()
+    assert client.send(headers={**EVENT, "content-encoding": encoding}, body=b"hello").status == 202
+    assert client.log.records[0].value == b"hello"
+
+
 def test_large_events_are_refused_before_they_are_read() -> None:
     client = Client(max_event_bytes=2048)
     declared = client.send(body=b"x" * 2049)
@@ -126,6 +143,32 @@ def test_large_events_are_refused_before_they_are_read() -> None:
     assert (chunked.status, chunked.received) == (413, 3)
     assert client.send(body=[b"x" * 1024, b"x" * 1024]).status == 202
     assert [record.value for record in client.log.records] == [b"x" * 2048]
+
+
+@pytest.mark.parametrize("letter", ["x", "\u00e4", "\U0001f600"])
+def test_attributes_are_bounded_in_every_mode(letter: str) -> None:
+    def member(size: int) -> dict[str, str]:
+        fixed = sum(len(name) + len(value) for name, value in MEMBERS.items()) + len("long")
+        count, rest = divmod(size - fixed, len(letter.encode()))
+        return {**MEMBERS, "long": letter * count + "y" * rest}
+
+    client, structured = Client(), {"content-type": "application/cloudevents+json"}
+    largest, larger = member(ATTRIBUTES_BYTES), member(ATTRIBUTES_BYTES + 1)
+    for escaped in (True, False):
+        most, more = (json.dumps(one, ensure_ascii=escaped) for one in (largest, larger))
+        assert client.send(headers=structured, body=most.encode()).status == 202
+        assert client.send(headers=BATCH, body=f"[{most},{most}]".encode()).status == 202
+        assert [record.value for record in client.log.records] == [None] * 3
+        client.log.records.clear()
+        refused = client.send(headers=structured, body=more.encode())
+        assert (refused.status, refused.body) == (
+            413,
+            b"the attributes of the event have 65537 bytes; 65536 are allowed\n",
+        )
+        refused = client.send(headers=BATCH, body=f"[{most},{more}]".encode())
+        assert (refused.status, refused.body[:24]) == (413, b"event 1 of the batch: th")
+        assert client.log.records == []
+    assert client.send(headers={**EVENT, "ce-long": "x" * ATTRIBUTES_BYTES}).status == 431
 
 
 def test_large_headers_are_refused() -> None:

@@ -88,12 +88,12 @@ async def test_headers_by_the_thousand_are_refused(ingress: Ingress) -> None:
         assert codes(await answer_to(ingress.port, head(dict(EVENT))[:-2] + many + b"\r\n")) == [431]
 
 
-async def test_a_compressed_bomb_is_not_unpacked(ingress: Ingress) -> None:
+@pytest.mark.parametrize("event", [EVENT, STRUCTURED], ids=["binary", "structured"])
+async def test_a_compressed_bomb_is_not_unpacked(ingress: Ingress, event: dict[str, str]) -> None:
     bomb = gzip.compress(b" " * 16 * 1024 * 1024)
     with bounded(mib=32, cpu_seconds=10):
-        assert await ingress.send({**STRUCTURED, "Content-Encoding": "gzip"}, bomb) == [400]
-    assert await ingress.send({**EVENT, "Content-Encoding": "gzip"}, bomb) == [202]
-    assert ingress.client.log.records[0].value == bomb
+        assert await ingress.send({**event, "Content-Encoding": "gzip"}, bomb) == [415]
+    assert ingress.client.log.records == []
 
 
 async def test_a_batch_of_thousands_is_one_request_in_cost(ingress: Ingress) -> None:

@@ -264,6 +264,45 @@ def test_an_offer_to_upgrade_is_passed_over_with_nothing_lost() -> None:
     assert client.log.records[0].value == b"hello"
 
 
+@pytest.mark.parametrize("options", ["close, Upgrade", "Upgrade,Close"])
+def test_an_offer_to_upgrade_with_close_ends_the_connection(options: str) -> None:
+    client = Client()
+    connection, wire = client.connect()
+    connection.data_received(posted("1", b"hello", Connection=options, Upgrade="h2c"))
+    assert (statuses(wire), ids(client), wire.is_closed) == ([202], ["1"], True)
+
+
+@pytest.mark.parametrize("path", ["/shop/orders", "/nowhere"])
+@pytest.mark.parametrize(
+    ("lines", "status"),
+    [
+        ((), 400),
+        (("Host: a", "Host: a"), 400),
+        (("Host: a", "host: b"), 400),
+        (("Host: a", "Transfer-Encoding: gzip, chunked"), 501),
+        (("Host: a", "Transfer-Encoding: gzip", "Transfer-Encoding: chunked"), 501),
+    ],
+)
+def test_heads_that_http_forbids_are_refused_whatever_they_are_for(
+    path: str, lines: tuple[str, ...], status: int
+) -> None:
+    client = Client()
+    connection, wire = client.connect()
+    event = [f"{name}: {value}" for name, value in EVENT.items()]
+    length = [] if status == 501 else ["Content-Length: 0"]
+    said = "\r\n".join([f"POST {path} HTTP/1.1", *lines, *event, *length, "", ""])
+    connection.data_received(said.encode() + (b"0\r\n\r\n" if status == 501 else b""))
+    assert (statuses(wire), wire.is_closed, client.log.records) == ([status], True, [])
+
+
+def test_http_of_before_needs_no_host() -> None:
+    client = Client()
+    connection, wire = client.connect()
+    event = [f"{name}: {value}" for name, value in EVENT.items()]
+    connection.data_received("\r\n".join(["POST /shop/orders HTTP/1.0", *event, "Content-Length: 0", "", ""]).encode())
+    assert statuses(wire) == [202]
+
+
 def test_connect_is_no_offer() -> None:
     connection, wire = Client().connect()
     connection.data_received(b"CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\nwhatever")
@@ -375,7 +414,7 @@ async def test_a_look_at_the_connections_that_fails_ends_the_ingress(monkeypatch
     server = IngressServer(Client().app, Settings(), owner)
     server.connections.add(object())  # type: ignore[arg-type]  # what cannot be looked at
     with pytest.raises(AttributeError):
-        await asyncio.wait_for(owner.failed(), 5)
+        await asyncio.wait_for(owner.failed(), 60)
     server.connections.clear()
     await server.end()
 

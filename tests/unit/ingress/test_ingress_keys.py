@@ -12,7 +12,7 @@ from penstock.contract.routes import Target
 from penstock.ingress.senders.door import Door
 from penstock.ingress.senders.keys import KeyRecogniser, digest_of
 from penstock.ingress.targets import TargetTable
-from penstock.resources.broker.api_keys import ANNOTATION, StoredKey, annotation_of, stored_keys, with_keys
+from penstock.resources.api_keys import ANNOTATION, StoredKey, annotation_of, stored_keys, with_keys
 
 NOW = 1_800_000_000.0
 BROKER = TARGETS[0]

@@ -15,7 +15,7 @@ from penstock.ingress.responses import Response
 from penstock.ingress.senders.door import Door
 from penstock.ingress.senders.sender import Sender
 from penstock.ingress.targets import Addressee, TargetTable
-from penstock.resources.eventpolicy.rules import names
+from penstock.resources.eventpolicy import names
 
 TILL = "system:serviceaccount:shop:till"
 STRANGER = "system:serviceaccount:elsewhere:till"

@@ -33,6 +33,14 @@ def test_flags_choose_what_is_there() -> None:
     assert settings["PENSTOCK_HISTORY_URI"] == "s3a://events/history"
 
 
+def test_rights_in_every_namespace_are_left_out_where_no_source_needs_them() -> None:
+    bindings = {name for kind, name in printed() if kind == "ClusterRoleBinding"}
+    left = {
+        name for kind, name in printed("--no-api-server-sources", "--no-sink-bindings") if kind == "ClusterRoleBinding"
+    }
+    assert bindings - left == {"penstock-control-impersonation", "penstock-control-bindings"}
+
+
 def test_a_setting_can_be_set_to_nothing() -> None:
     settings = printed("--tls", "secret", "--set", "tls_ca_file=")["ConfigMap", "penstock-settings"]["data"]
     assert settings["PENSTOCK_TLS_CA_FILE"] == ""

@@ -112,7 +112,7 @@ def test_the_address_of_brokers_is_that_of_a_service(objects: list[Obj]) -> None
 def test_everything_that_must_trust_the_webhook_calls_it(objects: list[Obj]) -> None:
     stored = {(one["kind"], one["metadata"]["name"]): one for one in objects}
     for name in trust.trusting():
-        assert trust.with_bundle(stored[name], b"pem") is not None
+        assert trust.with_bundle(stored[name.kind.kind, name.name], b"pem") is not None
     assert ("Secret", trust.SECRET) in stored
 
 
@@ -140,3 +140,57 @@ def test_settings_reach_the_roles_as_variables(objects: list[Obj]) -> None:
     assert settings["data"]["PENSTOCK_BROKER_CLASSES"] == '["Penstock"]'
     assert settings["data"]["PENSTOCK_KUBECONFIG"] == "in-cluster"
     assert all(isinstance(value, str) for value in settings["data"].values())
+
+
+def rules_of(objects: list[Obj], account: str) -> list[Obj]:
+    """What a ServiceAccount may do in the whole cluster."""
+    bound = {
+        one["roleRef"]["name"]
+        for one in of_kind(objects, "ClusterRoleBinding")
+        if any(subject["name"] == account for subject in one["subjects"])
+    }
+    roles = [one for one in of_kind(objects, "ClusterRole") if one["metadata"]["name"] in bound]
+    return [rule for one in roles for rule in one.get("rules") or []]
+
+
+@pytest.mark.parametrize(
+    ("without", "verb", "resource"),
+    [
+        (Values(api_server_sources=False), "impersonate", "serviceaccounts"),
+        (Values(sink_bindings=False), "update", "configmaps"),
+        (Values(sink_bindings=False), "update", "deployments"),
+        (Values(sink_bindings=False), "update", "jobs"),
+    ],
+    ids=["impersonation", "configmaps", "deployments", "jobs"],
+)
+def test_what_a_source_needs_in_every_namespace_can_be_left_out(without: Values, verb: str, resource: str) -> None:
+    def allowed(values: Values) -> bool:
+        rules = rules_of([one.obj for one in chosen(values)], "eventing-controller")
+        return any(verb in rule["verbs"] and resource in rule["resources"] for rule in rules)
+
+    assert allowed(Values())
+    assert not allowed(without)
+
+
+def test_the_roles_for_events_of_other_namespaces_are_those_of_knative(objects: list[Obj]) -> None:
+    roles = {one["metadata"]["name"]: one for one in of_kind(objects, "ClusterRole")}
+    (selector,) = roles["crossnamespace-subscriber"]["aggregationRule"]["clusterRoleSelectors"]
+    collected = {
+        name: one["rules"]
+        for name, one in roles.items()
+        if selector["matchLabels"].items() <= one["metadata"]["labels"].items()
+    }
+    assert collected == {
+        f"{name}-subscriber": [{"apiGroups": [group], "resources": [resource], "verbs": ["knsubscribe"]}]
+        for name, group, resource in (
+            ("channel", "messaging.knative.dev", "channels"),
+            ("broker", "eventing.knative.dev", "brokers"),
+            ("imc", "messaging.knative.dev", "inmemorychannels"),
+        )
+    }
+    assert {"create"} == {
+        verb
+        for rule in rules_of(objects, "penstock-webhook")
+        if "subjectaccessreviews" in rule["resources"]
+        for verb in rule["verbs"]
+    }

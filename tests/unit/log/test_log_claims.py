@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,6 +25,13 @@ class Kafka:
 
     log: list[tuple[str, ClaimRecord]] = field(default_factory=list)
     away: bool = False
+    removed: set[int] = field(default_factory=set)
+    """Offsets of records that are gone because there are newer ones with their keys."""
+
+    def compact(self) -> None:
+        """Leaves the newest record of each key."""
+        newest = {key: offset for offset, (key, _) in enumerate(self.log)}
+        self.removed = set(range(len(self.log))) - set(newest.values())
 
 
 @dataclass
@@ -73,7 +81,8 @@ class Process:
 
     def _read(self) -> None:
         for offset, (key, record) in enumerate(self.kafka.log[self._at :], self._at):
-            self.claimant.read(key, offset, record, self.clock)
+            if offset not in self.kafka.removed:
+                self.claimant.read(key, offset, record, self.clock)
         self._at = len(self.kafka.log)
         self.claimant.caught_up(self.clock)
 
@@ -230,6 +239,41 @@ def test_whatever_happens_one_is_at_work_at_most_and_one_in_the_end(
     world.pass_by(40, lambda: any(one.epoch is not None for one in world.processes))
     assert sum(one.epoch is not None for one in world.processes) == 1
     assert world.epochs == sorted(world.epochs)
+
+
+@pytest.mark.parametrize("given_back", [True, False])
+def test_one_that_was_cut_off_for_so_long_that_records_are_gone_still_knows_who_is_at_work(given_back: bool) -> None:
+    world = World()
+    first, away = world.start("a"), world.start("b")
+    world.pass_by(20)
+    away.cut_off = True
+    world.pass_by(5)
+    first.release()
+    third = world.start("c")
+    world.pass_by(20)
+    assert third.epoch is not None
+    if given_back:
+        third.release()
+    world.kafka.compact()
+    away.wake()
+    world.pass_by(60, lambda: away.epoch is not None)
+    assert (away.epoch is not None, third.epoch is not None) == (given_back, not given_back)
+
+
+@pytest.mark.parametrize("lost", [0, 1, 10, 79, 1000])
+def test_a_power_loss_that_takes_the_end_of_the_topic_keeps_nobody_from_the_role(lost: int) -> None:
+    world = World()
+    world.start("a")
+    world.start("b")
+    world.pass_by(20)
+    for process in world.processes:
+        process.ended = "lost its power"
+    del world.kafka.log[max(0, len(world.kafka.log) - lost) :]
+    world.epochs.clear()
+    after = [world.start(name) for name in ("c", "d")]
+    assert world.pass_by(30, lambda: any(one.epoch is not None for one in after)) <= 15
+    world.pass_by(60)
+    assert len(world.epochs) == 1
 
 
 def test_silence_of_a_stranger_is_waited_out_too() -> None:

@@ -8,9 +8,19 @@ import pytest
 from confluent_kafka import KafkaError
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
+from pydantic import ValidationError
 
 from penstock.log import clients, error_advice
-from penstock.log.connection import UnusableConf, jaas, java_options, librdkafka_options, portable
+from penstock.log.connection import (
+    UnusableConf,
+    embedded_password_file,
+    jaas,
+    java_options,
+    librdkafka_options,
+    portable,
+    spark_options,
+    spark_producer_options,
+)
 from penstock.settings import Settings
 
 
@@ -62,6 +72,27 @@ def test_java_gets_the_same_in_its_words(secured: Settings) -> None:
     }
 
 
+def test_sparks_producer_never_gives_up_a_batch_while_it_writes_later_ones(secured: Settings) -> None:
+    """Routing goes on after the newest record of a partition, so a gap before it would never be filled."""
+    options = spark_producer_options(secured)
+    assert options == spark_options(secured) | {
+        "kafka.acks": "all",
+        "kafka.enable.idempotence": "true",
+        "kafka.max.in.flight.requests.per.connection": "1",
+        "kafka.retries": "2147483647",
+        "kafka.delivery.timeout.ms": "2147483647",
+        "kafka.max.block.ms": "2147483647",
+        "kafka.buffer.memory": "33554432",
+    }
+
+
+def test_the_largest_event_with_the_most_routes_fits_into_sparks_producer() -> None:
+    largest = Settings(kafka="k:9092", max_event_bytes=30 * 1024 * 1024)
+    assert largest.max_matched_bytes <= int(spark_producer_options(largest)["kafka.buffer.memory"])
+    with pytest.raises(ValidationError, match="less than or equal to 31457280"):
+        Settings(max_event_bytes=30 * 1024 * 1024 + 1)
+
+
 def test_settings_that_travel_need_no_file_and_no_variable(
     secured: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,25 +117,53 @@ def test_a_private_key_becomes_one_that_java_reads(tmp_path: Path) -> None:
     locked = key.private_bytes(serialization.Encoding.PEM, old, serialization.BestAvailableEncryption(b"open"))
     (tmp_path / "key.pem").write_bytes(locked)
     conf = {"security.protocol": "ssl", "ssl.certificate.pem": "chain", "ssl.key.location": str(tmp_path / "key.pem")}
-    options = java_options(Settings(kafka_conf=conf | {"ssl.key.password": "open"}))
+    options = java_options(Settings(kafka="k:9092", kafka_conf=conf | {"ssl.key.password": "open"}))
     assert options["ssl.keystore.key"].startswith("-----BEGIN PRIVATE KEY-----")
     assert options["ssl.keystore.certificate.chain"] == "chain"
     with pytest.raises(UnusableConf, match=r"ssl\.key\.password does not open it"):
-        java_options(Settings(kafka_conf=conf | {"ssl.key.password": "wrong"}))
+        java_options(Settings(kafka="k:9092", kafka_conf=conf | {"ssl.key.password": "wrong"}))
 
 
 def test_what_is_not_there_is_named_with_its_property(tmp_path: Path) -> None:
     sasl = {"security.protocol": "sasl_plaintext", "sasl.mechanisms": "PLAIN", "sasl.username": "u"}
     with pytest.raises(UnusableConf, match=r"sasl\.password in kafka_conf names .*nowhere, which cannot be read: No"):
-        librdkafka_options(Settings(kafka_conf={**sasl, "sasl.password": {"file": str(tmp_path / "nowhere")}}))
+        librdkafka_options(
+            Settings(kafka="k:9092", kafka_conf={**sasl, "sasl.password": {"file": str(tmp_path / "nowhere")}})
+        )
     with pytest.raises(UnusableConf, match="the variable NO_SUCH_VARIABLE, which is not set"):
-        librdkafka_options(Settings(kafka_conf={**sasl, "sasl.password": {"env": "NO_SUCH_VARIABLE"}}))
+        librdkafka_options(Settings(kafka="k:9092", kafka_conf={**sasl, "sasl.password": {"env": "NO_SUCH_VARIABLE"}}))
+
+
+def test_clients_of_the_embedded_kafka_have_its_password_whatever_kafka_conf_says(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path, kafka_conf={"client.rack": "a"})
+    with pytest.raises(UnusableConf, match=r"the embedded Kafka asks for the password in .*: No such"):
+        librdkafka_options(settings)
+    embedded_password_file(settings).parent.mkdir()
+    embedded_password_file(settings).write_text("hidden")
+    assert librdkafka_options(settings) == {
+        "security.protocol": "sasl_plaintext",
+        "sasl.mechanisms": "SCRAM-SHA-512",
+        "sasl.username": "penstock",
+        "sasl.password": "hidden",
+        "client.rack": "a",
+    }
+    assert spark_options(settings)["kafka.sasl.jaas.config"].endswith('username="penstock" password="hidden";')
+
+
+def test_settings_that_travel_have_the_password_of_the_embedded_kafka(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path, kafka_port=7001)
+    embedded_password_file(settings).parent.mkdir()
+    embedded_password_file(settings).write_text("hidden")
+    arrived = Settings(**portable(settings).model_dump(mode="json"))
+    embedded_password_file(settings).unlink()
+    assert arrived.bootstrap == "127.0.0.1:7001"
+    assert librdkafka_options(arrived)["sasl.password"] == "hidden"
 
 
 def test_names_in_kafka_begin_with_the_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[dict[str, object]] = []
     monkeypatch.setattr(clients, "Consumer", made.append)
-    clients.consumer(Settings(topic_prefix="blue"), "tail", {}, None)
+    clients.consumer(Settings(kafka="k:9092", topic_prefix="blue"), "tail", {}, None)
     assert (made[0]["group.id"], made[0]["client.id"]) == ("blue-tail", "blue-tail")
     assert clients.topic_name(Settings(topic_prefix="blue"), "penstock.events") == "blue.events"
     assert clients.topic_name(Settings(), "penstock.events") == "penstock.events"

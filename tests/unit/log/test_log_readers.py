@@ -62,7 +62,7 @@ async def test_a_tail_that_breaks_ends_its_owner(connect: Any, end: MessageDoubl
     consumer, owner = connect(end), Owner()
     reader = tail(owner, lambda _: None)
     with pytest.raises((KafkaException, ZeroDivisionError)):
-        await asyncio.wait_for(owner.failed(), 5)
+        await asyncio.wait_for(owner.failed(), 60)
     await asyncio.to_thread(reader.stop)
     assert consumer.closed
 
@@ -78,7 +78,7 @@ async def test_a_batch_that_is_not_taken_ends_the_owner_and_no_later_one_is_take
 
     reader = tail(owner, take)
     with pytest.raises(ZeroDivisionError):
-        await asyncio.wait_for(owner.failed(), 5)
+        await asyncio.wait_for(owner.failed(), 60)
     await asyncio.to_thread(reader.stop)
     await asyncio.sleep(0)
     assert taken == [0]
@@ -95,7 +95,7 @@ async def test_a_record_that_cannot_be_read_is_named_and_stood_in_for(connect: A
 
     with capture_logs() as lines:
         reader = tail(owner, take)
-        await asyncio.wait_for(both.wait(), 5)
+        await asyncio.wait_for(both.wait(), 60)
         await asyncio.to_thread(reader.stop)
     assert taken == [-7, 8]
     [line] = lines
@@ -110,7 +110,7 @@ async def test_a_random_reader_that_breaks_ends_its_owner(connect: Any, end: Mes
     reader = RandomReader(Settings(), "topic", DECODER, owner)
     asking = asyncio.create_task(reader.chunk(0, 0, 5))
     with pytest.raises((KafkaException, ZeroDivisionError)):
-        await asyncio.wait_for(owner.failed(), 5)
+        await asyncio.wait_for(owner.failed(), 60)
     asking.cancel()
     await asyncio.to_thread(reader.stop)
 

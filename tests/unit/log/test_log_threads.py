@@ -60,7 +60,7 @@ async def test_a_callback_that_raises_ends_its_owner_and_nothing_is_handed_over_
     thread.start()
     thread.join()
     with pytest.raises(ZeroDivisionError):
-        await asyncio.wait_for(owner.failed(), 5)
+        await asyncio.wait_for(owner.failed(), 60)
     assert taken == [1]
 
 
@@ -88,7 +88,7 @@ async def test_the_first_failure_counts() -> None:
     owner.fail(KeyError("first"))
     owner.fail(ZeroDivisionError("second"))
     with pytest.raises(KeyError):
-        await asyncio.wait_for(owner.failed(), 5)
+        await asyncio.wait_for(owner.failed(), 60)
 
 
 async def test_the_first_task_that_fails_is_told_to_the_owner() -> None:
@@ -97,7 +97,7 @@ async def test_the_first_task_that_fails_is_told_to_the_owner() -> None:
     owner.start(asyncio.sleep(0), "ends well")
     owner.start(fail(), "fails")
     with pytest.raises(ZeroDivisionError):
-        await asyncio.wait_for(owner.failed(), 1)
+        await asyncio.wait_for(owner.failed(), 60)
     assert ended == []
     await owner.close()
     assert ended == ["cancelled"]

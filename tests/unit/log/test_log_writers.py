@@ -155,7 +155,7 @@ async def test_a_writer_of_events_that_breaks_ends_its_owner(monkeypatch: pytest
     writer = EventWriter(Settings(), "ingress", owner.fail, timeout_seconds=1)
     writer._poll()
     with pytest.raises(ZeroDivisionError):
-        await asyncio.wait_for(owner.failed(), 5)
+        await asyncio.wait_for(owner.failed(), 60)
     await writer.close(0)
 
 
@@ -165,4 +165,4 @@ async def test_a_reporter_that_breaks_ends_its_owner(monkeypatch: pytest.MonkeyP
     owner = Owner()
     Reporter(Settings(), "ingress", "one", owner.fail)
     with pytest.raises(ZeroDivisionError):
-        await asyncio.wait_for(owner.failed(), 5)
+        await asyncio.wait_for(owner.failed(), 60)

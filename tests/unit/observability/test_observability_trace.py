@@ -53,21 +53,15 @@ def test_without_an_exporter_spans_have_ids_only(monkeypatch: pytest.MonkeyPatch
     assert (child[:36], child[52:]) == (PARENT[:36], PARENT[52:])
     assert child != PARENT
     assert trace.parse(child) == child
-    assert re.fullmatch(r"00-[0-9a-f]{32}-[0-9a-f]{16}-80", tracer.begin(None))
+    for begun in (tracer.begin(None), tracer.accept(None)):
+        assert re.fullmatch(r"00-[0-9a-f]{32}-[0-9a-f]{16}-00", begun)
 
 
-def test_a_trace_that_nobody_decided_about_leaves_the_decision_to_the_subscriber() -> None:
-    own = trace.Tracer().begin(None)
-    assert trace.header_of(own) == trace.header_of(trace.child_of(own)) == "penstock-trace"
-    assert trace.header_of(PARENT) == trace.header_of(PARENT[:-2] + "00") == "traceparent"
-
-
-def test_what_belongs_together_is_known_from_one_broker_to_the_next() -> None:
-    own = trace.Tracer().begin(None)
-    assert trace.received({"penstock-trace": own}) == own
-    assert trace.received({"penstock-trace": own, "traceparent": PARENT}) == PARENT
-    assert trace.received({"traceparent": PARENT[:-2] + "83"}) == PARENT[:-2] + "03"
-    assert trace.received({}) is None
+@pytest.mark.parametrize("flags", ["00", "01", "03", "80"])
+def test_the_flags_of_the_sender_are_kept(flags: str) -> None:
+    parent = PARENT[:-2] + flags
+    assert trace.parse(parent) == parent
+    assert trace.child_of(parent)[-2:] == flags
 
 
 @pytest.mark.parametrize(

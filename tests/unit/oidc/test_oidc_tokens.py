@@ -6,10 +6,15 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+import httpx2
 import pytest
 
+from penstock.kube.client import AsyncClient
+from penstock.kube.config import config_of
+from penstock.oidc import tokens as tokens_module
 from penstock.oidc.names import account_of, audience_of, child_name, subject_of
-from penstock.oidc.tokens import AGAIN_SECONDS, AccountTokens, Issued, NoToken, WantedToken
+from penstock.oidc.tokens import AGAIN_SECONDS, AccountTokens, Issued, NoToken, TokenRequests, WantedToken, why_never
+from penstock.settings import Settings
 
 WANTED = WantedToken("shop", "orders-oidc", "aud")
 
@@ -92,3 +97,51 @@ def test_names_that_are_too_long_are_cut_and_stay_apart() -> None:
     assert long != account_of("eventing.knative.dev", "Trigger", "a" * 41)
     assert child_name("p" * 60, "-dispatcher").endswith("-dispatcher")
     assert len(child_name("p" * 60, "-dispatcher")) == 63
+
+
+@pytest.mark.parametrize(
+    "audience",
+    [
+        "https://kubernetes.default.svc.cluster.local",
+        "https://kubernetes.default.svc",
+        "https://Kubernetes.default.svc.corp.example:443/",
+        "kubernetes.default.svc",
+        "kubernetes",
+    ],
+)
+def test_a_token_for_the_kubernetes_api_is_never_asked_for(audience: str) -> None:
+    assert "it would be one for the Kubernetes API itself" in why_never(WANTED._replace(audience=audience))
+
+
+@pytest.mark.parametrize(
+    "audience", ["aud", "eventing.knative.dev/broker/ns/kubernetes", "https://kubernetes.example.com"]
+)
+def test_tokens_for_other_audiences_are(audience: str) -> None:
+    assert why_never(WANTED._replace(audience=audience)) == ""
+
+
+@pytest.mark.parametrize("field", ["namespace", "account"])
+@pytest.mark.parametrize("name", ["../../knative-eventing/serviceaccounts/eventing-controller", "..", "a/b", "A", ""])
+def test_a_token_of_what_is_not_the_name_of_an_account_is_never_asked_for(field: str, name: str) -> None:
+    assert "cannot be the name of a ServiceAccount" in why_never(WANTED._replace(**{field: name}))
+
+
+async def test_the_audience_that_the_api_calls_its_issuer_gets_no_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        asked.append(f"{request.method} {request.url.path}")
+        if request.method == "GET":
+            return httpx2.Response(200, json={"issuer": "https://issuer.example/cluster"})
+        return httpx2.Response(201, json={"status": {"token": "t", "expirationTimestamp": "2026-01-01T00:00:00Z"}})
+
+    made = AsyncClient(config_of("https://api"), transport=httpx2.MockTransport(answer))
+    monkeypatch.setattr(tokens_module, "connect", lambda _: made)
+    requests = TokenRequests(Settings())
+    for _ in range(2):
+        assert (await requests(WANTED)).token == "t"
+    with pytest.raises(NoToken, match="Kubernetes API itself"):
+        await requests(WANTED._replace(audience="https://issuer.example/cluster/"))
+    await requests.close()
+    post = "POST /api/v1/namespaces/shop/serviceaccounts/orders-oidc/token"
+    assert asked == ["GET /.well-known/openid-configuration", post, post]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from penstock.resources.apiserversource import ApiServerObservation, status_of
 from penstock.resources.destinations.resolution import ResolvedAddress, Unresolved
-from penstock.resources.sources.apiserversource.status import ApiServerObservation, status_of
 
 Obj = dict[str, Any]
 Admit = Callable[..., Obj]
@@ -35,6 +35,10 @@ def test_references_by_the_default_account_are_the_default(admit: Admit) -> None
     [
         ({"mode": "Half"}, "invalid value: Half: spec.mode"),
         ({"resources": []}, "missing field(s): spec.resources"),
+        (
+            {"resources": [{"apiVersion": "v1", "kind": "Pod"}] * 101},
+            "Too many: 101: must have at most 100 items: spec.resources",
+        ),
         ({"resources": [{"apiVersion": "a/b/c", "kind": "X"}]}, "invalid value: a/b/c: spec.resources[0].apiVersion"),
         ({"resources": [{"apiVersion": "v1", "kind": " "}]}, "missing field(s): spec.resources[0].kind"),
         ({"owner": {"apiVersion": "v1"}}, "missing field(s): spec.owner.kind"),

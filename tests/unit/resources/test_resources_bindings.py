@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
+from penstock.resources.containersource import ContainerObservation, child_name, is_within, status_of
 from penstock.resources.destinations.resolution import ResolvedAddress
 from penstock.resources.label_selector import matches
-from penstock.resources.sources.containersource.model import child_name, is_within
-from penstock.resources.sources.containersource.status import ContainerObservation, status_of
-from penstock.resources.sources.sinkbinding.environment import bound, bundles_in, environment_of, token_in, unbound
+from penstock.resources.sinkbinding import bound, bundles_in, environment_of, token_in, unbound
 
 Obj = dict[str, Any]
 Admit = Callable[..., Obj]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from penstock.resources.broker.status import BrokerObservation, status_of
+from penstock.resources.broker import BrokerObservation, status_of
 from penstock.resources.conditions import find
 from penstock.resources.destinations.resolution import ResolvedAddress, Unresolved
 

@@ -7,18 +7,19 @@ import pytest
 import yaml
 
 from penstock.resources.admission import CONTROLLER_USER
-from penstock.resources.channel.status import BackingChannel
-from penstock.resources.channel.status import status_of as channel_status
+from penstock.resources.channel import BackingChannel
+from penstock.resources.channel import status_of as channel_status
 from penstock.resources.conditions import find
 from penstock.resources.destinations.resolution import ResolvedAddress, Unresolved
-from penstock.resources.inmemorychannel.status import ChannelObservation
-from penstock.resources.inmemorychannel.status import status_of as imc_status
-from penstock.resources.subscription.status import SubscriptionObservation, subscriber_spec
-from penstock.resources.subscription.status import status_of as subscription_status
+from penstock.resources.inmemorychannel import ChannelObservation
+from penstock.resources.inmemorychannel import status_of as imc_status
+from penstock.resources.subscription import SubscriptionObservation, subscriber_spec
+from penstock.resources.subscription import status_of as subscription_status
 
 Obj = dict[str, Any]
 DENIED = 'admission webhook "validation.webhook.eventing.knative.dev" denied the request: validation failed: '
 REF = {"apiVersion": "messaging.knative.dev/v1", "kind": "Channel", "name": "c"}
+BRANCH = {"subscriber": {"uri": "http://a"}}
 ENTRY = {"uid": "s1", "name": "s", "generation": 1, "subscriberUri": "http://sink"}
 
 
@@ -44,6 +45,30 @@ def test_the_template_may_differ_by_namespace(admit: Callable[..., Obj]) -> None
     text = yaml.safe_dump({"namespaceDefaults": {"default": other}})
     configmaps = {"default-ch-webhook": {"default-ch-config": text}}
     assert admit("Channel", obj("Channel"), configmaps=configmaps)["spec"]["channelTemplate"] == other
+
+
+@pytest.mark.parametrize(
+    ("version", "kind"),
+    [
+        ("v1", "Pod"),
+        ("apps/v1", "Deployment"),
+        ("rbac.authorization.k8s.io/v1", "Role"),
+        ("eventing.knative.dev/v1", "Trigger"),
+        ("messaging.knative.dev/v1", "Subscription"),
+        ("messaging.knative.dev/v1", "subscription"),
+        ("serving.knative.dev/v1", "Service"),
+        ("penstock.dev/v1alpha1", "Replay"),
+    ],
+)
+@pytest.mark.parametrize("of", ["Channel", "Sequence", "Parallel"])
+def test_spec_channel_template_names_a_kind_of_channel(
+    refusal: Callable[..., str], of: str, version: str, kind: str
+) -> None:
+    made = obj(of, channelTemplate={"apiVersion": version, "kind": kind, "spec": {}})
+    made["spec"] |= {"Channel": {}, "Sequence": {"steps": [{"uri": "http://a"}]}}.get(of, {"branches": [BRANCH]})
+    made["apiVersion"] = "messaging.knative.dev/v1" if of == "Channel" else "flows.knative.dev/v1"
+    complaint = f"invalid value: {kind}: spec.channelTemplate.kind\n{kind} of {version} is not a kind of channel"
+    assert refusal(of, made) == DENIED + complaint
 
 
 def test_spec_channel_template_must_be_immutable(admit: Callable[..., Obj], refusal: Callable[..., str]) -> None:
@@ -74,6 +99,34 @@ def test_only_the_controller_changes_subscribers_of_an_in_memory_channel(
     text = refusal("InMemoryChannel", new, old, user="jane")
     assert text.startswith('admission webhook "validation.inmemorychannel.eventing.knative.dev" denied the request: ')
     assert f"changed by user jane which was not the {CONTROLLER_USER} service account: spec.subscribers" in text
+
+
+def test_an_in_memory_channel_is_created_without_subscribers(
+    admit: Callable[..., Obj], refusal: Callable[..., str]
+) -> None:
+    new = obj("InMemoryChannel", subscribers=[ENTRY])
+    assert refusal("InMemoryChannel", new, user="jane").endswith(
+        "validation failed: must not set the field(s): spec.subscribable.subscribers"
+    )
+    admit("InMemoryChannel", new, user=CONTROLLER_USER)
+
+
+@pytest.mark.parametrize("kind", ["Channel", "InMemoryChannel"])
+@pytest.mark.parametrize(
+    ("path", "entry"),
+    [
+        ("auth.serviceAccountName", {"auth": {"serviceAccountName": "../../x/serviceaccounts/y"}}),
+        ("name", {"name": "../../x/serviceaccounts/y"}),
+    ],
+)
+def test_names_in_a_subscriber_entry_are_names_of_objects(
+    refusal: Callable[..., str], kind: str, path: str, entry: Obj
+) -> None:
+    new = obj(kind, subscribers=[{**ENTRY, **entry}])
+    expected = f"invalid value: ../../x/serviceaccounts/y: spec.subscribable.subscriber[0].{path}"
+    assert expected in refusal(kind, new, user=CONTROLLER_USER)
+    old = obj(kind, channelTemplate=REF, subscribers=[ENTRY])
+    assert expected in refusal(kind, {**new, "spec": {**old["spec"], **new["spec"]}}, old, user=CONTROLLER_USER)
 
 
 def test_a_subscriber_entry_needs_an_address(refusal: Callable[..., str]) -> None:
@@ -155,6 +208,12 @@ def test_subscribers_are_marked_ready_once_the_data_plane_took_them() -> None:
 
 
 BACKING = {"apiVersion": "messaging.knative.dev/v1", "kind": "InMemoryChannel", "name": "c", "namespace": "ns"}
+
+
+def test_a_subscriber_that_gets_nothing_is_not_ready_and_says_why() -> None:
+    channel = stored("InMemoryChannel", subscribers=[ENTRY])
+    (state,) = imc_status(channel, imc_seen(taken={"s1": True}, refused={"s1": "why"}), "now")["subscribers"]
+    assert (state["ready"], state["message"]) == ("False", "why")
 
 
 def test_a_channel_copies_what_its_backing_channel_says() -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from penstock.contract.failure_causes import FailureCause
+from penstock.contract.reports import Standing, decode
 from penstock.destinations import Destinations
 from penstock.resources.conditions import conclude, find, true
 from penstock.resources.delivery.delivering import DeliveryState, cause, delivering_finding, delivery_fields
 from penstock.settings import Settings
 
+ROOT = Path(__file__).parents[3]
 FAILING = DeliveryState(
     lag=3,
     outstanding=3,
@@ -17,6 +22,7 @@ FAILING = DeliveryState(
     failures=17,
     since=1_700_000_001.0,
     reason="no connection to http://127.0.0.1:9000: [Errno 111] Connect call failed ('127.0.0.1', 9000)",
+    cause=FailureCause.CONNECTION_REFUSED,
     url="http://127.0.0.1:9000/",
 )
 
@@ -37,7 +43,8 @@ def test_a_subscriber_that_is_down_warns_and_leaves_ready_alone() -> None:
 
 def test_a_destination_that_the_settings_refuse_is_not_taken_for_one_that_is_down() -> None:
     refusal = Destinations(Settings()).refusal("", "169.254.169.254")
-    state = DeliveryState(**{**FAILING.__dict__, "reason": f"no connection to 169.254.169.254:80: {refusal}"})
+    reason, refused = f"no connection to 169.254.169.254:80: {refusal}", FailureCause.DESTINATION_REFUSED
+    state = DeliveryState(**{**FAILING.__dict__, "reason": reason, "cause": refused})
     [finding] = delivering_finding(state, paused=False)
     assert finding.reason == "DestinationRefused"
     assert "is a destination that the settings refuse" in finding.message
@@ -88,21 +95,37 @@ def test_a_pause_is_meant_and_no_warning() -> None:
             "the reply is larger than an event may be",
             ("ReplyRefused", "answers 200, but the reply is larger than an event may be"),
         ),
-        (None, "no answer within 5 s", ("Timeout", "does not answer in time")),
-        (None, "no connection to http://s within 5 s", ("ConnectionTimeout", "cannot be connected to in time")),
-        (
-            None,
-            "no connection to http://s: [Errno -2] Name or service not known",
-            ("NameNotFound", "has a name that leads nowhere"),
-        ),
-        (None, "s.ns.svc:80 has no ready address behind it", ("NoReadyAddress", "has nothing ready behind it")),
-        (
-            None,
-            "the connection was closed before the answer was complete",
-            ("ConnectionClosed", "closes connections without an answer"),
-        ),
-        (None, "something else", ("DeliveryFailed", "does not take events")),
     ],
 )
-def test_the_cause_in_a_word_and_in_words(status: int | None, reason: str, expected: tuple[str, str]) -> None:
+def test_an_answer_is_shown_by_its_status(status: int, reason: str, expected: tuple[str, str]) -> None:
     assert cause(DeliveryState(failures=1, status=status, reason=reason)) == expected
+
+
+@pytest.mark.parametrize("found", FailureCause)
+def test_without_an_answer_the_reason_is_the_cause_and_documented(found: FailureCause) -> None:
+    reason, does = cause(DeliveryState(failures=1, reason="certificate refused, closed", cause=found))
+    assert reason == found.value
+    assert does
+    assert f"`{found.value}`" in (ROOT / "docs" / "failures.md").read_text()
+
+
+HOSTS = ("closed-beta.shop", "tls-gateway.shop", "refused-orders", "certificate-store.shop")
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_the_words_of_a_host_name_are_not_taken_for_the_cause(host: str) -> None:
+    state = DeliveryState(
+        failures=1,
+        reason=f"no connection to {host}:80: not found",
+        cause=FailureCause.NAME_NOT_FOUND,
+        url=f"http://{host}/",
+    )
+    [finding] = delivering_finding(state, paused=False)
+    assert finding.reason == "NameNotFound"
+    assert finding.message.startswith(f"http://{host}/ has a host name that does not resolve")
+
+
+def test_a_cause_that_this_version_does_not_know_does_not_make_the_report_unreadable() -> None:
+    report = decode("standing/r/one", b'{"route":"r","instance":"one","at":1.0,"failures":1,"cause":"MoonPhase"}')
+    assert isinstance(report, Standing)
+    assert report.cause is FailureCause.DELIVERY_FAILED

@@ -1,6 +1,7 @@
 """Destinations and delivery options."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -52,6 +53,10 @@ def test_a_reference_into_another_namespace_is_named() -> None:
         ({"backoffPolicy": "fibonacci"}, "invalid value: fibonacci: backoffPolicy"),
         ({"backoffDelay": "2s"}, "invalid value: 2s: backoffDelay"),
         ({"backoffDelay": "-PT1S"}, "invalid value: -PT1S: backoffDelay"),
+        ({"backoffMax": "PT0S"}, "invalid value: PT0S: backoffMax"),
+        ({"backoffMax": "-PT1S"}, "invalid value: -PT1S: backoffMax"),
+        ({"backoffMax": "1h"}, "invalid value: 1h: backoffMax"),
+        ({"timeout": "-PT1S"}, "invalid value: -PT1S: timeout"),
         ({"format": "xml"}, "invalid value: xml: format"),
         ({"retryAfterMax": "-PT1S"}, "invalid value: -PT1S: retryAfterMax"),
         ({"deadLetterSink": {}}, "expected at least one, got none: deadLetterSink.ref, deadLetterSink.uri"),
@@ -61,6 +66,7 @@ def test_a_reference_into_another_namespace_is_named() -> None:
                 "timeout": "PT1S",
                 "backoffPolicy": "linear",
                 "backoffDelay": "PT0.2S",
+                "backoffMax": "PT0.1S",
                 "format": "json",
                 "retryAfterMax": "PT0S",
             },
@@ -73,7 +79,12 @@ def test_delivery_options_are_checked(context: Context, delivery: dict[str, Any]
 
 
 @pytest.mark.parametrize(
-    ("feature", "field"), [("delivery-timeout", "timeout"), ("delivery-retryafter", "retryAfterMax")]
+    ("feature", "field"),
+    [
+        ("delivery-timeout", "timeout"),
+        ("delivery-retryafter", "retryAfterMax"),
+        ("delivery-backoff-max", "backoffMax"),
+    ],
 )
 def test_options_behind_a_disabled_feature_are_refused(context: Context, feature: str, field: str) -> None:
     ctx = context(features={feature: "Disabled"})
@@ -91,9 +102,11 @@ def test_any_option_replaces_the_inherited_ones_wholly() -> None:
 
 def test_options_are_read_in_seconds() -> None:
     spec = {"retry": 3, "backoffPolicy": "exponential", "backoffDelay": "PT0.5S", "timeout": "PT1M", "format": "json"}
-    assert DeliveryOptions.read(spec) == DeliveryOptions(3, "exponential", 0.5, 60, None, "json")
+    expected = DeliveryOptions(3, "exponential", 0.5, timeout=60, format="json")
+    assert DeliveryOptions.read(spec) == expected
+    assert DeliveryOptions.read({**spec, "backoffMax": "PT10M"}) == replace(expected, backoff_max=600)
 
 
 def test_what_cannot_be_read_counts_as_unset() -> None:
-    odd = {"retry": -2, "backoffPolicy": "?", "backoffDelay": "?", "format": "?"}
+    odd = {"retry": -2, "backoffPolicy": "?", "backoffDelay": "?", "backoffMax": "?", "format": "?"}
     assert DeliveryOptions.read(odd) == DeliveryOptions()

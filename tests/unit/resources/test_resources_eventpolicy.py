@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.resources.conditions import find
-from penstock.resources.eventpolicy.model import EventPolicy
-from penstock.resources.eventpolicy.status import EventPolicyObservation, NoSubjects, status_of, subjects_of
+from penstock.resources.eventpolicy import EventPolicy, EventPolicyObservation, NoSubjects, status_of, subjects_of
 
 Obj = dict[str, Any]
 DENIED = 'admission webhook "validation.webhook.eventing.knative.dev" denied the request: validation failed: '

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.resources.destinations.resolution import ResolvedAddress, Unresolved
-from penstock.resources.eventtransform.model import EventTransform
-from penstock.resources.eventtransform.status import EventTransformObservation, status_of
+from penstock.resources.eventtransform import EventTransform, EventTransformObservation, status_of
 from penstock.resources.features import Transport
 
 Obj = dict[str, Any]

@@ -8,9 +8,16 @@ from typing import Any
 import pytest
 
 from penstock.resources.conditions import find
-from penstock.resources.eventtype.conversion import NEWEST, convert
-from penstock.resources.eventtype.model import Passed, SentTo, describe, name_of
-from penstock.resources.eventtype.status import EventTypeObservation, status_of
+from penstock.resources.eventtype import (
+    NEWEST,
+    EventTypeObservation,
+    Passed,
+    SentTo,
+    convert,
+    describe,
+    name_of,
+    status_of,
+)
 from penstock.resources.metadata import ObjectIdentity
 from penstock.resources.registry import CONVERSIONS, crds
 

@@ -9,12 +9,10 @@ import pytest
 import yaml
 
 from penstock.resources.conditions import find
-from penstock.resources.flows.parallel.model import Parallel
-from penstock.resources.flows.parallel.status import ParallelObservation
-from penstock.resources.flows.parallel.status import status_of as parallel_status
-from penstock.resources.flows.sequence.model import Sequence
-from penstock.resources.flows.sequence.status import SequenceObservation
-from penstock.resources.flows.sequence.status import status_of as sequence_status
+from penstock.resources.parallel import Parallel, ParallelObservation
+from penstock.resources.parallel import status_of as parallel_status
+from penstock.resources.sequence import Sequence, SequenceObservation
+from penstock.resources.sequence import status_of as sequence_status
 
 Obj = dict[str, Any]
 DENIED = 'admission webhook "validation.webhook.eventing.knative.dev" denied the request: validation failed: '

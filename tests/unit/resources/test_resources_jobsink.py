@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from penstock.resources.destinations.resolution import ResolvedAddress
-from penstock.resources.eventpolicy.access import OPEN
-from penstock.resources.jobsink.model import job_name, job_of, location_of, read_location, secret_of
-from penstock.resources.jobsink.status import status_of
+from penstock.resources.eventpolicy import OPEN
+from penstock.resources.jobsink import job_name, job_of, location_of, read_location, secret_of, status_of
 
 Obj = dict[str, Any]
 DENIED = 'admission webhook "validation.webhook.eventing.knative.dev" denied the request: validation failed: '

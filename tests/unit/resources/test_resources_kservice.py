@@ -9,8 +9,7 @@ import pytest
 
 from penstock.resources.conditions import find
 from penstock.resources.covers import covers
-from penstock.resources.kservice.model import KService
-from penstock.resources.kservice.status import KServiceObservation, status_of
+from penstock.resources.kservice import KService, KServiceObservation, status_of
 from penstock.resources.registry import crds
 
 Obj = dict[str, Any]

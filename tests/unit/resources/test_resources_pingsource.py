@@ -12,8 +12,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from penstock.resources.destinations.resolution import ResolvedAddress, Unresolved
-from penstock.resources.sources.pingsource.schedule import BadSchedule, check_fires, parse
-from penstock.resources.sources.pingsource.status import PingObservation, status_of
+from penstock.resources.pingsource import PingObservation, status_of
+from penstock.resources.schedules import BadSchedule, check_fires, parse
 
 Obj = dict[str, Any]
 Admit = Callable[..., Obj]

@@ -25,11 +25,13 @@ COLUMNS = {
     "EventTransform": ["URL", "Sink", "Ready", "Reason"],
     "RequestReply": ["URL", "Ready", "Reason"],
     "JobSink": ["URL", "Age", "Ready", "Reason"],
+    "IntegrationSink": ["URL", "Age", "Ready", "Reason"],
     "EventType": ["Type", "Source", "Reference Name", "Reference Kind", "Description", "Ready", "Reason"],
     "PingSource": ["Sink", "Schedule", "Age", "Ready", "Reason"],
     "ApiServerSource": ["Sink", "Age", "Ready", "Reason"],
     "ContainerSource": ["Sink", "Age", "Ready", "Reason"],
     "SinkBinding": ["Sink", "Age", "Ready", "Reason"],
+    "IntegrationSource": ["Sink", "Age", "Ready", "Reason"],
 }
 CATEGORIES = {
     "Broker": ["all", "knative", "eventing"],
@@ -43,9 +45,11 @@ CATEGORIES = {
     "EventTransform": ["all", "knative", "eventing"],
     "RequestReply": ["all", "knative", "eventing"],
     "JobSink": ["all", "knative", "eventing", "sink"],
+    "IntegrationSink": ["all", "knative", "eventing", "sink"],
     "PingSource": ["all", "knative", "sources"],
     "ApiServerSource": ["all", "knative", "sources"],
     "ContainerSource": ["all", "knative", "sources"],
+    "IntegrationSource": ["all", "knative", "sources"],
     "SinkBinding": ["all", "knative", "sources", "bindings"],
 }
 SHORT = {"RequestReply": ["rr"], "Channel": ["ch"], "InMemoryChannel": ["imc"], "Subscription": ["sub"]}
@@ -80,7 +84,10 @@ def test_columns_categories_and_short_names_are_knatives(kind: str) -> None:
 
 @pytest.mark.parametrize(
     "kind",
-    ["Broker", "Channel", "InMemoryChannel", "Sequence", "Parallel", "JobSink", "EventTransform", "RequestReply"],
+    [
+        *("Broker", "Channel", "InMemoryChannel", "Sequence", "Parallel"),
+        *("JobSink", "IntegrationSink", "EventTransform", "RequestReply"),
+    ],
 )
 def test_both_broker_and_channel_must_conform_to_the_addressable_partial_schema(kind: str) -> None:
     assert CRDS[kind]["metadata"]["labels"]["duck.knative.dev/addressable"] == "true"
@@ -128,6 +135,7 @@ def test_all_implementations_must_include_all_schema_fields(kind: str, fields: s
         "timeout",
         "backoffPolicy",
         "backoffDelay",
+        "backoffMax",
         "retryAfterMax",
         "format",
     }
@@ -149,3 +157,4 @@ def test_the_configmaps_follow_the_settings() -> None:
     assert default["brokerClass"] == "Kafka"
     assert default["delivery"] == {"retry": 10, "backoffPolicy": "exponential", "backoffDelay": "PT0.2S"}
     assert found["config-features"]["data"]["delivery-retryafter"] == "enabled"
+    assert found["config-features"]["data"]["delivery-backoff-max"] == "enabled"

@@ -9,8 +9,14 @@ import pytest
 
 from penstock.resources.conditions import find
 from penstock.resources.registry import AdmissionDenied, crds
-from penstock.resources.replay.model import ReplaySpec
-from penstock.resources.replay.status import PartitionProgress, ReplayFailure, ReplayObservation, is_over, status_of
+from penstock.resources.replay import (
+    PartitionProgress,
+    ReplayFailure,
+    ReplayObservation,
+    ReplaySpec,
+    is_over,
+    status_of,
+)
 
 Obj = dict[str, Any]
 TRIGGER = {"kind": "Trigger", "name": "t"}
@@ -38,6 +44,7 @@ def test_references_get_what_was_left_out(admit: Callable[..., Obj]) -> None:
     [
         {"from": "PT2H"},
         {"from": "PT2H", "to": "PT1H"},
+        {"from": "1d12h", "to": "PT1H"},
         {"from": "2026-11-01T00:00:00Z", "to": "2026-11-02T00:00:00Z"},
         {"from": "2026-11-01T00:00:00Z", "to": "PT1M"},
         {"eventIds": ["a"], "filters": [{"exact": {"type": "x"}}], "rate": 0.5, "dryRun": True},
@@ -66,6 +73,7 @@ def test_replays_of_all_sorts_are_stored(admit: Callable[..., Obj], spec: Obj) -
         ({"reason": "x"}, "must not set the field(s): spec.reason"),
         ({"from": "yesterday"}, "invalid value: yesterday: spec.from"),
         ({"from": "PT1H", "to": "PT2H"}, "invalid value: PT2H: spec.to"),
+        ({"from": "60m", "to": "PT2H"}, "invalid value: PT2H: spec.to"),
         ({"from": "2026-11-02T00:00:00Z", "to": "2026-11-01T00:00:00Z"}, "spec.to"),
         ({"rate": 0}, "invalid value: 0: spec.rate"),
         ({"filters": [{"exact": {"Type": "x"}}]}, "spec.filters"),

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from penstock.resources.conditions import find
-from penstock.resources.requestreply.correlation import correlation_of, request_of
-from penstock.resources.requestreply.model import RequestReply, with_key, without_keys
-from penstock.resources.requestreply.status import RequestReplyObservation, status_of
+from penstock.resources.correlation import correlation_of, request_of
+from penstock.resources.requestreply import RequestReply, RequestReplyObservation, status_of, with_key, without_keys
 
 Obj = dict[str, Any]
 DENIED = 'admission webhook "validation.webhook.eventing.knative.dev" denied the request: validation failed: '

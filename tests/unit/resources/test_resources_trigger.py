@@ -7,9 +7,15 @@ from typing import Any
 import pytest
 
 from penstock.resources.conditions import find
-from penstock.resources.destinations.resolution import ResolvedAddress, Unresolved
-from penstock.resources.trigger.dependency import dependency_finding, missing_dependency, no_dependency
-from penstock.resources.trigger.status import TriggerObservation, status_of
+from penstock.resources.delivery.delivering import DeliveryState
+from penstock.resources.destinations.resolution import ResolvedAddress, Unresolved, is_expiring
+from penstock.resources.trigger import (
+    TriggerObservation,
+    dependency_finding,
+    missing_dependency,
+    no_dependency,
+    status_of,
+)
 from penstock.settings import Settings
 
 Obj = dict[str, Any]
@@ -242,12 +248,31 @@ def test_a_filter_that_the_router_cannot_do_makes_it_unready_once_that_is_known(
     assert ready(seen(taken=False, refused="the filter before was too much"))["status"] == "Unknown"
 
 
+def test_a_trigger_that_is_too_large_for_a_record_says_so() -> None:
+    found = ready(seen(taken=False, left_out="Its record has 3000000 bytes"))
+    assert (found["status"], found["reason"]) == ("False", "RouteTooLarge")
+    assert "3000000 bytes" in found["message"]
+
+
 def test_lost_events_warn_and_leave_ready_alone() -> None:
     observation = seen(losses=("partition 0, offsets 3 to 7",))
     warning = find(status_of(STORED, observation, "now")["conditions"], "EventsRetained") or {}
     assert (warning["status"], warning["severity"], warning["reason"]) == ("False", "Warning", "EventsLost")
     assert "offsets 3 to 7" in warning["message"]
     assert ready(observation)["status"] == "True"
+
+
+def test_a_loss_to_come_warns_and_leaves_ready_alone() -> None:
+    observation = seen(delivery=DeliveryState(lag=3, expiring=True))
+    warning = find(status_of(STORED, observation, "now")["conditions"], "EventsRetained") or {}
+    assert (warning["status"], warning["severity"], warning["reason"]) == ("Unknown", "Warning", "EventsExpiring")
+    assert "Resume the route" in warning["message"]
+    assert ready(observation)["status"] == "True"
+    assert is_expiring(warning)
+    both = seen(delivery=DeliveryState(lag=3, expiring=True), losses=("partition 0, offsets 3 to 7",))
+    warning = find(status_of(STORED, both, "now")["conditions"], "EventsRetained") or {}
+    assert (warning["status"], warning["reason"], is_expiring(warning)) == ("False", "EventsLost", True)
+    assert find(status_of(STORED, seen(delivery=DeliveryState(lag=3)), "now")["conditions"], "EventsRetained") is None
 
 
 def test_a_dependency_that_is_not_there_makes_it_unready() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.resources.sources.trust_bundles import (
+from penstock.resources.trust_bundles import (
     MOST_BYTES,
     brought_up_to_date,
     combined,

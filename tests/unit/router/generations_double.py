@@ -7,7 +7,7 @@ tasks do; what it passes on is the newest record of its partition from then on.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from penstock.contract import generations as contract
@@ -25,7 +25,7 @@ from penstock.router.generations.positions import LostRange, StartOffsets
 from penstock.router.generations.served_routes import ServedRoutes
 from penstock.router.matched_record import Marker, MatchedRecord
 from penstock.router.plan.route_index import RouteTable
-from penstock.router.plan.unplannable import Unplannable
+from penstock.router.plan.unplannable import Unfit, Unplannable
 
 NEVER = float("inf")
 
@@ -59,6 +59,8 @@ class Noted:
 
     points: dict[str, LivePoint]
     epoch: int
+    fence: int = 0
+    log: str = ""
 
 
 @dataclass
@@ -72,6 +74,7 @@ class Scene:
     """Raised by the next starts of a query, one each."""
     bad: str = ""
     """The route that cannot be planned."""
+    bad_for_ever: bool = True
     away: BaseException | None = None
     """Raised by Kafka when it is asked about the events."""
     delays: dict[tuple[int, int], float] = field(default_factory=lambda: defaultdict(float))
@@ -85,6 +88,12 @@ class Scene:
     now: float = 100.0
     notes: dict[str, Served] = field(default_factory=dict)
     """What is noted of the routes for the next process."""
+    topic_id: str = "the first"
+    """Of the events, as Kafka says."""
+    log: str = ""
+    """The id that is noted."""
+    stored: dict[tuple[int, int], list[tuple[str, bytes | None]]] = field(default_factory=dict)
+    """Headers of events, by partition and offset."""
     superseded: bool = False
     """Whether another router has taken over."""
     note_fails: BaseException | None = None
@@ -106,11 +115,12 @@ class Scene:
             self,  # type: ignore[arg-type]
             self,  # type: ignore[arg-type]
             MarkerWatch(2.0),
-            Unplannable(lambda routes: "bad" if any(route.uid == self.bad for route in routes) else None),
+            Unplannable(self._probe, lambda: self.now),
             live=self._live,
             lost=lambda route, gap: self.lost.append((route.uid, gap)),
             served=ServedRoutes(dict(self.notes)),
-            fencing=Fencing(Noted(dict(self.points), self.epoch - 1), self),
+            fencing=Fencing(Noted(dict(self.points), self.epoch - 1, log=self.log), self),
+            log_id=lambda: self.topic_id,
             stopping=lambda: False,
             clock=lambda: self.now,
         )
@@ -138,7 +148,7 @@ class Scene:
 
     def wrote(self, generation: int, partition: int, origin: int) -> MatchedRecord:
         """A query writes a record of an event; the next look sees it."""
-        record = MatchedRecord(partition, 0, origin, generation, 0)
+        record = MatchedRecord(partition, 0, origin, generation, 0, None, False, origin, (f"{origin}".encode(),))
         self._written[partition].append(record)
         self.generations.watch.saw([record], self.now)
         return record
@@ -154,9 +164,12 @@ class Scene:
         self.points[contract.key_of(point.number)] = point
         self.happened.append(f"{point.number} is noted")
 
-    def put_up(self, point: LivePoint) -> None:
+    def put_up(self, point: LivePoint, follows: int) -> None:
         assert contract.newest(self.points.values()) == point, "no fence without a point"
         self.happened.append(f"{point.number} is fenced")
+        for partition, start in enumerate(point.start):
+            fence = MatchedRecord(partition, 0, start - 1, point.number, 0, fence=True, follows=follows)
+            self._written[partition].append(fence)
 
     def note_served(self, changes: Mapping[str, Served | None]) -> None:
         if self.note_fails is not None:
@@ -166,6 +179,9 @@ class Scene:
                 self.notes.pop(uid)
             else:
                 self.notes[uid] = served
+
+    def _probe(self, routes: Sequence[Route]) -> Unfit | None:
+        return Unfit("bad", final=self.bad_for_ever) if any(route.uid == self.bad for route in routes) else None
 
     def _live(self, generation: Generation) -> None:
         self.announced.append(generation)
@@ -194,6 +210,15 @@ class Scene:
     ) -> MatchedRecord | None:
         before = [] if self.origin is None else [MatchedRecord(partition, 0, self.origin, 0, 0)]
         return next(filter(wanted, reversed(before + self._written[partition])), None)
+
+    def event(self, partition: int, offset: int) -> list[tuple[str, bytes | None]] | None:
+        return self.stored.get((partition, offset))
+
+    def note_log(self, topic_id: str) -> None:
+        self.log = topic_id
+
+    def backwards(self, partition: int) -> Iterator[list[MatchedRecord]]:
+        yield self._written[partition]
 
     def follow(self, ends: list[Retained]) -> None:
         """Nothing is behind."""

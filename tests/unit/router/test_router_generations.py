@@ -8,7 +8,7 @@ from generations_double import NEVER, Scene
 
 from penstock.contract.routes import Delivery, Endpoint, Replay, Route
 from penstock.contract.snapshot import Snapshot
-from penstock.filters.terms import MAX_TERMS
+from penstock.filters.walk import MAX_TERMS
 from penstock.log.topic_ends import KafkaAway, Retained
 from penstock.router.generations.generations import (
     CATCH_UP_SECONDS,
@@ -19,6 +19,7 @@ from penstock.router.generations.generations import (
 )
 from penstock.router.generations.positions import LostRange, StartOffsets
 from penstock.router.plan.route_index import RouteTable
+from penstock.router.plan.unplannable import AGAIN_SECONDS
 
 ROUTE = Route(
     uid="r", kind="Trigger", namespace="default", name="r", target="t", attributes={"type": "x"}, start=(1, 2)
@@ -132,6 +133,23 @@ def test_a_route_that_cannot_be_planned_is_left_out_and_the_others_go_on() -> No
     live = scene.announced[-1]
     assert (live.version, live.refused) == (2, {"bad": "bad"})
     assert [found.uid for bucket in scene.tables[-1].unfiled for found in bucket.candidates] == ["new"]
+
+
+def test_a_route_that_failed_with_spark_is_served_minutes_later_without_any_change() -> None:
+    scene = Scene([Retained(0, 50)], origin=49, bad="bad", bad_for_ever=False)
+    routes = route("good", 10), sql("bad", "LENGTH(type) > 1", 50)
+    snapshot = Snapshot(1, routes={found.uid: found for found in routes})
+    with pytest.raises(RuntimeError, match="cannot be planned"):
+        scene.generations.advance(snapshot)
+    assert scene.generations.examine(snapshot)
+    scene.generations.advance(snapshot)
+    assert list(scene.serving.refused) == ["bad"]
+    assert scene.generations.acts_by(snapshot)
+    scene.now, scene.bad = scene.now + AGAIN_SECONDS, ""
+    assert not scene.generations.acts_by(snapshot)
+    scene.generations.advance(snapshot)
+    assert (dict(scene.serving.refused), scene.generations.acts_by(snapshot)) == ({}, True)
+    assert scene.starts[-1].offsets == (50,)
 
 
 def test_a_route_that_is_mended_gets_what_came_since_it_was_published() -> None:

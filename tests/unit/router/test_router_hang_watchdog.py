@@ -122,9 +122,11 @@ def test_a_watchdog_that_fails_says_so_rather_than_nothing(monkeypatch: pytest.M
 def test_a_watchdog_that_is_stopped_reports_nothing_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hang_watchdog, "LOOK_SECONDS", 0.001)
     found: list[str] = []
-    watchdog = HangWatchdog(found.append)
+    clock = Clock()
+    watchdog = HangWatchdog(found.append, clock)
     watchdog.beat("ends", 0.05)
     watchdog.start()
     watchdog.stop()
+    clock.now += 1.0
     assert not watchdog._thread.is_alive()
     assert found == []

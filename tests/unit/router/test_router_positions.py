@@ -27,7 +27,8 @@ def test_routing_goes_on_right_after_the_newest_origin() -> None:
 
 
 def test_a_partition_nothing_was_routed_from_starts_at_its_oldest_event() -> None:
-    assert resume({}, [Retained(5, 100)]) == StartOffsets((5,))
+    assert resume({}, [Retained(0, 100)]) == StartOffsets((0,))
+    assert resume({}, [Retained(5, 100)]) == StartOffsets((5,), (LostRange(0, 0, 4),))
 
 
 def test_an_event_that_was_routed_in_part_is_read_again() -> None:
@@ -74,6 +75,13 @@ def test_a_loss_is_reported_to_the_routes_that_were_still_to_get_it() -> None:
     old, younger, newest = route("old", (0,)), route("younger", (15,)), route("newest", (25,))
     found = losses([LostRange(0, 10, 24)], [old, younger, newest])
     assert found == [(old, LostRange(0, 10, 24)), (younger, LostRange(0, 15, 24))]
+
+
+def test_what_retention_removed_from_a_new_partition_before_it_was_ever_routed_is_lost_to_older_routes() -> None:
+    older, younger, all_there_is = route("older", (7,)), route("younger", (9, 3)), route("all")
+    gap = LostRange(1, 0, 4)
+    assert losses([gap], [older, younger, all_there_is]) == [(older, gap), (younger, LostRange(1, 3, 4))]
+    assert out_of_reach([older, all_there_is], [Retained(0, 9), Retained(5, 9)]) == [(older, gap)]
 
 
 def test_a_start_is_written_as_spark_reads_it() -> None:

@@ -10,8 +10,8 @@ from penstock.contract.routes import Route
 from penstock.filters.evaluate import matches
 from penstock.filters.normal import Atom
 from penstock.filters.parse import parse, problems_of
-from penstock.filters.terms import MAX_TERMS
 from penstock.filters.validate import DIALECTS, MAX_NESTING
+from penstock.filters.walk import MAX_TERMS
 from penstock.router.plan.route_index import MAX_FILED, OPS, Candidate, RouteTable, index_routes
 
 

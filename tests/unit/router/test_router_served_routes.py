@@ -31,11 +31,26 @@ def test_a_route_that_nothing_names_any_more_is_left_out_not_ended() -> None:
     routes = {"here": route("here", 5)}
     snapshot = Snapshot(3, routes=routes, missing=1)
     assert served.left_out(snapshot, routes, (70,)) == {"gone": Served("gone", (5,), owed=(70,))}
-    assert served.live(snapshot, routes) == {}
+    assert served.live(snapshot, routes, {}, ()) == {}
+
+
+def test_what_is_owed_already_reaches_further_back_where_routing_does() -> None:
+    """`penstock.matched` has lost its end, with what the route got before it was left out."""
+    served = ServedRoutes({"gone": Served("gone", (5,), owed=(70,)), "later": Served("later", (5,), owed=(40,))})
+    snapshot = Snapshot(3, unreadable=frozenset(("gone", "later")))
+    assert served.left_out(snapshot, {}, (60,)) == {"gone": Served("gone", (5,), owed=(60,))}
+
+
+def test_what_was_read_again_for_a_route_is_owed_again_where_the_log_has_lost_some_of_it() -> None:
+    served, routes = ServedRoutes(), {"new": route("new", 7)}
+    noted = Served("new", (7,), None, since=(7,), until=(90,))
+    assert served.live(Snapshot(3, routes=routes), routes, {"new": (7,)}, (90,)) == {"new": noted}
+    assert served.owe_cut_off((90,)) == {}
+    assert served.owe_cut_off((89,)) == {"new": Served("new", (7,), owed=(7,))}
 
 
 def test_only_what_changes_is_noted() -> None:
     served = ServedRoutes({"same": Served("same", (5,)), "ended": Served("ended", (5,))})
     routes = {"same": route("same", 5), "new": route("new", 7)}
-    assert served.live(Snapshot(3, routes=routes), routes) == {"ended": None, "new": Served("new", (7,))}
-    assert served.live(Snapshot(4, routes=routes), routes) == {}
+    assert served.live(Snapshot(3, routes=routes), routes, {}, ()) == {"ended": None, "new": Served("new", (7,))}
+    assert served.live(Snapshot(4, routes=routes), routes, {}, ()) == {}

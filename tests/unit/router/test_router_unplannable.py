@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.contract.routes import Route
-from penstock.router.plan.unplannable import Unplannable, split_off_unplannable
+from penstock.router.plan.unplannable import AGAIN_SECONDS, Unfit, Unplannable, split_off_unplannable
 
 
 def route(uid: str, sql: str = "LENGTH(type) > 3") -> Route:
@@ -21,11 +21,11 @@ class Spark:
     def __init__(self, *bad: str, room: int = 10_000) -> None:
         self.bad, self.room, self.trials = set(bad), room, 0
 
-    def __call__(self, routes: Sequence[Route]) -> str | None:
+    def __call__(self, routes: Sequence[Route]) -> Unfit | None:
         self.trials += 1
         if self.bad & {found.uid for found in routes}:
-            return "it is bad"
-        return None if len(routes) <= self.room else "it is too much"
+            return Unfit("it is bad")
+        return None if len(routes) <= self.room else Unfit("it is too much")
 
 
 def known(*routes: Route) -> dict[str, Route]:
@@ -40,7 +40,7 @@ def test_exactly_the_bad_ones_are_found(bad: set[int], count: int) -> None:
 
 def test_one_among_a_thousand_is_found_in_a_few_trials() -> None:
     spark = Spark("700")
-    assert split_off_unplannable([route(str(number)) for number in range(1000)], spark) == {"700": "it is bad"}
+    assert split_off_unplannable([route(str(number)) for number in range(1000)], spark) == {"700": Unfit("it is bad")}
     assert spark.trials <= 25
 
 
@@ -62,9 +62,32 @@ def test_a_route_stays_out_until_its_filter_changes_or_it_is_gone() -> None:
 
 
 def test_routes_are_not_blamed_where_spark_can_do_nothing_at_all() -> None:
-    unplannable = Unplannable(lambda _: "Spark is out of order")
+    unplannable = Unplannable(lambda _: Unfit("Spark is out of order"))
     assert not unplannable.examine(known(route("good")), {})
     assert unplannable.known(known(route("good"))) == {}
+
+
+def test_a_failure_that_may_be_sparks_own_leaves_a_route_out_for_minutes_only() -> None:
+    now, failing = 100.0, True
+
+    def probe(routes: Sequence[Route]) -> Unfit | None:
+        return Unfit("an executor was lost", final=False) if routes and failing else None
+
+    unplannable = Unplannable(probe, lambda: now)
+    assert unplannable.examine(known(route("good")), {})
+    assert unplannable.known(known(route("good"))) == {"good": "an executor was lost; it is tried again in 5 minutes"}
+    assert not unplannable.due()
+    now, failing = now + AGAIN_SECONDS, False
+    assert unplannable.due()
+    assert unplannable.known(known(route("good"))) == {}
+    assert not unplannable.due()
+
+
+def test_routes_are_not_blamed_where_spark_fails_while_they_are_tried() -> None:
+    answers = [None, *[Unfit("out of memory", final=False)] * 20]
+    unplannable = Unplannable(lambda _: answers.pop(0))
+    assert not unplannable.examine(known(route("good"), route("other")), {})
+    assert unplannable.known(known(route("good"), route("other"))) == {}
 
 
 def test_routes_that_travel_as_data_are_beyond_suspicion() -> None:

@@ -8,8 +8,8 @@ call to Kafka. What is read from `penstock.matched` is what the real cursors of 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 import msgspec
 from generations_double import Noted
@@ -20,6 +20,7 @@ from penstock.contract.generations import LivePoint
 from penstock.contract.reports import Served
 from penstock.contract.routes import Route
 from penstock.contract.snapshot import Snapshot
+from penstock.dispatcher.cursors.cursor import Cursor
 from penstock.dispatcher.cursors.partition import PartitionCursors, TailPosition
 from penstock.dispatcher.matched.record import Matched
 from penstock.log.fences import RouterSuperseded
@@ -47,6 +48,26 @@ class Entry:
     routes: tuple[str, ...] = ()
     marker: Marker | None = None
     fence: bool = False
+    follows: int = -1
+    at: int = 0
+    """When it was written: what is written again at the same place has another time."""
+
+
+@dataclass(frozen=True)
+class Reported:
+    """What routers have noted."""
+
+    epoch: int = 0
+    points: dict[str, LivePoint] = field(default_factory=dict)
+    notes: dict[str, Served] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Flushed:
+    """What the dispatcher has written down: its tail, and the next origin of each route."""
+
+    tail: bytes
+    cursors: dict[str, int]
 
 
 @dataclass
@@ -84,11 +105,11 @@ class Query:
         for origin in range(self.position, min(self.position + events, len(self.world.events))):
             event = self.world.events[origin]
             if isinstance(event, Marker):
-                self.world.matched.append(Entry(origin, self.number, marker=event))
+                self.world.write(Entry(origin, self.number, marker=event))
             else:
                 uids = [uid for uid, route in self.routes.items() if wants(route, event) and route.start[0] <= origin]
                 if uids:
-                    self.world.matched.append(Entry(origin, self.number, tuple(uids)))
+                    self.world.write(Entry(origin, self.number, tuple(uids)))
             self.position = origin + 1
 
 
@@ -114,12 +135,23 @@ class World:
     notes: dict[str, Served] = field(default_factory=dict)
     routes: dict[str, Route] = field(default_factory=dict)
     rules: dict[str, list[Rule]] = field(default_factory=dict)
+    hidden: set[str] = field(default_factory=set)
+    """Routes whose record cannot be read."""
     version: int = 0
     epoch: int = 0
     owner: object = None
     """The driver that took over last: Kafka lets it alone note anything."""
     delivered: set[tuple[str, int]] = field(default_factory=set)
     cursors: PartitionCursors = field(default_factory=lambda: PartitionCursors(0))
+    reports: list[Reported] = field(default_factory=list)
+    """What was noted, after each change of it."""
+    flushed: list[Flushed] = field(default_factory=list)
+    power_failed: bool = False
+    clock: int = 0
+    shut_out: int = 0
+    """The highest fence that the dispatcher told of."""
+    _readable: tuple[dict[str, Route], dict[str, Route]] = field(default_factory=lambda: ({}, {}))
+    """All routes, and those of them whose record can be read."""
 
     # --- what users do ---
 
@@ -138,9 +170,20 @@ class World:
             uid: Route(uid, "Trigger", "n", uid, "t", attributes={"type": types}, start=start, generation=self.version),
         }
         self.rules.setdefault(uid, []).append(Rule(types))
+        self.hidden.discard(uid)
+
+    def damage(self) -> None:
+        """The record of a route cannot be read any more, or all can be again."""
+        self.version += 1
+        self.hidden = set() if self.hidden or not self.routes else {self.chance.choice(sorted(self.routes))}
+        self.routes = dict(self.routes)
 
     def snapshot(self) -> Snapshot:
-        return Snapshot(self.version, routes=self.routes)
+        if not self.hidden:
+            return Snapshot(self.version, routes=self.routes)
+        if self._readable[0] is not self.routes:
+            self._readable = self.routes, {uid: one for uid, one in self.routes.items() if uid not in self.hidden}
+        return Snapshot(self.version, routes=self._readable[1], unreadable=frozenset(self.hidden))
 
     def acknowledge(self, generation: Generation) -> None:
         """What is sent from now on is for these filters."""
@@ -152,6 +195,48 @@ class World:
     def _place(self, uid: str, route: Route) -> int:
         types = [rule.types for rule in self.rules[uid]]
         return max(place for place, wanted in enumerate(types) if wanted == route.attributes["type"])
+
+    # --- what a power loss takes ---
+
+    def lose_power(self) -> None:
+        """Everything ends; the matched events, the notes and the cursors each lose an end of their own."""
+        for query in self.queries:
+            query.runs = query.writes = False
+        self.owner = None
+        self.power_failed = True
+        del self.matched[len(self.matched) - min(self._lost(12), len(self.matched)) :]
+        del self.reports[len(self.reports) - min(self._lost(8), len(self.reports)) :]
+        noted = self.reports[-1] if self.reports else Reported()
+        self.epoch, self.points, self.notes = noted.epoch, dict(noted.points), dict(noted.notes)
+        del self.flushed[len(self.flushed) - min(self._lost(3), len(self.flushed)) :]
+        self.cursors = PartitionCursors(0)
+        if self.flushed:
+            self._restore(self.flushed[-1])
+
+    def _lost(self, most: int) -> int:
+        return self.chance.choice([0, self.chance.randint(0, most)])
+
+    def noted(self) -> None:
+        self.reports.append(Reported(self.epoch, dict(self.points), dict(self.notes)))
+
+    def write(self, entry: Entry) -> None:
+        self.clock += 1
+        self.matched.append(replace(entry, at=self.clock))
+
+    def flush(self) -> None:
+        """The dispatcher writes down where it is."""
+        if self.cursors.position is not None:
+            tail = msgspec.json.encode(self.cursors.position)
+            self.flushed.append(Flushed(tail, {uid: cursor.next for uid, cursor in self.cursors.cursors.items()}))
+
+    def _restore(self, flushed: Flushed) -> None:
+        cursors = PartitionCursors(0)
+        taken = [Cursor(uid, following, None, cursors.changed) for uid, following in flushed.cursors.items()]
+        cursors.restore(msgspec.json.decode(flushed.tail, type=TailPosition), taken)
+        last = (cursors.tail or 0) - 1
+        if last >= 0 and not (last < len(self.matched) and cursors.was_last(self._read(last))):
+            cursors.start_over()
+        self.cursors = cursors
 
     # --- what Spark and the dispatcher do meanwhile ---
 
@@ -173,14 +258,16 @@ class World:
         begin = self.cursors.tail or 0
         for offset in range(begin, min(begin + count, len(self.matched))):
             record = self._read(offset)
-            record = record.for_nobody() if self.cursors.fences.shut_out(record) else record
+            if self.cursors.fences.shut_out(record):
+                self.shut_out = max(self.shut_out, self.cursors.fences.in_force)
+                record = record.for_nobody()
             for new in self.cursors.take(record, self.routes, (), lambda cursor: True):
                 self.delivered.add((new.cursor.route, new.delivery.origin))
 
     def _read(self, offset: int) -> Matched:
         entry = self.matched[offset]
         raw = {headers.GENERATION: str(entry.generation).encode()} | ({headers.FENCE: b"1"} if entry.fence else {})
-        return Matched(0, offset, 0, entry.origin, routes=entry.routes, raw=raw, value=None)
+        return Matched(0, offset, entry.at, entry.origin, routes=entry.routes, raw=raw, value=None)
 
     # --- what is promised ---
 
@@ -195,6 +282,8 @@ class World:
                 newest = max((n for n, at in enumerate(later) if at is not None and at <= origin), default=0)
                 verdicts = {event in rule.types for rule in rules[newest:]}
                 got = (uid, origin) in self.delivered
+                if not got and self.power_failed and origin < (len(self.events) if later[0] is None else later[0]):
+                    continue  # of what came before the route was Ready, a power loss may take some
                 if got not in verdicts:
                     broken.append(f"{uid} {'got' if got else 'did not get'} {origin} ({event})")
         return broken
@@ -219,7 +308,7 @@ class Driver:
             live=self._live,
             lost=lambda route, gap: None,
             served=ServedRoutes(dict(world.notes)),
-            fencing=Fencing(Noted(dict(world.points), world.epoch), self),
+            fencing=Fencing(Noted(dict(world.points), world.epoch, world.shut_out), self),
             stopping=lambda: False,
             clock=lambda: 0.0,
         )
@@ -260,6 +349,7 @@ class Driver:
     def note_epoch(self, epoch: int) -> None:
         self._owning()
         self._world.epoch = epoch
+        self._world.noted()
 
     def _owning(self) -> None:
         if self._world.owner is not self:
@@ -271,6 +361,7 @@ class Driver:
         self._world.points[contract.key_of(point.number)] = point
         for key in forget:
             self._world.points.pop(key, None)
+        self._world.noted()
         self._risk()
 
     def note_served(self, changes: Mapping[str, Served | None]) -> None:
@@ -279,12 +370,13 @@ class Driver:
         for uid, served in changes.items():
             if served is not None:
                 self._world.notes[uid] = served
+        self._world.noted()
         self._risk()
 
-    def put_up(self, point: LivePoint) -> None:
+    def put_up(self, point: LivePoint, follows: int) -> None:
         self._risk()
         if self._world.fenced:
-            self._world.matched.append(Entry(max(0, point.start[0] - 1), point.number, fence=True))
+            self._world.write(Entry(point.start[0] - 1, point.number, fence=True, follows=follows))
         self._risk()
 
     def partitions(self) -> int:
@@ -299,6 +391,16 @@ class Driver:
     ) -> MatchedRecord | None:
         found = [self._record(offset) for offset in range(since, len(self._world.matched))]
         return next(filter(wanted, reversed(found)), None)
+
+    def event(self, partition: int, offset: int) -> None:
+        """Nothing is compared: the events are always those that they were."""
+
+    def note_log(self, topic_id: str) -> None:
+        """There is one log only."""
+
+    def backwards(self, partition: int) -> Iterator[list[MatchedRecord]]:
+        for end in range(len(self._world.matched), 0, -4):
+            yield [self._record(offset) for offset in range(max(0, end - 4), end)]
 
     def follow(self, ends: list[Retained]) -> None:
         self._following = ends[0].end
@@ -321,4 +423,7 @@ class Driver:
 
     def _record(self, offset: int) -> MatchedRecord:
         entry = self._world.matched[offset]
-        return MatchedRecord(0, offset, entry.origin, entry.generation, 0, entry.marker, entry.fence)
+        made_from = -1 if entry.fence else entry.origin
+        return MatchedRecord(
+            *(0, offset, entry.origin, entry.generation, 0, entry.marker, entry.fence, made_from), follows=entry.follows
+        )

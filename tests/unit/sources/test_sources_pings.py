@@ -11,8 +11,8 @@ import pytest
 
 from penstock.events.event import CloudEvent
 from penstock.resources.destinations.resolution import ResolvedAddress
-from penstock.resources.sources.pingsource.model import PingSource
-from penstock.resources.sources.pingsource.schedule import parse
+from penstock.resources.pingsource import PingSource
+from penstock.resources.schedules import parse
 from penstock.sources import deliveries
 from penstock.sources.pings import runner as runner_module
 from penstock.sources.pings.agenda import Agenda
@@ -99,7 +99,7 @@ class World:
         )
 
     async def until(self, look: Callable[[], bool]) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while not look():  # noqa: ASYNC110  # what is waited for has no event
                 await asyncio.sleep(0.002)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import pytest
 
@@ -88,3 +89,50 @@ async def test_a_service_over_tls_is_believed_by_its_name(destinations: Destinat
             with pytest.raises(NotAccepted):
                 await sinks.send(ResolvedAddress("https://other/", signer.certificate.decode()), EVENT, "ns")
     assert sink.types == ["t"]
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 500 Error\r\ncontent-length: 0\r\n\r\n", b"nothing of HTTP\r\n\r\n"])
+async def test_the_password_of_a_sink_is_not_told(answer: bytes) -> None:
+    heads: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(answer)
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, Sinks(Location) as sinks:
+        with pytest.raises(NotAccepted) as refused:
+            await sinks.send(ResolvedAddress(f"http://user:p4ss@127.0.0.1:{port}/in"), EVENT, "ns")
+    assert b"authorization: basic dXNlcjpwNHNz" in heads[0].replace(b"Basic", b"basic").replace(b"Auth", b"auth")
+    assert "p4ss" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://169.254.169.254\\@127.0.0.1:1/", "http://%31%36%39.254.169.254/", "http://2852039166/"]
+)
+async def test_a_url_that_clients_read_differently_is_refused(url: str) -> None:
+    async with Sinks(Location, destinations=Destinations(Settings())) as sinks:
+        with pytest.raises(NotAccepted, match="no URL of HTTP"):
+            await sinks.send(ResolvedAddress(url), EVENT, "ns")
+
+
+async def test_of_a_refusal_only_the_beginning_is_read() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert b"accept-encoding" not in head.lower()
+        with contextlib.suppress(ConnectionError):
+            writer.write(b"HTTP/1.1 500 Error\r\nconnection: close\r\n\r\n")
+            while True:  # until the client has enough
+                writer.write(b"x" * 65536)
+                await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with asyncio.timeout(60), server, Sinks(Location) as sinks:
+        with pytest.raises(NotAccepted) as refused:
+            await sinks.send(ResolvedAddress(f"http://127.0.0.1:{port}/"), EVENT, "ns")
+    assert (str(refused.value), refused.value.status) == (f"http://127.0.0.1:{port}/ answered 500: {'x' * 200}", 500)

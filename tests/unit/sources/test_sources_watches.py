@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -11,13 +12,15 @@ import pytest
 
 from penstock.events.event import CloudEvent
 from penstock.filters.parse import parse
+from penstock.kube import list_watch
+from penstock.kube.client import Listing
+from penstock.kube.errors import Forbidden, Gone, NotFound, Unavailable
+from penstock.resources.apiserversource import ApiServerSource
 from penstock.resources.destinations.resolution import ResolvedAddress
-from penstock.resources.sources.apiserversource.model import ApiServerSource
 from penstock.sources import deliveries
 from penstock.sources.sinks import NotAccepted
-from penstock.sources.watches import runner as runner_module
 from penstock.sources.watches.known_objects import KnownObjects
-from penstock.sources.watches.runner import Forbidden, NotServed, WatchExpired, WatchRunner
+from penstock.sources.watches.runner import WatchRunner
 from penstock.sources.watches.watch_plan import WatchedObjects, WatchPlan, event_of
 
 Obj = dict[str, Any]
@@ -126,14 +129,20 @@ class Cluster:
         """Name of the object that the sink does not want to hear of."""
         self._changes: asyncio.Queue[tuple[str, Obj] | Exception] = asyncio.Queue()
 
-    async def listing(self, user: str, watched: WatchedObjects) -> tuple[list[Obj], str]:
+    async def listing(self, user: str, watched: WatchedObjects) -> Listing:
         await asyncio.sleep(0)
         self.listed.append(watched.namespace)
         if self.failures:
             raise self.failures.pop(0)
-        return list(self.objects), "0"
+        return Listing(list(self.objects), "0")
 
-    async def changes(self, user: str, watched: WatchedObjects, version: str) -> AsyncIterator[tuple[str, Obj]]:
+    @contextlib.asynccontextmanager
+    async def changes(
+        self, user: str, watched: WatchedObjects, version: str
+    ) -> AsyncIterator[AsyncIterator[tuple[str, Obj]]]:
+        yield self._next()
+
+    async def _next(self) -> AsyncIterator[tuple[str, Obj]]:
         while True:
             change = await self._changes.get()
             if isinstance(change, Exception):
@@ -161,7 +170,7 @@ class Cluster:
 
 
 async def until(look: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not look():  # noqa: ASYNC110  # what is waited for has no event
             await asyncio.sleep(0.002)
 
@@ -173,7 +182,7 @@ def cluster() -> Cluster:
 
 @pytest.fixture
 async def runner(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[WatchRunner]:
-    monkeypatch.setattr(runner_module, "LONGEST_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(list_watch, "LONGEST_PAUSE_SECONDS", 0.001)
     monkeypatch.setattr(deliveries, "LONGEST_PAUSE_SECONDS", 0.001)
     one = WatchRunner(cluster, cluster.send, cluster.changed.append)
     task = asyncio.create_task(one.run())
@@ -196,10 +205,10 @@ async def test_changes_are_told_what_was_there_is_not(cluster: Cluster, runner: 
 async def test_a_watch_that_breaks_repeats_nothing_and_skips_nothing(cluster: Cluster, runner: WatchRunner) -> None:
     runner.put(plan())
     cluster.happens(("ADDED", pod("a", 2)))
-    cluster.happens(OSError("connection lost"))
+    cluster.happens(Unavailable("connection lost"))
     await until(lambda: cluster.told == ["add a"])
     cluster.objects = [pod("a", 2), pod("b", 3)]
-    cluster.happens(WatchExpired("too old"))
+    cluster.happens(Gone("too old"))
     await until(lambda: cluster.told == ["add a", "add b"])
 
 
@@ -231,7 +240,7 @@ async def test_what_may_not_be_watched_is_told_until_it_may(cluster: Cluster, ru
 
 
 async def test_a_kind_that_is_not_served_does_not_hold_the_others_up(cluster: Cluster, runner: WatchRunner) -> None:
-    cluster.failures = [NotServed("no such kind")] * 3
+    cluster.failures = [NotFound("no such kind")] * 3
     runner.put(plan())
     await until(lambda: runner.watching("u"))
     assert runner.problem("u") is None

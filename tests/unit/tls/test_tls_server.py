@@ -6,7 +6,9 @@ import ssl
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import count
 from pathlib import Path
+from threading import Event
 
 import pytest
 from cryptography import x509
@@ -15,7 +17,6 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from penstock.certificates import KeyPair, is_signed_by, issue, make_authority, names_all
 from penstock.settings import Settings
 from penstock.tls import own
-from penstock.tls.names import server_names
 from penstock.tls.server import (
     FOLDER,
     SPAN,
@@ -23,6 +24,7 @@ from penstock.tls.server import (
     PassingCertificate,
     ServerTls,
     certificate,
+    server_names,
     service_certificate,
     trusted_by_clients,
 )
@@ -143,6 +145,33 @@ def test_files_that_do_not_fit_leave_the_former_in_use(tmp_path: Path) -> None:
         tls.look()
 
 
+@pytest.mark.parametrize("host", [None, "events.example"])
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_no_handshake_fails_while_certificates_are_renewed(
+    tmp_path: Path, version: ssl.TLSVersion, host: str | None
+) -> None:
+    pairs, renewals, over = [made(), made()], count(), Event()
+    tls = ServerTls(settings_in(tmp_path), make=lambda _: pairs[next(renewals) % 2])
+    tls.look()
+
+    def renew() -> int:
+        renewed = 0
+        while not over.is_set():
+            renewed += tls.look()
+        return renewed
+
+    expected = {x509.load_pem_x509_certificate(pair.certificate) for pair in pairs}
+    with ThreadPoolExecutor(1) as threads:
+        renewing = threads.submit(renew)
+        try:
+            # Cut off ones would be an eighth of them.
+            seen = {shown(tls.context, version, host) for _ in range(200)}
+        finally:
+            over.set()
+        assert renewing.result() > 1
+    assert seen <= expected
+
+
 def test_a_certificate_without_its_key_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NoCertificate, match="needs its key"):
         certificate(settings_in(tmp_path, tls_cert_file=tmp_path / "c.pem"), NOW)
@@ -155,12 +184,16 @@ def test_whoever_trusts_given_files_is_told_by_the_settings(tmp_path: Path) -> N
     assert trusted_by_clients(settings.model_copy(update={"tls_ca_file": tmp_path / "ca.pem"}), NOW) == "PEM"
 
 
-def shown(server: ssl.SSLContext) -> x509.Certificate:
+def shown(
+    server: ssl.SSLContext, version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3, host: str | None = None
+) -> x509.Certificate:
     """The certificate that a client sees."""
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
+    client.minimum_version = client.maximum_version = version
+    client.set_alpn_protocols(["http/1.1"])
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    ours = client.wrap_bio(to_client, to_server)
+    ours = client.wrap_bio(to_client, to_server, server_hostname=host)
     theirs = server.wrap_bio(to_server, to_client, server_side=True)
     for _ in range(4):
         for side in (ours, theirs):
@@ -170,4 +203,5 @@ def shown(server: ssl.SSLContext) -> x509.Certificate:
                 continue
     seen = ours.getpeercert(binary_form=True)
     assert seen is not None
+    assert ours.selected_alpn_protocol() == "http/1.1"
     return x509.load_der_x509_certificate(seen)

@@ -98,7 +98,7 @@ def not_found() -> ApiError:
 async def issued(*asked: dict[str, Any], issuers: list[dict[str, Any]]) -> MemoryApi:
     api = MemoryApi(list(asked), issuers)
     running = asyncio.create_task(CertificateIssuer(cast(AsyncClient, api)).run())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await api.told.wait()
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)

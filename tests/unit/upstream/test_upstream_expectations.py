@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from upstream.__main__ import EXPECTED
+from upstream.__main__ import EXPECTED, SHORT
 from upstream.expectations import PASS, BadExpectations, Expectation, differences, left_out, load
+from upstream.suite import FIRST, ONE_AFTER_ANOTHER
 from upstream.testlog import Ended, Outcome
 
 
@@ -73,3 +74,8 @@ def test_a_list_that_is_wrong_says_where(tmp_path: Path, text: str, complaint: s
     path.write_text(text)
     with pytest.raises(BadExpectations, match=complaint):
         load(path)
+
+
+def test_tests_that_are_run_in_their_own_way_are_tests_of_the_suite() -> None:
+    named = {*FIRST, *ONE_AFTER_ANOTHER, *SHORT}
+    assert named - load(EXPECTED).keys() == set()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.settings import Settings
 from penstock.workloads.images import Actor, Images, Program
 from upstream.__main__ import ENCRYPTED_FEATURES, FEATURES, GUARDED_FEATURES, by_features, settings_file
 from upstream.binaries import SHELL_IMAGE, Binaries
@@ -88,12 +89,12 @@ def test_the_longest_tests_are_begun_first() -> None:
 
 def test_every_image_that_the_suite_asks_for_has_a_command_or_is_built_in() -> None:
     built = Binaries(Path("/bin-folder"))
-    images = Images(tomllib.loads(settings_file(built))["images"])
-    found = {package.rpartition("/")[2]: images.find(image) for package, image in built.produced().items()}
+    images = Images(Settings.model_validate(tomllib.loads(settings_file(built))).images)
+    found = {package.rpartition("/")[2]: images.find(image, "test") for package, image in built.produced().items()}
     assert found["eventshub"] == Actor("eventshub")
     assert found["heartbeats"] == Program("upstream.local/heartbeats", ("/bin-folder/heartbeats",))
     assert None not in found.values()
-    assert images.find(SHELL_IMAGE) == Program(SHELL_IMAGE, ())
+    assert images.find(SHELL_IMAGE, "test") == Program(SHELL_IMAGE, ())
 
 
 def test_tests_of_tls_and_of_who_may_send_have_features_of_their_own() -> None:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import base64
 import copy
-import ssl
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
-import httpx2
 import pytest
 
 from penstock.certificates import is_signed_by, lasts_for, names_all
+from penstock.kube.errors import Conflict
+from penstock.kube.kinds import Key, Kind, Obj
+from penstock.tls.context import RenewedContext
 from penstock.webhook import trust
 from penstock.webhook.keeper import CertificateKeeper
 from penstock.webhook.keeping import Certificates, certificates_in, renewed, secret_data
 
-Obj = dict[str, Any]
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 HOSTS = trust.hosts()
 
@@ -100,20 +99,20 @@ class Objects:
         for kind, name in trust.trusting():
             client = {"service": {"name": trust.SERVICE}}
             holder = {"clientConfig": client}
-            obj: Obj = {"webhooks": [holder]} if "Webhook" in kind else {"spec": {"conversion": {"webhook": holder}}}
+            obj: Obj = (
+                {"webhooks": [holder]} if "Webhook" in kind.kind else {"spec": {"conversion": {"webhook": holder}}}
+            )
             self.stored[name] = {**obj, "metadata": {"name": name, "resourceVersion": "1"}}
 
-    async def secret(self, name: str) -> Obj | None:
-        return copy.deepcopy(self.stored.get(name))
+    async def read(self, kind: Kind, key: Key) -> Obj | None:
+        return copy.deepcopy(self.stored.get(key.name))
 
-    async def write_secret(self, secret: Obj) -> Obj:
-        return self._put(secret)
+    async def create(self, kind: Kind, obj: Obj) -> Obj:
+        assert "resourceVersion" not in obj["metadata"]
+        return self._put(obj)
 
-    async def trusting(self, kind: str, name: str) -> Obj | None:
-        return copy.deepcopy(self.stored.get(name))
-
-    async def replace_trusting(self, kind: str, obj: Obj) -> None:
-        self._put(obj)
+    async def replace(self, kind: Kind, obj: Obj) -> Obj:
+        return self._put(obj)
 
     def _put(self, obj: Obj) -> Obj:
         hook, self.before_write = self.before_write, lambda: None
@@ -121,8 +120,7 @@ class Objects:
         name = obj["metadata"]["name"]
         before = (self.stored.get(name) or {"metadata": {}})["metadata"].get("resourceVersion")
         if before != obj["metadata"].get("resourceVersion"):
-            request = httpx2.Request("PUT", "https://api")
-            raise httpx2.HTTPStatusError("conflict", request=request, response=httpx2.Response(409, request=request))
+            raise Conflict("the object has been modified")
         obj = copy.deepcopy(obj)
         obj["metadata"]["resourceVersion"] = str(int(before or 0) + 1)
         self.stored[name] = obj
@@ -134,26 +132,22 @@ class Objects:
         return {base64.b64decode(one.get("caBundle", "")) for one in found}
 
 
-class Context(ssl.SSLContext):
+class Context(RenewedContext):
     """Notes what was trusted when a certificate was shown."""
 
-    objects: Objects
-    shown: list[set[bytes]]
+    def __init__(self, objects: Objects) -> None:
+        super().__init__()
+        self.shown: list[set[bytes]] = []
+        self._objects = objects
 
-    def load_cert_chain(self, *arguments: Any, **more: Any) -> None:
-        super().load_cert_chain(*arguments, **more)
-        self.shown.append(self.objects.bundles())
-
-
-def context_for(objects: Objects) -> Context:
-    context = Context(ssl.PROTOCOL_TLS_SERVER)
-    context.objects, context.shown = objects, []
-    return context
+    def show(self, certificate: bytes, key: bytes) -> None:
+        super().show(certificate, key)
+        self.shown.append(self._objects.bundles())
 
 
 async def test_a_certificate_is_trusted_everywhere_before_it_is_shown() -> None:
     objects = Objects()
-    context = context_for(objects)
+    context = Context(objects)
     await CertificateKeeper(objects, context, lambda: NOW).look()
     held = certificates_in(objects.stored[trust.SECRET]["data"])
     assert held is not None
@@ -162,8 +156,8 @@ async def test_a_certificate_is_trusted_everywhere_before_it_is_shown() -> None:
 
 async def test_two_replicas_agree_on_one_authority() -> None:
     objects = Objects()
-    first = CertificateKeeper(objects, context_for(objects), lambda: NOW)
-    second = CertificateKeeper(objects, context_for(objects), lambda: NOW)
+    first = CertificateKeeper(objects, Context(objects), lambda: NOW)
+    second = CertificateKeeper(objects, Context(objects), lambda: NOW)
     other = secret_data(renewed(None, HOSTS, NOW))
 
     def somebody_is_faster() -> None:
@@ -181,7 +175,7 @@ async def test_two_replicas_agree_on_one_authority() -> None:
 
 async def test_a_round_in_which_nothing_is_due_writes_nothing() -> None:
     objects = Objects()
-    context = context_for(objects)
+    context = Context(objects)
     keeper = CertificateKeeper(objects, context, lambda: NOW)
     await keeper.look()
     objects.log.clear()
@@ -192,17 +186,19 @@ async def test_a_round_in_which_nothing_is_due_writes_nothing() -> None:
 
 async def test_a_running_server_shows_the_renewed_certificate() -> None:
     objects, clock = Objects(), [NOW]
-    context = context_for(objects)
+    context = Context(objects)
     keeper = CertificateKeeper(objects, context, lambda: clock[0])
     await keeper.look()
+    given, first = context.context, context.current
     clock[0] += timedelta(days=25)
     await keeper.look()
     assert len(context.shown) == 2
+    assert (context.context, context.current is first) == (given, False), "no context in use gets another certificate"
 
 
 async def test_a_bundle_that_somebody_removed_is_put_back() -> None:
     objects = Objects()
-    keeper = CertificateKeeper(objects, context_for(objects), lambda: NOW)
+    keeper = CertificateKeeper(objects, Context(objects), lambda: NOW)
     await keeper.look()
     (client,) = trust._clients(objects.stored[trust.MUTATING])
     del client["caBundle"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from typing import Any
@@ -10,21 +11,45 @@ import jsonpatch
 import pytest
 from starlette.testclient import TestClient
 
+from penstock.kube.errors import Unavailable
 from penstock.resources.registry import bootstrap_configmaps
 from penstock.settings import Settings
 from penstock.webhook import app as paths
 from penstock.webhook.judge import Judge
+from penstock.webhook.service import may_subscribe
 
 Obj = dict[str, Any]
 BROKER: Obj = {"apiVersion": "eventing.knative.dev/v1", "kind": "Broker", "metadata": {"name": "b", "namespace": "n"}}
 CLASS = "eventing.knative.dev/broker.class"
 
 
+class Cluster:
+    """Answers what users may do, as the cluster of the webhook does; in place of its `AsyncClient`."""
+
+    def __init__(self) -> None:
+        self.asked: list[Obj] = []
+        self.allowed = False
+        self.failure: Exception | None = None
+
+    async def is_allowed(self, spec: Obj) -> bool:
+        self.asked.append(spec)
+        if self.failure is not None:
+            raise self.failure
+        return self.allowed
+
+
 @pytest.fixture
-def client() -> TestClient:
+def cluster() -> Cluster:
+    return Cluster()
+
+
+@pytest.fixture
+def client(cluster: Cluster) -> TestClient:
     settings = Settings(broker_classes=["Penstock"])
-    judge = Judge(settings)
-    judge.configure(bootstrap_configmaps(settings))
+    api: Any = cluster
+    judge = Judge(settings, lambda user, origin: asyncio.run(may_subscribe(api, user, origin)))
+    features = {"metadata": {"name": "config-features"}, "data": {"cross-namespace-event-links": "enabled"}}
+    judge.configure([*bootstrap_configmaps(settings), features])
     return TestClient(paths.application(judge))
 
 
@@ -213,3 +238,51 @@ def test_a_conversion_that_nobody_knows_fails_with_a_sentence(client: TestClient
     assert failed["result"]["status"] == "Failure"
     assert "cannot be converted to eventing.knative.dev/v2" in failed["result"]["message"]
     assert client.post(paths.CONVERSION, json={**conversion("v1"), "kind": "Other"}).status_code == 400
+
+
+JANE = {"username": "jane", "groups": ["buyers"], "uid": "u", "extra": {"scopes": ["read"]}}
+LINKED: Obj = {
+    "apiVersion": "eventing.knative.dev/v1",
+    "kind": "Trigger",
+    "metadata": {"name": "t", "namespace": "n"},
+    "spec": {
+        "brokerRef": {
+            "apiVersion": "eventing.knative.dev/v1",
+            "kind": "Broker",
+            "name": "payments",
+            "namespace": "bank",
+        },
+        "subscriber": {"uri": "http://s"},
+    },
+}
+
+
+def test_events_of_another_namespace_are_for_users_whom_the_cluster_lets_subscribe(
+    client: TestClient, cluster: Cluster
+) -> None:
+    refused = answered(client, paths.VALIDATION, review(LINKED, userInfo=JANE))
+    assert refused["status"]["message"] == (
+        "validation failed: user jane is not authorized to get target resource in namespace: bank: spec.BrokerNamespace"
+    )
+    cluster.allowed = True
+    assert answered(client, paths.VALIDATION, review(LINKED, userInfo=JANE))["allowed"] is True
+    who = {"user": "jane", "groups": ["buyers"], "uid": "u", "extra": {"scopes": ["read"]}}
+    what = {
+        "verb": "knsubscribe",
+        "group": "eventing.knative.dev",
+        "resource": "brokers",
+        "namespace": "bank",
+        "name": "payments",
+    }
+    assert cluster.asked == [{**who, "resourceAttributes": what}] * 2
+
+
+def test_where_the_cluster_cannot_be_asked_what_a_user_may_do_the_object_is_refused(
+    client: TestClient, cluster: Cluster
+) -> None:
+    cluster.failure = Unavailable("connection refused")
+    refused = answered(client, paths.VALIDATION, review(LINKED, userInfo=JANE))
+    assert refused["status"]["message"] == (
+        "validation failed: failed to make authorization request to see if user can subscribe to resources in "
+        "namespace: connection refused: spec.BrokerNamespace"
+    )

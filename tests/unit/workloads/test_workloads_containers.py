@@ -159,7 +159,7 @@ async def test_a_container_is_ready_when_its_probe_says_so_and_no_longer_when_it
 async def test_a_container_that_is_not_alive_is_stopped_and_started_again() -> None:
     pod = RememberingPod(None, answers=(None, "dead"))
     life = pod.life(livenessProbe={"exec": {"command": ["x"]}, "periodSeconds": 0.001, "failureThreshold": 1})
-    await asyncio.wait_for(life.run(), 10)
+    await asyncio.wait_for(life.run(), 60)
     assert {"Unhealthy", "Killing", "BackOff"} <= set(pod.told)
     assert pod.states[-1].last is not None
     assert pod.states[-1].last.exit_code == 143
@@ -168,6 +168,6 @@ async def test_a_container_that_is_not_alive_is_stopped_and_started_again() -> N
 async def test_a_container_that_does_not_start_up_in_time_is_started_again() -> None:
     pod = RememberingPod(None, answers=("no",) * 50)
     life = pod.life(startupProbe={"tcpSocket": {"port": 80}, "periodSeconds": 0.001, "failureThreshold": 3})
-    await asyncio.wait_for(life.run(), 10)
+    await asyncio.wait_for(life.run(), 60)
     assert "Killing" in pod.told
     assert not any(one.state.up for one in pod.states if isinstance(one.state, Running))

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from penstock.contract.names import Location, NothingThere
-from penstock.workloads.images import Actor, Images
+from penstock.kube.errors import Unavailable
+from penstock.resources.pod_rules import LONGEST_SUBDOMAIN
+from penstock.workloads.images import Images
 from penstock.workloads.kubernetes import Manifest, PodApi, PodChange, PodList
 from penstock.workloads.pods import node as nodes
 from penstock.workloads.pods import podlife, restarts
-from penstock.workloads.pods.addresses import PodAddress
 from penstock.workloads.pods.node import Pods
 from penstock.workloads.pods.podlife import PodLife
 from penstock.workloads.pods.preparation import Node, Preparation
@@ -50,7 +51,7 @@ class RememberingApi:
     async def remove(self, pod: Manifest) -> None:
         if self._failures:
             self._failures -= 1
-            raise ConnectionError("no API")
+            raise Unavailable("no API")
         self.removed.append(pod["metadata"]["name"])
 
 
@@ -62,13 +63,21 @@ def pod(name: str, **more: Any) -> Manifest:
 
 def pods_on(api: RememberingApi, tmp_path: Path) -> Pods:
     nothing = cast(Any, None)
-    node = Node(cast(PodApi, api), nothing, nothing, nothing, nothing, tmp_path, Images({}), NodeContext(tmp_path))
+    node = Node(cast(PodApi, api), nothing, nothing, tmp_path, Images({}), NodeContext(tmp_path))
     return Pods(node)
 
 
 async def settle() -> None:
     for _ in range(20):
         await asyncio.sleep(0)
+
+
+async def test_a_pod_with_the_longest_name_that_there_may_be_keeps_no_other_from_running(tmp_path: Path) -> None:
+    pods = pods_on(api := RememberingApi(), tmp_path)
+    pods.take(PodList([pod("a" * LONGEST_SUBDOMAIN, metadata={"uid": str(uuid.uuid4())}), pod("web")]))
+    await settle()
+    assert set(api.statuses) == {"a" * LONGEST_SUBDOMAIN, "web"}
+    await pods.stop(0)
 
 
 async def test_a_pod_is_begun_once(tmp_path: Path) -> None:
@@ -144,9 +153,7 @@ async def test_what_a_new_list_does_not_name_is_gone(tmp_path: Path) -> None:
 
 def life_on(api: RememberingApi, tmp_path: Path) -> PodLife:
     nothing = cast(Any, None)
-    return PodLife(
-        pod("web"), Node(cast(PodApi, api), nothing, nothing, nothing, nothing, tmp_path, Images({}), nothing)
-    )
+    return PodLife(pod("web"), Node(cast(PodApi, api), nothing, nothing, tmp_path, Images({}), nothing))
 
 
 async def test_a_complaint_that_repeats_is_counted_in_its_event(
@@ -194,23 +201,3 @@ async def test_the_volumes_of_a_pod_are_refreshed_while_it_lives(
     before = len(asked)
     await asyncio.sleep(0.01)
     assert len(asked) == before
-
-
-async def test_an_actor_knows_services_of_its_namespace_by_their_short_names(tmp_path: Path) -> None:
-    asked: list[str] = []
-
-    def locate(url: str) -> Location:
-        asked.append(url)
-        raise NothingThere("it has no ready address behind it")
-
-    env = {"EVENT_GENERATORS": "sender", "EVENT_LOGS": "logger", "SINK": "http://sink", "DELAY": "0"}
-    env |= {"PROBE_SINK": "false", "INPUT_EVENT": '{"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}'}
-    listed = [{"name": name, "value": value} for name, value in env.items()]
-    spec = {"name": "main", "image": "eventshub", "env": listed}
-    nothing = cast(Any, None)
-    node = Node(
-        cast(PodApi, RememberingApi()), nothing, nothing, nothing, locate, tmp_path, Images({}), NodeContext(tmp_path)
-    )
-    run = await Preparation(pod("web"), node, tmp_path, PodAddress("127.0.0.1")).run(spec, Actor("eventshub"))
-    await run.run(lambda: None)
-    assert asked == ["http://sink.default.svc.cluster.local"]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from penstock.workloads.actors.durations import seconds
 from penstock.workloads.actors.event_files import read_json
 from penstock.workloads.actors.options import BrokenEnvironment, read_options
+from penstock.workloads.actors.volume_files import VolumeFiles
 from penstock.workloads.images import Actor, Images, refusal
 from penstock.workloads.processes.environment import ConfigError, environment, references
 
@@ -52,12 +53,12 @@ POD: dict[str, Any] = {
     ],
 )
 def test_an_image_is_known_by_its_last_segment(reference: str, image: str | None) -> None:
-    known = Images({}).find(reference)
+    known = Images({}).find(reference, "ns")
     assert (known.name if isinstance(known, Actor) else known) == image
 
 
 def test_a_refusal_says_which_setting_to_add() -> None:
-    assert '[images] "docker.io/nginx" = ' in refusal("docker.io/nginx:1.27")
+    assert '[images] "docker.io/nginx" = ' in refusal("docker.io/nginx:1.27", "ns")
 
 
 @pytest.mark.parametrize(
@@ -233,11 +234,11 @@ def test_a_forwarder_sends_events_from_files() -> None:
 
 
 async def test_the_event_of_a_file_is_read(tmp_path: Path) -> None:
-    event = tmp_path / "event"
+    files, event = VolumeFiles([("/etc/a", str(tmp_path))]), tmp_path / "event"
     event.write_text('{"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "data": {"a": 1}}')
-    read = await read_json(str(event))
+    read = await read_json("/etc/a/event", files)
     assert (read.id, read.data) == ("1", b'{"a": 1}')
     event.write_text("{}")
-    for path in (event, tmp_path / "absent"):
+    for path in ("/etc/a/event", "/etc/a/absent"):
         with pytest.raises(BrokenEnvironment, match=f"FROM_FILES: {path} has no event"):
-            await read_json(str(path))
+            await read_json(path, files)

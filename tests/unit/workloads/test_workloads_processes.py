@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from penstock.settings import Settings
-from penstock.workloads.images import Actor, Images, Program
+from penstock.workloads.images import Actor, Images, Program, refusal
 from penstock.workloads.kubernetes import PodApi
+from penstock.workloads.pods.addresses import PodAddress
 from penstock.workloads.pods.log_limits import cut_all
+from penstock.workloads.pods.preparation import Node, Preparation
 from penstock.workloads.processes import files, probes, volumes
-from penstock.workloads.processes.command import base_environment, command_of, exit_code, first_port
+from penstock.workloads.processes.command import (
+    Proxies,
+    base_environment,
+    check_variables,
+    command_of,
+    exit_code,
+    first_port,
+)
 from penstock.workloads.processes.environment import ConfigError, environment, quantity, references
 from penstock.workloads.processes.files import Files
 from penstock.workloads.processes.node_context import NodeContext
@@ -23,6 +33,12 @@ POD: dict[str, Any] = {
     "spec": {"containers": [{"name": "c", "resources": {"limits": {"memory": "64Mi", "cpu": "250m"}}}]},
     "status": {"podIP": "127.66.1.1"},
 }
+
+
+def images(commands: dict[str, Any]) -> Images:
+    return Images(Settings.model_validate({"images": commands}).images)
+
+
 SHELL, SERVICE = Program("ubi", ()), Program("mine", ("python", "-m", "mine", "--at=$(POD_IP)"))
 
 
@@ -41,19 +57,86 @@ def test_the_first_pattern_that_fits_counts(reference: str, pattern: str | None)
     commands = {"*/mine*": ["a"], "mine": ["b"], "localhost:5000/mine": ["c"], "*/eventshub": ["d"], "*e": ["late"]}
     if pattern == "localhost:5000/mine":
         del commands["*/mine*"]
-    found = Images(commands).find(reference)
+    found = images(commands).find(reference, "ns")
     assert (found.pattern if isinstance(found, Program) else found) == pattern
 
 
 def test_a_setting_wins_over_a_built_in_image() -> None:
-    assert Images({}).find("x/event_display") == Actor("event_display")
-    assert Images({"*/event_display": ["mine"]}).find("x/event_display") == Program("*/event_display", ("mine",))
+    assert images({}).find("x/event_display", "ns") == Actor("event_display")
+    mine = Program("*/event_display", ("mine",))
+    assert images({"*/event_display": ["mine"]}).find("x/event_display", "ns") == mine
+
+
+def test_an_image_may_be_for_some_namespaces_only() -> None:
+    known = images(
+        {"mine": {"command": "its own", "namespaces": "shop,bank"}, "m*": ["other"]} | {"x": {"command": []}}
+    )
+    assert [getattr(known.find("mine:1", namespace), "pattern", None) for namespace in ("shop", "bank", "ns")] == [
+        "mine",
+        "mine",
+        "m*",
+    ]
+    alone = images(
+        {"mine": {"command": ["a"], "namespaces": ["shop"]}, "eventshub": {"command": [], "namespaces": "a"}}
+    )
+    assert (alone.find("mine", "ns"), alone.find("eventshub", "ns")) == (None, Actor("eventshub"))
+    assert "none is named for mine in the namespace ns. " in refusal("mine", "ns")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT", "PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "NODE_OPTIONS"),
+        *(
+            "JAVA_TOOL_OPTIONS",
+            "JDK_JAVA_OPTIONS",
+            "PERL5OPT",
+            "PERL5LIB",
+            "RUBYOPT",
+            "BASH_ENV",
+            "ENV",
+            "HOME",
+            "PATH",
+        ),
+    ],
+)
+def test_variables_that_run_other_code_are_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=f'"{name}" may not be set .* allow_env = ."{name}".'):
+        check_variables(["GREETING", name], SERVICE)
+    check_variables([name], Program("mine", ("python",), allowed_variables=(name,)))
+    check_variables([name], SHELL)
+
+
+def test_other_variables_are_a_pods_own() -> None:
+    names = ["GREETING", "PYTHONUNBUFFERED", "POD_IP", "KUBECONFIG", "JAVA_HOME", "ENVIRONMENT", "PATHS", "TZ", "LANG"]
+    passed = []
+    for name in names:
+        check_variables([name], SERVICE)
+        passed.append(name)
+    assert passed == names
+
+
+async def test_variables_from_a_secret_are_refused_as_well(tmp_path: Path) -> None:
+    class Api:
+        async def entries(self, pod: Any, kind: str, name: str) -> dict[str, str]:
+            return {"PRELOAD": "/v/evil.so"}
+
+    nothing, spec = cast(Any, None), {"name": "c", "envFrom": [{"prefix": "LD_", "secretRef": {"name": "s"}}]}
+    node = Node(cast(PodApi, Api()), nothing, nothing, tmp_path, images({}), NodeContext(tmp_path))
+    with pytest.raises(ConfigError, match='"LD_PRELOAD" may not be set'):
+        await Preparation(POD, node, tmp_path, PodAddress("127.0.0.1")).run(spec, SERVICE)
 
 
 def test_commands_are_written_as_words_or_as_a_line() -> None:
     settings = Settings.model_validate({"images": {"a": ["x", "y z"], "b": "x 'y z'", "c": []}})
-    assert settings.images == {"a": ["x", "y z"], "b": ["x", "y z"], "c": []}
-    assert Settings.model_validate({"images": '{"a": ["x"]}'}).images == {"a": ["x"]}
+    assert {name: one.command for name, one in settings.images.items()} == {
+        "a": ["x", "y z"],
+        "b": ["x", "y z"],
+        "c": [],
+    }
+    assert Settings.model_validate({"images": '{"a": ["x"]}'}).images["a"].command == ["x"]
+    with pytest.raises(ValueError, match="command"):
+        Settings.model_validate({"images": {"a": {"namespaces": ["shop"]}}})
 
 
 def test_what_a_setting_names_is_what_runs() -> None:
@@ -71,9 +154,10 @@ def test_a_pod_without_a_command_has_to_be_told() -> None:
 
 def test_a_program_gets_little_of_our_own_environment() -> None:
     own = {"PATH": "/bin", "HOME": "/home/me", "AWS_SECRET_ACCESS_KEY": "x", "http_proxy": "http://corporate"}
-    env = base_environment(POD, own, port=8080, proxy="http://127.0.0.1:9", tunnels="http://127.0.0.1:7")
-    assert env["http_proxy"] == env["HTTP_PROXY"] == "http://ns@127.0.0.1:9"
-    assert env["https_proxy"] == env["HTTPS_PROXY"] == "http://ns@127.0.0.1:7"
+    proxies = Proxies("http://127.0.0.1:9", "http://127.0.0.1:7", "pw")
+    env = base_environment(POD, own, port=8080, proxies=proxies)
+    assert env["http_proxy"] == env["HTTP_PROXY"] == "http://ns:pw@127.0.0.1:9"
+    assert env["https_proxy"] == env["HTTPS_PROXY"] == "http://ns:pw@127.0.0.1:7"
     assert (env["PATH"], env["POD_IP"], env["PORT"], env["HOSTNAME"]) == ("/bin", "127.66.1.1", "8080", "p")
     assert "AWS_SECRET_ACCESS_KEY" not in env
 
@@ -107,9 +191,33 @@ def test_quantities(text: str, number: float) -> None:
     assert float(quantity(text)) == number
 
 
-def test_what_is_no_quantity() -> None:
-    with pytest.raises(ConfigError, match="no quantity"):
-        quantity("much")
+@pytest.mark.parametrize("text", ["much", "", "1 2", "1e999999", "1" * 70, "1e-999", "1Ki1", "-", "1\n1"])
+def test_what_is_no_quantity(text: str) -> None:
+    with pytest.raises(ConfigError, match="is no quantity"):
+        quantity(text)
+
+
+def test_variables_do_not_grow_without_end() -> None:
+    doubled = [{"name": "A0", "value": "x" * 1000}]
+    doubled += [{"name": f"A{n}", "value": f"$(A{n - 1})$(A{n - 1})"} for n in range(1, 60)]
+    with pytest.raises(ConfigError, match="more than 1048576 letters"):
+        environment(POD, {"name": "c", "env": doubled}, {})
+    assert len(environment(POD, {"name": "c", "env": doubled[:7]}, {})["A6"]) == 64_000
+    wide = [doubled[0], *({"name": f"B{n}", "value": "$(A0)" * 100} for n in range(100))]
+    with pytest.raises(ConfigError, match="more than 8388608 letters"):
+        environment(POD, {"name": "c", "env": wide}, {})
+    with pytest.raises(ConfigError, match="more than 1048576 letters"):
+        command_of({"args": ["$(A)" * 2000]}, SERVICE, {"A": "x" * 1000})
+
+
+def test_a_built_in_program_is_asked_by_no_command(tmp_path: Path) -> None:
+    """Such as a probe names: it would be a program of the Pod's choice."""
+    nothing = cast(Any, None)
+    node = Node(nothing, nothing, nothing, tmp_path, Images({}), NodeContext(tmp_path))
+    probe = probes.Probe("liveness", {"exec": {"command": ["touch", str(tmp_path / "ran")]}})
+    ask = Preparation(POD, node, tmp_path, PodAddress("127.0.0.1")).check({"name": "c"}, Actor("eventshub"), probe)
+    assert asyncio.run(ask()) == "a built-in program runs no other"  # type: ignore[arg-type]
+    assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize(("returned", "code"), [(0, 0), (3, 3), (-9, 137), (-15, 143)])

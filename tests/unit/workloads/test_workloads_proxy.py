@@ -27,18 +27,28 @@ def test_the_url_is_that_of_the_host_header() -> None:
     assert url_of(Request(scope)) == "http://sink.ns.svc:81/a%20b?x=1"
 
 
+def basic(credentials: str) -> str:
+    return f"Basic {base64.b64encode(credentials.encode()).decode()}"
+
+
 @pytest.mark.parametrize(
     ("header", "namespace"),
     [
-        (f"Basic {base64.b64encode(b'shop:').decode()}", "shop"),
-        (f"basic {base64.b64encode(b'shop').decode()}", "shop"),
-        ("Basic ???", ""),
-        ("Bearer x", ""),
-        ("", ""),
+        (basic("shop:pw"), "shop"),
+        (basic("shop:pw").replace("Basic", "basic"), "shop"),
+        (basic(":pw"), ""),
+        (basic("shop:"), None),
+        (basic("shop"), None),
+        (basic("shop:pw "), None),
+        (basic("shop:pä"), None),
+        ("Basic ???", None),
+        ("Basic /w==", None),
+        ("Bearer pw", None),
+        ("", None),
     ],
 )
-def test_the_user_names_the_namespace(header: str, namespace: str) -> None:
-    assert namespace_of(header) == namespace
+def test_the_user_names_the_namespace_where_the_password_is_right(header: str, namespace: str | None) -> None:
+    assert namespace_of(header, "pw") == namespace
 
 
 def test_a_short_name_is_one_of_the_namespace_first() -> None:
@@ -125,7 +135,11 @@ class Upstream:
         return None
 
 
-async def ask(locate: Any, url: str) -> tuple[int, list[tuple[str, str, str]]]:
+PASSWORD = "of-this-node"
+SHOWN = basic(f"shop:{PASSWORD}").encode()
+
+
+async def ask(locate: Any, url: str, shown: bytes | None = SHOWN) -> tuple[int, list[tuple[str, str, str]]]:
     """The proxy's status for a GET, and what it asked of others."""
     asked: list[tuple[str, str, str]] = []
     said: list[Any] = []
@@ -133,7 +147,7 @@ async def ask(locate: Any, url: str) -> tuple[int, list[tuple[str, str, str]]]:
     scope = {
         "type": "http",
         "method": "GET",
-        "headers": [(b"host", host.encode()), (b"proxy-authorization", b"Basic c2hvcDo=")],
+        "headers": [(b"host", host.encode()), *([] if shown is None else [(b"proxy-authorization", shown)])],
         "raw_path": f"/{path}".encode(),
         "query_string": b"",
     }
@@ -150,7 +164,7 @@ async def ask(locate: Any, url: str) -> tuple[int, list[tuple[str, str, str]]]:
         said.append(message)
 
     clients = [cast(Any, Calling(Upstream(name, asked))) for name in ("direct", "outside")]
-    await NameProxy(locate, *clients)(scope, receive, send)
+    await NameProxy(locate, PASSWORD, *clients)(scope, receive, send)
     return int(said[0]["status"]), asked
 
 
@@ -191,3 +205,30 @@ async def test_a_service_that_never_is_ready_is_told(monkeypatch: pytest.MonkeyP
 
 async def test_other_names_are_left_to_the_machine() -> None:
     assert await ask(Location, "http://example.com/x") == (200, [("outside", "GET", "http://example.com/x")])
+
+
+@pytest.mark.parametrize("shown", [None, basic("shop:").encode()])
+async def test_without_the_password_nothing_is_asked_of_others(shown: bytes | None) -> None:
+    """A built-in program can choose the `Host` of its requests, and so would choose the address of the proxy's."""
+    assert await ask(Location, "http://169.254.169.254/latest", shown) == (407, [])
+
+
+async def test_a_request_that_leads_back_to_the_proxy_is_refused() -> None:
+    asked: list[tuple[str, str, str]] = []
+    clients = [cast(Any, Calling(Upstream(name, asked))) for name in ("direct", "outside")]
+    proxy = NameProxy(Location, PASSWORD, *clients)
+    statuses = []
+    for via in ("1.1 other", f"1.1 other, {proxy.via}"):
+        headers = [(b"host", b"127.0.0.1:9"), (b"via", via.encode()), (b"proxy-authorization", SHOWN)]
+        scope = {"type": "http", "method": "GET", "headers": headers, "raw_path": b"/", "query_string": b""}
+        messages = [{"type": "http.request", "body": b"", "more_body": False}]
+
+        async def receive(messages: list[Any] = messages) -> Any:
+            return messages.pop() if messages else {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            statuses.extend([message["status"]] if "status" in message else [])
+
+        await proxy(scope, receive, send)
+    assert statuses == [200, 508]
+    assert [url for _, _, url in asked] == ["http://127.0.0.1:9/"]

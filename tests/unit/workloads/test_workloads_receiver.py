@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -39,13 +39,13 @@ BINARY = {
 class Sink:
     """A receiver, what it answered, and what it reported."""
 
-    def __init__(self, tmp_path: Path, **env: str) -> None:
+    def __init__(self, **env: str) -> None:
         options: ActorOptions = read_options("eventshub", ENV | env)
         assert options.receiver is not None
         self.names: list[str] = []
         self.infos: list[dict[str, Any]] = []
-        self.log = PodLog(tmp_path / "pods" / "ns" / "sink.log")
-        reports = Reports(options.common, self.log, self._record)
+        self.log = io.StringIO()
+        reports = Reports(options.common, PodLog(self.log), self._record)
         self._app = Receiver(options.common.name, options.receiver, reports, self._review)
 
     async def _review(self, token: str, audience: str) -> dict[str, Any] | None:
@@ -92,16 +92,8 @@ MakeSink = Callable[..., Sink]
 
 
 @pytest.fixture
-def make_sink(tmp_path: Path) -> Iterator[MakeSink]:
-    sinks: list[Sink] = []
-
-    def make(**env: str) -> Sink:
-        sinks.append(Sink(tmp_path, **env))
-        return sinks[-1]
-
-    yield make
-    for sink in sinks:
-        sink.log.close()
+def make_sink() -> MakeSink:
+    return Sink
 
 
 async def test_a_received_event_is_reported_as_the_documents_print_it(make_sink: MakeSink) -> None:
@@ -131,7 +123,7 @@ async def test_a_received_event_is_reported_as_the_documents_print_it(make_sink:
     }
     assert info["origin"] == "127.0.0.1:5050"
     assert (info["observer"], info["sequence"]) == ("sink-abc", 1)
-    assert json.dumps(info, separators=(",", ":")) in sink.log.path.read_text()
+    assert json.dumps(info, separators=(",", ":")) in sink.log.getvalue()
 
 
 async def test_where_tls_is_asked_for_an_event_without_it_is_rejected(make_sink: MakeSink) -> None:
@@ -198,7 +190,7 @@ async def test_a_reply_keeps_what_it_does_not_replace(make_sink: MakeSink) -> No
     assert body == b'{"conformance":"response message"}'
     assert (headers["ce-type"], headers["ce-source"], headers["ce-id"]) == ("conformance.reply", "sink-abc", "1")
     assert (headers["ce-sequence"], headers["content-type"]) == ("1", "application/json")
-    assert "replying with the event 1 of type conformance.reply" in sink.log.path.read_text()
+    assert "replying with the event 1 of type conformance.reply" in sink.log.getvalue()
 
 
 async def test_data_can_be_appended_in_a_reply(make_sink: MakeSink) -> None:
@@ -246,7 +238,7 @@ async def test_a_recorder_that_fails_does_not_fail_the_request(make_sink: MakeSi
 
     sink._app._reports._record = refuse
     assert (await sink.post(BINARY))[0] == 202
-    assert "sink-abc.Received.1 could not be written: no API" in sink.log.path.read_text()
+    assert "sink-abc.Received.1 could not be written: no API" in sink.log.getvalue()
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,22 @@ def test_messages_are_numbered_where_asked_to() -> None:
     wanted = sender(ADD_SEQUENCE="true", INCREMENTAL_ID="true")
     messages = [dict(next_message(wanted, number).headers) for number in (1, 2)]
     assert [(message["ce-id"], message["ce-sequence"]) for message in messages] == [("1", "1"), ("2", "2")]
-    assert next_message(wanted, 1).body == b'{"a":1}'
+    assert next_message(wanted, 1).body == b' {"a": 1}'
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "sent"),
+    [
+        ("application/json", ' {\n  "ä" : 1.50\n }', ' {\n  "ä" : 1.50\n }'),
+        ("application/json", '{"data":{"data": 1}}', '{"data":{"data": 1}}'),
+        ("application/json", "\n7", "\n7"),
+        ("text/plain", ' "he\\u006clo"', "hello"),
+        ("text/plain", '""', ""),
+    ],
+)
+def test_data_are_sent_as_they_were_written(kind: str, data: str, sent: str) -> None:
+    event = f'{{"type": "t", "source": "s", "datacontenttype": "{kind}", "data" :{data} , "x": "1"}}'
+    assert next_message(sender(INPUT_EVENT=event), 1).body == sent.encode()
 
 
 def test_every_event_has_an_id_of_its_own() -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from starlette.requests import Request
 
-from penstock.workloads.actors.transform import content_type_of, document_of
+from penstock.workloads.actors.transform import Transform, content_type_of, document_of
 
 EVENT = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/s", "ce-type": "t", "ce-extra": "e"}
 
@@ -38,3 +39,11 @@ def test_what_is_no_event_is_seen_as_it_is(body: bytes, seen: object) -> None:
 )
 def test_the_result_says_what_it_is(made: object, content_type: str) -> None:
     assert content_type_of(made) == content_type
+
+
+@pytest.mark.parametrize("encoding", [b"gzip", b"br", b"identity, gzip"])
+async def test_an_encoded_event_is_refused_before_it_is_read(encoding: bytes) -> None:
+    program = object.__new__(Transform)  # nothing of it is needed to refuse
+    scope = {"type": "http", "method": "POST", "path": "/", "headers": [(b"content-encoding", encoding)]}
+    answer = await program.answer(Request(scope))  # whose body cannot be read
+    assert (answer.status_code, answer.headers["accept-encoding"]) == (415, "identity")

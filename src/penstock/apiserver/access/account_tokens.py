@@ -10,7 +10,8 @@ from typing import Any
 from penstock.apiserver import errors
 from penstock.apiserver.access.identity import AUTHENTICATED, User, account_groups, account_user
 from penstock.apiserver.access.signing import Claims, Signer
-from penstock.apiserver.documents import Obj, meta
+from penstock.apiserver.documents import meta
+from penstock.kube.kinds import Obj
 from penstock.timestamps import rfc3339
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"

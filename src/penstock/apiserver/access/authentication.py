@@ -39,10 +39,6 @@ class Authenticator:
         recognised = self.recognise(token) if token else None
         return recognised.user if recognised else None
 
-    def is_listed(self, header: str) -> bool:
-        """Whether it carries a token of the data folder, which is told by comparing alone."""
-        return self._tokens.user(_bearer(header)) is not None
-
     def recognise(self, token: str, audiences: Iterable[str] = AUDIENCES) -> Recognised | None:
         """Who a token stands for, if it is for one of these audiences."""
         wanted = tuple(audiences)

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.apiserver.documents import Obj, decode, encode
+from penstock.apiserver.documents import decode, encode
+from penstock.kube.kinds import Obj
 from penstock.private_files import write_private
 
 MASTERS = "system:masters"

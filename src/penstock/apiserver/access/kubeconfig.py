@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from penstock.apiserver.documents import Obj
+from penstock.kube.kinds import Obj
 from penstock.private_files import write_private
 
 

@@ -15,8 +15,9 @@ from typing import NamedTuple
 from penstock.apiserver import errors
 from penstock.apiserver.access.identity import User
 from penstock.apiserver.access.rules import AccessRequest, allows
-from penstock.apiserver.documents import Obj, decode
+from penstock.apiserver.documents import decode
 from penstock.apiserver.store.storage import Change, Key, Store
+from penstock.kube.kinds import Obj
 
 GROUP = "rbac.authorization.k8s.io"
 ROLES, ROLE_BINDINGS = f"roles.{GROUP}", f"rolebindings.{GROUP}"

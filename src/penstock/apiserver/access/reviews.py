@@ -8,8 +8,8 @@ from penstock.apiserver.access.authentication import Authenticator
 from penstock.apiserver.access.identity import User
 from penstock.apiserver.access.policy import Authorizer
 from penstock.apiserver.access.rules import AccessRequest
-from penstock.apiserver.documents import Obj
 from penstock.apiserver.kinds.registry import ServedKind
+from penstock.kube.kinds import Obj
 
 _RESOURCE_FIELDS = ("verbs", "apiGroups", "resources", "resourceNames")
 

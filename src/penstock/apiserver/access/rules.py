@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import product
+from collections.abc import Iterable, Iterator, Mapping
+from functools import reduce
+from itertools import accumulate, product
+from operator import and_, or_
 from typing import NamedTuple
 
-from penstock.apiserver.documents import Obj
+from penstock.kube.kinds import Obj
 
 ANYTHING = "*"
+MOST_PAIRS = 50_000_000
+"""Of a value and a held rule, each one bit, when rules are compared."""
+MOST_STEPS = 100_000
+"""When rules are compared. Rules that people write take some hundreds."""
 
 
 class AccessRequest(NamedTuple):
@@ -42,22 +48,137 @@ def allows(rule: Obj, request: AccessRequest) -> bool:
     )
 
 
+class TooManyParts(Exception):
+    """Rules that would take too long to compare; the text names the limit."""
+
+
 def uncovered(held: Iterable[Obj], wanted: Iterable[Obj]) -> list[Obj]:
-    """What of the wanted rules the held ones do not allow, in the smallest parts."""
-    held = list(held)
-    parts = [part for rule in wanted for part in _parts(rule)]
-    return [part for part in parts if not any(_covers(rule, part) for rule in held)]
+    """What of the wanted rules the held ones do not allow, as rules that do not overlap. Raises TooManyParts.
 
-
-def compacted(parts: Iterable[Obj]) -> list[Obj]:
-    """Parts that differ only by their verb, put together again."""
-    together: dict[tuple[str, ...], Obj] = {}
-    for part in parts:
-        key = tuple(f"{field}={value}" for field, value in part.items() if field != "verbs")
-        if key in together:
-            together[key]["verbs"] = [*together[key]["verbs"], *part["verbs"]]
+    A rule stands for the product of its groups, resources, names and verbs: a few hundred bytes can mean billions of
+    combinations. They are not expanded. Values that the same held rules list are alike, and are compared together.
+    """
+    wanted = list(wanted)
+    known = _HeldRules(list(held), wanted)
+    gaps: list[Obj] = []
+    for rule in wanted:
+        verbs = [(verb, known.verb(verb)) for verb in rule.get("verbs") or ()]
+        paths = [(path, known.path(path)) for path in rule.get("nonResourceURLs") or ()]
+        gaps += known.gaps({"nonResourceURLs": paths, "verbs": verbs})
+        parts = {
+            "apiGroups": [(group, known.group(group)) for group in rule.get("apiGroups") or ()],
+            "resources": [(resource, known.resource(resource)) for resource in rule.get("resources") or ()],
+            "verbs": verbs,
+        }
+        if names := rule.get("resourceNames"):
+            parts = {"resourceNames": [(name, known.name(name)) for name in names], **parts}
+            gaps += known.gaps(parts)
         else:
-            together[key] = dict(part)
+            gaps += known.gaps(parts, known.unnamed)
+    return gaps
+
+
+class _HeldRules:
+    """Which of the held rules list a value: a number with one bit for each rule."""
+
+    def __init__(self, rules: list[Obj], wanted: list[Obj]) -> None:
+        asked = {
+            field: {ANYTHING, *(value for rule in wanted for value in rule.get(field) or ())}
+            for field in ("verbs", "apiGroups", "resources", "resourceNames")
+        }
+        asked["resources"] |= {_of_any(resource) for resource in asked["resources"]}
+        if sum(map(len, asked.values())) * len(rules) > MOST_PAIRS:
+            raise TooManyParts(f"more than {MOST_PAIRS} pairs of a value and a rule to compare")
+        self._listing = {field: _listing(rules, field, values) for field, values in asked.items()}
+        self._patterns = [
+            (pattern, 1 << place) for place, rule in enumerate(rules) for pattern in rule.get("nonResourceURLs") or ()
+        ]
+        self._all = (1 << len(rules)) - 1
+        self.unnamed = sum(1 << place for place, rule in enumerate(rules) if not rule.get("resourceNames"))
+        self._steps = 0
+
+    def verb(self, verb: str) -> int:
+        return self._rules("verbs", ANYTHING, verb)
+
+    def group(self, group: str) -> int:
+        return self._rules("apiGroups", ANYTHING, group)
+
+    def resource(self, resource: str) -> int:
+        return self._rules("resources", ANYTHING, resource, _of_any(resource))
+
+    def name(self, name: str) -> int:
+        return self.unnamed | self._rules("resourceNames", name)
+
+    def path(self, path: str) -> int:
+        self._count(len(self._patterns))
+        return reduce(or_, (rule for pattern, rule in self._patterns if _path_matches(pattern, path)), 0)
+
+    def _rules(self, field: str, *values: str) -> int:
+        return reduce(or_, (self._listing[field].get(value, 0) for value in values))
+
+    def gaps(self, parts: Mapping[str, list[tuple[str, int]]], rules: int | None = None) -> Iterator[Obj]:
+        """The combinations of one value from each part that none of the rules lists as a whole."""
+        if not all(parts.values()):
+            return
+        *outer, (_, last) = parts.items()
+        alike: list[dict[int, list[str]]] = []
+        for _, values in outer:
+            alike.append({})
+            for value, listing in values:
+                alike[-1].setdefault(listing, []).append(value)
+        # The rules that list every value of the parts from a place on: one of them is enough.
+        listed_by = [reduce(and_, (listing for _, listing in values)) for values in parts.values()]
+        complete = list(accumulate(reversed(listed_by), and_))[::-1]
+
+        def walk(place: int, rules: int, chosen: list[list[str]]) -> Iterator[list[list[str]]]:
+            self._count(1)
+            if not rules:
+                yield [*chosen, *([value for value, _ in values] for values in list(parts.values())[place:])]
+            elif rules & complete[place]:
+                return
+            elif place == len(outer):
+                self._count(len(last))
+                if left := [value for value, listing in last if not rules & listing]:
+                    yield [*chosen, left]
+            else:
+                for listing, values in alike[place].items():
+                    yield from walk(place + 1, rules & listing, [*chosen, values])
+
+        for gap in walk(0, self._all if rules is None else rules, []):
+            yield dict(zip(parts, gap, strict=True))
+
+    def _count(self, steps: int) -> None:
+        self._steps += steps
+        if self._steps > MOST_STEPS:
+            raise TooManyParts(f"more than {MOST_STEPS} combinations to compare")
+
+
+def _listing(rules: list[Obj], field: str, asked: set[str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for place, rule in enumerate(rules):
+        for value in asked.intersection(rule.get(field) or ()):
+            found[value] = found.get(value, 0) | 1 << place
+    return found
+
+
+def _of_any(resource: str) -> str:
+    """How a rule names the subresource of every resource; a resource itself stays as it is."""
+    _, slash, subresource = resource.partition("/")
+    return f"*/{subresource}" if slash else resource
+
+
+def compacted(gaps: Iterable[Obj], most: int) -> list[Obj]:
+    """One rule for each group, resource and name, or path, with its verbs, as Kubernetes tells them: the first ones."""
+    together: dict[tuple[tuple[str, str], ...], Obj] = {}
+    for gap in gaps:
+        fields = [field for field in gap if field != "verbs"]
+        for values in product(*(gap[field] for field in fields)):
+            part = together.get(key := tuple(zip(fields, values, strict=True)))
+            if part is None:
+                if len(together) == most:
+                    return list(together.values())
+                part = together[key] = {**{field: [value] for field, value in key}, "verbs": []}
+            part["verbs"] += gap["verbs"]
     return list(together.values())
 
 
@@ -77,32 +198,6 @@ def described(rule: Obj) -> str:
 def quoted(values: Iterable[str]) -> str:
     """`["a" "b"]`."""
     return "[" + " ".join(f'"{value}"' for value in values) + "]"
-
-
-def _parts(rule: Obj) -> list[Obj]:
-    verbs = rule.get("verbs") or ()
-    parts = [
-        {"nonResourceURLs": [url], "verbs": [verb]} for url, verb in product(rule.get("nonResourceURLs") or (), verbs)
-    ]
-    names = [[name] for name in rule.get("resourceNames") or ()] or [[]]
-    for group, resource, name, verb in product(rule.get("apiGroups") or (), rule.get("resources") or (), names, verbs):
-        part: Obj = {"apiGroups": [group], "resources": [resource], "verbs": [verb]}
-        parts.append(part | ({"resourceNames": name} if name else {}))
-    return parts
-
-
-def _covers(rule: Obj, part: Obj) -> bool:
-    """Whether a rule allows all that the part, which names one thing of each sort, allows."""
-    if not _lists(rule, "verbs", part["verbs"][0]):
-        return False
-    if "nonResourceURLs" in part:
-        return any(_path_matches(pattern, part["nonResourceURLs"][0]) for pattern in rule.get("nonResourceURLs") or ())
-    names, wanted = rule.get("resourceNames") or [], part.get("resourceNames") or []
-    return (
-        _lists(rule, "apiGroups", part["apiGroups"][0])
-        and _names_resource(rule, part["resources"][0])
-        and (not names or (bool(wanted) and wanted[0] in names))
-    )
 
 
 def _lists(rule: Obj, field: str, wanted: str) -> bool:

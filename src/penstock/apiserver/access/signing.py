@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 from functools import lru_cache
 from typing import Any
@@ -14,7 +15,8 @@ from jwt.algorithms import ECAlgorithm
 from jwt.types import Options
 
 ALGORITHM = "ES256"
-_REMEMBERED = 1024
+REMEMBERED = 1024
+"""Right tokens whose signature is not checked again."""
 
 _TIMELESS: Options = {
     "verify_exp": False,
@@ -40,8 +42,9 @@ class Signer:
         """Signs with this key from now on, and takes what is signed with any of them."""
         self._private, self._kid = key, key_id(key.public_key())
         self._public = {key_id(one.public_key()): one.public_key() for one in (key, *others)}
-        # To check a signature takes many times longer than anything else about a request.
-        self._read = lru_cache(_REMEMBERED)(self._verify)
+        # To check a signature takes many times longer than anything else about a request. What is wrong is not kept, so
+        # that wrong tokens, however many, leave the right ones in memory.
+        self._read = lru_cache(REMEMBERED)(self._verify)
 
     def sign(self, claims: Claims) -> str:
         """The token of these claims."""
@@ -49,8 +52,11 @@ class Signer:
 
     def read(self, token: str, now: float) -> Claims | None:
         """What a token claims, if it was signed here and holds now."""
-        claims = self._read(token)
-        return claims if claims and claims.get("nbf", 0) <= now < claims["exp"] else None
+        try:
+            claims = self._read(token)
+        except jwt.InvalidTokenError:
+            return None
+        return claims if claims.get("nbf", 0) <= now < claims["exp"] else None
 
     def published(self) -> list[dict[str, Any]]:
         """The public keys, as a JSON Web Key Set lists them."""
@@ -59,20 +65,15 @@ class Signer:
             for kid, key in self._public.items()
         ]
 
-    def _verify(self, token: str) -> Claims | None:
-        try:
-            kid = jwt.get_unverified_header(token).get("kid")
-            # Tokens of earlier versions name no key.
-            keys = list(self._public.values()) if kid is None else [self._public[kid]]
-        except (jwt.InvalidTokenError, KeyError):
-            return None
-        for key in keys:
-            try:
+    def _verify(self, token: str) -> Claims:
+        """What a token claims; raises InvalidTokenError unless it was signed here."""
+        kid = jwt.get_unverified_header(token).get("kid")
+        # Tokens of earlier versions name no key.
+        for key in [key for name, key in self._public.items() if kid in (None, name)]:
+            with contextlib.suppress(jwt.InvalidTokenError):
                 claims: Claims = jwt.decode(token, key, algorithms=[ALGORITHM], options=_TIMELESS)
-            except jwt.InvalidTokenError:
-                continue
-            return claims
-        return None
+                return claims
+        raise jwt.InvalidTokenError("not signed here")
 
 
 def key_id(key: ec.EllipticCurvePublicKey) -> str:

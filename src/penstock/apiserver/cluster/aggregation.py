@@ -11,11 +11,12 @@ import structlog
 
 from penstock.apiserver.access.identity import MASTERS
 from penstock.apiserver.access.policy import CLUSTER_ROLES
-from penstock.apiserver.documents import Obj, meta
+from penstock.apiserver.documents import encode, meta
 from penstock.apiserver.errors import ApiError
 from penstock.apiserver.kinds.registry import ServedKind
 from penstock.apiserver.store.storage import Change, Store, Transaction
 from penstock.apiserver.verbs.writing import Verbs, WriteTarget
+from penstock.kube.kinds import Obj
 from penstock.observability.logs import describe
 
 log = structlog.get_logger(__name__)
@@ -84,12 +85,13 @@ def _with_rules(rules: list[Obj], role: Obj) -> Obj:
 
 
 def _gathered(role: Obj, roles: Iterable[Obj]) -> list[Obj]:
-    rules: list[Obj] = []
+    rules: dict[bytes, Obj] = {}
     for other in roles:
         labels = meta(other).get("labels") or {}
         if meta(other)["name"] != meta(role)["name"] and any(selects(one, labels) for one in _selectors(role)):
-            rules += [rule for rule in other.get("rules") or () if rule not in rules]
-    return rules
+            for rule in other.get("rules") or ():
+                rules.setdefault(encode(sorted(rule.items())), rule)
+    return list(rules.values())
 
 
 def _selectors(role: Obj) -> list[Obj]:

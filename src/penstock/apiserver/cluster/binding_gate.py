@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.apiserver.documents import Obj, decode
+from penstock.apiserver.documents import decode
 from penstock.apiserver.store.storage import Change
 from penstock.apiserver.verbs.admission import AdmissionRequest
+from penstock.kube.kinds import Obj
 from penstock.resources.destinations.resolution import ResolvedAddress
-from penstock.resources.sources.sinkbinding.environment import Environment, bound, environment_of
-from penstock.resources.sources.sinkbinding.model import SinkBinding
-from penstock.resources.sources.trust_bundles import is_bundle
+from penstock.resources.sinkbinding import Environment, SinkBinding, bound, environment_of
+from penstock.resources.trust_bundles import is_bundle
 
 RESOURCE, CONFIG_MAPS = "sinkbindings.sources.knative.dev", "configmaps"
 

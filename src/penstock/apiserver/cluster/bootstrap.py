@@ -13,11 +13,12 @@ from penstock.apiserver.access.identity import MASTERS
 from penstock.apiserver.cluster import bootstrap_roles
 from penstock.apiserver.cluster.aggregation import Aggregation
 from penstock.apiserver.cluster.node import refreshed
-from penstock.apiserver.documents import Obj, meta
+from penstock.apiserver.documents import meta
 from penstock.apiserver.kinds import custom_kinds
 from penstock.apiserver.kinds.registry import Registry, ServedKind
 from penstock.apiserver.store.storage import Store, Transaction
 from penstock.apiserver.verbs.writing import Verbs, WriteTarget
+from penstock.kube.kinds import Obj
 
 NAMESPACES = ("default", "kube-system", "knative-eventing")
 _USER = "system:apiserver"

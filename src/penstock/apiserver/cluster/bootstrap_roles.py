@@ -9,7 +9,8 @@ from __future__ import annotations
 from importlib.resources import files
 
 from penstock.apiserver.access.rules import uncovered
-from penstock.apiserver.documents import Obj, meta
+from penstock.apiserver.documents import meta
+from penstock.kube.kinds import Obj
 from penstock.yaml_files import documents
 
 AUTOUPDATE = "rbac.authorization.kubernetes.io/autoupdate"

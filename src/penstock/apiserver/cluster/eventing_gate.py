@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from penstock.apiserver.documents import Obj, decode
+from penstock.apiserver.access.identity import User
+from penstock.apiserver.access.policy import Authorizer
+from penstock.apiserver.access.rules import AccessRequest
+from penstock.apiserver.documents import decode
 from penstock.apiserver.store.storage import Change
 from penstock.apiserver.verbs.admission import AdmissionRequest, Denied
+from penstock.kube.kinds import Obj
+from penstock.resources.admission import SUBSCRIBE, EventOrigin
 from penstock.resources.registry import ADMISSION, Admission, AdmissionContext, AdmissionDenied
 from penstock.settings import Settings
 
@@ -16,8 +21,13 @@ class EventingGate:
 
     namespace = "knative-eventing"
 
-    def __init__(self, settings: Settings, admissions: Mapping[tuple[str, str], Admission] = ADMISSION) -> None:
-        self._settings, self._admissions = settings, admissions
+    def __init__(
+        self,
+        settings: Settings,
+        authorizer: Authorizer,
+        admissions: Mapping[tuple[str, str], Admission] = ADMISSION,
+    ) -> None:
+        self._settings, self._authorizer, self._admissions = settings, authorizer, admissions
         self._configmaps: Mapping[str, Mapping[str, str]] = {}
 
     def load(self, configmaps: Iterable[Obj]) -> None:
@@ -49,6 +59,13 @@ class EventingGate:
             raise Denied(str(denied)) from None
 
     def _context(self, occasion: AdmissionRequest, old: Obj | None) -> AdmissionContext:
+        def may_subscribe(origin: EventOrigin) -> bool:
+            user = User(occasion.user, occasion.groups)
+            wanted = AccessRequest(
+                SUBSCRIBE, origin.group, origin.resource, namespace=origin.namespace, name=origin.name
+            )
+            return self._authorizer.decide(user, wanted).allowed
+
         return AdmissionContext(
             user=occasion.user,
             namespace=occasion.namespace,
@@ -56,4 +73,5 @@ class EventingGate:
             settings=self._settings,
             operation=occasion.operation,
             old=old,
+            may_subscribe=may_subscribe,
         )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from penstock.apiserver.documents import Obj, meta
+from penstock.apiserver.documents import meta
 from penstock.apiserver.verbs.admission import AdmissionRequest
+from penstock.kube.kinds import Obj
 from penstock.resources import features
 from penstock.resources.admission import SYSTEM_NAMESPACE
 

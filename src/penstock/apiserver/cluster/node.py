@@ -6,11 +6,9 @@ import os
 import platform
 from importlib import metadata
 
-from penstock.apiserver.documents import Obj
+from penstock.kube.kinds import Obj
+from penstock.resources.metadata import NODE_NAME
 from penstock.timestamps import rfc3339
-
-NODE_NAME = "penstock"
-"""What Pods name as their `spec.nodeName`."""
 
 
 def node(address: str, version: str) -> Obj:

@@ -9,12 +9,15 @@ from __future__ import annotations
 from penstock.apiserver import errors
 from penstock.apiserver.access.identity import User
 from penstock.apiserver.access.policy import GROUP, Authorizer, RoleMissing
-from penstock.apiserver.access.rules import AccessRequest, compacted, described, quoted, uncovered
-from penstock.apiserver.documents import Obj, meta
+from penstock.apiserver.access.rules import AccessRequest, TooManyParts, compacted, described, quoted, uncovered
+from penstock.apiserver.documents import meta
 from penstock.apiserver.kinds.registry import ServedKind
 from penstock.apiserver.kinds.schema import Complaint
 from penstock.apiserver.verbs.admission import AdmissionRequest
+from penstock.kube.kinds import Obj
 
+LONGEST_TOLD = 1000
+"""Letters of one missing rule in a refusal."""
 _ROLES, _BINDINGS = ("Role", "ClusterRole"), ("RoleBinding", "ClusterRoleBinding")
 _EVERYTHING = (
     {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
@@ -49,10 +52,14 @@ class RbacGate:
         user = User(occasion.user, occasion.groups)
         if user.is_master or (old is not None and _substance(obj) == _substance(old)):
             return
-        if kind.kind in _ROLES:
-            self._check_escalation(user, obj, old, occasion)
-        else:
-            self._check_bind(user, obj, occasion)
+        try:
+            if kind.kind in _ROLES:
+                self._check_escalation(user, obj, old, occasion)
+            else:
+                self._check_bind(user, obj, occasion)
+        except TooManyParts as limit:
+            why = f"{_attempt(user)} that cannot be compared with those currently held: {limit}"
+            raise errors.forbidden(GROUP, kind.plural, meta(obj)["name"], why) from None
 
     def _check_escalation(self, user: User, obj: Obj, old: Obj | None, occasion: AdmissionRequest) -> None:
         kind, name = occasion.kind, meta(obj)["name"]
@@ -82,12 +89,19 @@ class RbacGate:
         missing = uncovered(self._authorizer.policy.rules_of(user, occasion.namespace), rules)
         if not missing:
             return
-        told = "\n".join(sorted({described(rule) for rule in compacted(missing)}))
-        why = (
-            f'user "{user.name}" (groups={quoted(user.groups)}) is attempting to grant RBAC permissions '
-            f"not currently held:\n{told}"
-        )
+        parts = compacted(missing, errors.MAX_COMPLAINTS + 1)
+        told = sorted({_shortened(described(rule)) for rule in parts[: errors.MAX_COMPLAINTS]})
+        told += ["and more"] * (len(parts) > errors.MAX_COMPLAINTS)
+        why = f"{_attempt(user)} not currently held:\n" + "\n".join(told)
         raise errors.forbidden(GROUP, occasion.kind.plural, name, why)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST_TOLD else text[:LONGEST_TOLD] + "…"
+
+
+def _attempt(user: User) -> str:
+    return f'user "{user.name}" (groups={quoted(user.groups)}) is attempting to grant RBAC permissions'
 
 
 def _substance(obj: Obj) -> Obj:

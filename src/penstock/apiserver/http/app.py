@@ -7,7 +7,7 @@ from pathlib import Path
 
 import structlog
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -17,7 +17,7 @@ from penstock.apiserver.access import account_tokens
 from penstock.apiserver.access.authentication import Authenticator
 from penstock.apiserver.access.policy import Authorizer
 from penstock.apiserver.access.reviews import Reviews
-from penstock.apiserver.documents import Obj, decode
+from penstock.apiserver.documents import decode
 from penstock.apiserver.errors import ApiError
 from penstock.apiserver.http import pod_logs, requests
 from penstock.apiserver.http.changing import Changer
@@ -26,6 +26,7 @@ from penstock.apiserver.http.guard import ApiGuard
 from penstock.apiserver.http.issuer import DISCOVERY_PATH, KEYS_PATH, Issuer
 from penstock.apiserver.http.openapi_documents import OpenApiDocuments
 from penstock.apiserver.http.reading import ReadingVerbs
+from penstock.apiserver.http.request_info import RequestInfo, request_info
 from penstock.apiserver.http.requests import ResourcePath
 from penstock.apiserver.http.responses import object_response, refusal, warn
 from penstock.apiserver.http.watching import WatchResponse
@@ -33,6 +34,8 @@ from penstock.apiserver.kinds import discovery
 from penstock.apiserver.kinds.discovery import subresource_verbs
 from penstock.apiserver.kinds.registry import Registry
 from penstock.apiserver.store.storage import Store
+from penstock.kube.kinds import Obj
+from penstock.private_files import path_below
 
 log = structlog.get_logger(__name__)
 
@@ -92,7 +95,7 @@ class ApiApp:
             Route("/openapi/v3/{path:path}", self._openapi.respond),
             Route("/{path:path}", self._resource, methods=_METHODS),
         ]
-        app = Starlette(routes=routes, exception_handlers={ApiError: _refused, Exception: _failed})
+        app = Starlette(routes=routes, exception_handlers=_ERRORS)
         # Kubernetes takes paths with a slash at the end for those without it, and has no redirects.
         app.router.redirect_slashes = False
         return ApiGuard(_without_last_slash(app), self._authenticator, self._authorizer, self._fair_use)
@@ -124,14 +127,16 @@ class ApiApp:
         return object_response(listed)
 
     async def _resource(self, request: Request) -> Response | WatchResponse:
-        place = requests.locate(request.scope["path"], self._registry)
+        info = request_info(request.scope)
+        place, verb = requests.locate(info, self._registry), info.verb
+        if not _is_request(info) or verb not in (
+            subresource_verbs(place.subresource) if place.subresource else place.kind.verbs
+        ):
+            raise errors.vacant(place.kind.kind) if place.kind.vacant else errors.method_not_allowed()
         if place.subresource == "token":
             return await self._token(request, place)
-        verb = _verb(request, place)
         if place.subresource == "log":
             return self._pod_log(request, place)
-        if verb not in (subresource_verbs(place.subresource) if place.subresource else place.kind.verbs):
-            raise errors.vacant(place.kind.kind) if place.kind.vacant else errors.method_not_allowed()
         if place.kind.verbs == ("create",):
             return await self._review(request, place)
         actions: dict[str, Callable[[Request, ResourcePath], Awaitable[Response | WatchResponse]]] = {
@@ -156,8 +161,6 @@ class ApiApp:
 
     async def _token(self, request: Request, place: ResourcePath) -> Response:
         """A token of a ServiceAccount."""
-        if request.method != "POST":
-            raise errors.method_not_allowed()
         asked = requests.parse_object(await requests.read_body(request), requests.media_type(request))
         authenticator = self._authenticator
         issued = account_tokens.issue(
@@ -178,23 +181,20 @@ class ApiApp:
         found = pod()
         if found is None:
             raise errors.not_found("", "pods", place.name)
-        folder = self._logs / (place.namespace or "") / place.name
+        folder = path_below(self._logs, place.namespace or "", place.name)
         return pod_logs.respond(folder, found, request.query_params, pod)
 
 
-def _verb(request: Request, place: ResourcePath) -> str:
-    method = request.method
-    if method in ("GET", "HEAD"):
-        if request.query_params.get("watch") in ("true", "1"):
-            return "watch"
-        return "get" if place.name else "list"
-    if method == "POST" and (not place.name or place.subresource):
-        return "create"
-    if method == "DELETE" and not place.subresource:
-        return "delete" if place.name else "deletecollection"
-    if method in ("PUT", "PATCH") and place.name:
-        return {"PUT": "update", "PATCH": "patch"}[method]
-    raise errors.method_not_allowed()
+def _is_request(info: RequestInfo) -> bool:
+    """Whether the verb goes with the path: collections are created in, objects are changed."""
+    match info.verb:
+        case "create":
+            return not info.name or bool(info.subresource)
+        case "update" | "patch":
+            return bool(info.name)
+        case "delete":
+            return not info.subresource
+    return True
 
 
 def _without_last_slash(app: ASGIApp) -> ASGIApp:
@@ -224,3 +224,11 @@ async def _failed(request: Request, error: Exception) -> Response:
     # Not by `request.url`, which cannot be made of every query.
     log.error("request failed", method=request.method, path=request.scope["path"], exc_info=error)
     return refusal(ApiError(500, "InternalError", f"Internal error occurred: {type(error).__name__}"))
+
+
+async def _client_left(_request: Request, _error: Exception) -> Response:
+    """The end of a request whose client has left; nothing of it is sent."""
+    return Response(status_code=400)
+
+
+_ERRORS = {ApiError: _refused, ClientDisconnect: _client_left, Exception: _failed}

@@ -17,10 +17,10 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from penstock.apiserver.access.identity import User
-from penstock.apiserver.access.rules import AccessRequest
-from penstock.apiserver.documents import Obj, encode
-from penstock.apiserver.http.guard import OPEN_PATHS, wanted
-from penstock.apiserver.http.requests import path_parts
+from penstock.apiserver.documents import encode
+from penstock.apiserver.http.guard import OPEN_PATHS
+from penstock.apiserver.http.request_info import RequestInfo, request_info
+from penstock.kube.kinds import Obj
 
 MOST_BYTES = 64 * 1024 * 1024
 KEPT_FILES = 4
@@ -75,18 +75,18 @@ class Audited:
             await self._app(scope, receive, send)
             return
         received, audit_id, code = datetime.now(UTC), str(uuid.uuid4()), 0
-        asked = wanted(scope["method"], scope["path"], scope.get("query_string", b"").decode("latin-1"))
+        info = request_info(scope)
 
         def note(stage: str) -> None:
             self._lines.write(
-                encode(audit_event(scope, asked, audit_id, stage, code=code, received=received, now=datetime.now(UTC)))
+                encode(audit_event(scope, info, audit_id, stage, code=code, received=received, now=datetime.now(UTC)))
             )
 
         async def noting(message: Message) -> None:
             nonlocal code
             if message["type"] == "http.response.start":
                 code = message["status"]
-                if asked.verb == "watch":
+                if info.verb == "watch":
                     note("ResponseStarted")
             await send(message)
 
@@ -97,7 +97,7 @@ class Audited:
 
 
 def audit_event(
-    scope: Scope, asked: AccessRequest, audit_id: str, stage: str, *, code: int, received: datetime, now: datetime
+    scope: Scope, info: RequestInfo, audit_id: str, stage: str, *, code: int, received: datetime, now: datetime
 ) -> Obj:
     """One event of the log."""
     state, headers = scope.get("state", {}), Headers(scope=scope)
@@ -109,7 +109,7 @@ def audit_event(
         "auditID": audit_id,
         "stage": stage,
         "requestURI": _address(scope),
-        "verb": asked.verb,
+        "verb": info.verb,
         "user": _user(acting or user),
         "sourceIPs": [scope["client"][0]] if scope.get("client") else [],
         "userAgent": headers.get("user-agent", "")[:LONGEST_TEXT],
@@ -119,8 +119,8 @@ def audit_event(
     }
     if acting is not None:
         event["impersonatedUser"] = _user(user)
-    if asked.resource:
-        event["objectRef"] = _object(asked, scope["path"])
+    if info.resource:
+        event["objectRef"] = _object(info)
     if user is not None:
         decision = "forbid" if code == 403 else "allow"
         event["annotations"] = {"authorization.k8s.io/decision": decision}
@@ -131,14 +131,14 @@ def _user(user: User | None) -> Obj:
     return {} if user is None else user.info()
 
 
-def _object(asked: AccessRequest, path: str) -> Obj:
-    parts = path_parts(path)
+def _object(info: RequestInfo) -> Obj:
+    asked = info.access
     told: dict[str, Any] = {
         "resource": asked.resource,
         "namespace": asked.namespace,
         "name": asked.name,
         "apiGroup": asked.group,
-        "apiVersion": parts[2] if asked.group else parts[1],
+        "apiVersion": info.version,
         "subresource": asked.subresource,
     }
     return {key: value for key, value in told.items() if value}

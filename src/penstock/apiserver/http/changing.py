@@ -12,7 +12,7 @@ from penstock.apiserver import errors
 from penstock.apiserver.access.identity import User
 from penstock.apiserver.access.policy import Authorizer
 from penstock.apiserver.access.rules import AccessRequest
-from penstock.apiserver.documents import Obj, encode, meta
+from penstock.apiserver.documents import encode, meta
 from penstock.apiserver.http import requests
 from penstock.apiserver.http.reading import selection
 from penstock.apiserver.http.rendering import Renderer
@@ -24,6 +24,7 @@ from penstock.apiserver.store.storage import Store, Transaction
 from penstock.apiserver.verbs import patches
 from penstock.apiserver.verbs.deletion import DeleteOptions
 from penstock.apiserver.verbs.writing import Verbs, WriteTarget
+from penstock.kube.kinds import Obj
 
 
 class Changer:
@@ -102,8 +103,7 @@ class Changer:
     async def delete_collection(self, request: Request, place: ResourcePath) -> Response:
         """DELETE of everything that the selectors leave."""
         options, dry = await _options(request)
-        query = request.query_params
-        keep, _ = selection(query.get("labelSelector", ""), query.get("fieldSelector", ""), place)
+        keep, _ = selection(request, place)
         namespace = place.namespace if place.kind.namespaced else ""
         is_whole = True
         async for page in self._store.parts(place.kind.resource, namespace, keep=keep):

@@ -3,19 +3,21 @@
 As in Kubernetes, the group `system:masters` is exempt, and penstock's own components are: what they ask for is the work
 of everybody. Whoever asks too fast is told to come back, which client libraries do by themselves.
 
-Tokens cannot be guessed at the speed of the network either: an address that keeps coming with wrong ones is told to
-wait before another is looked at. Tokens of a known user, and those in the data folder, are never held up by that.
+An address that keeps coming with wrong tokens is told to wait, too. Whether a token is right is found out first, so
+that nobody is held up by the wrong ones of others: all clients of one machine have the same address. To guess a right
+one is out of reach at any speed, since tokens have 256 random bits or a signature.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from penstock.apiserver import errors
 from penstock.apiserver.access.identity import COMPONENTS, User
 from penstock.apiserver.errors import ApiError
+from penstock.token_bucket import TokenBucket
 
 BURST_SECONDS = 2
 """For how long a user who was quiet may ask at once what the rate allows."""
@@ -23,7 +25,7 @@ BODIES_PER_USER = 32
 """Requests with a body that one user may have under way; each may hold three megabytes."""
 WATCHES_PER_USER = 1000
 WRONG_TOKENS = 20
-"""Wrong tokens from one address before it has to wait."""
+"""Wrong tokens from one address before it is told to wait."""
 WRONG_TOKENS_PER_SECOND = 1.0
 REMEMBERED = 4096
 """Users and addresses that are kept in mind."""
@@ -31,27 +33,20 @@ TOO_MANY = "Too many requests, please try again later."
 
 
 class Buckets:
-    """A bucket of tokens for each name: so many at once, and so many per second."""
+    """A token bucket for each name."""
 
     def __init__(self, rate: float, burst: float, clock: Callable[[], float]) -> None:
         self._rate, self._burst, self._clock = rate, burst, clock
-        self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
 
-    def take(self, name: str, amount: float = 1.0) -> bool:
-        """Whether there was so much; then it is gone."""
-        level = self.level(name)
-        enough = level >= amount
-        self._levels[name] = (level - amount if enough else level, self._clock())
-        self._levels.move_to_end(name)
+    def take(self, name: str) -> bool:
+        """Whether there was a token; then it is gone."""
+        bucket = self._buckets.setdefault(name, TokenBucket(self._rate, self._burst))
+        self._buckets.move_to_end(name)
         # Whoever was away longest has a full bucket, or nearly.
-        if len(self._levels) > REMEMBERED:
-            self._levels.popitem(last=False)
-        return enough
-
-    def level(self, name: str) -> float:
-        """What is there now."""
-        level, then = self._levels.get(name, (self._burst, 0.0))
-        return min(self._burst, level + (self._clock() - then) * self._rate)
+        if len(self._buckets) > REMEMBERED:
+            self._buckets.popitem(last=False)
+        return bucket.take(self._clock())
 
 
 class FairUse:
@@ -60,26 +55,12 @@ class FairUse:
     def __init__(self, requests_per_second: float, clock: Callable[[], float]) -> None:
         self._requests = Buckets(requests_per_second, requests_per_second * BURST_SECONDS, clock)
         self._wrong = Buckets(WRONG_TOKENS_PER_SECOND, WRONG_TOKENS, clock)
-        self._known: OrderedDict[bytes, None] = OrderedDict()
         self._bodies: Counter[str] = Counter()
         self._watches: Counter[str] = Counter()
 
-    def demand_patience(self, address: str, authorization: str) -> None:
-        """Raises 429 where the address has tried too many wrong tokens and this one is not known to be right."""
-        if self._wrong.level(address) < 1.0 and _digest(authorization) not in self._known:
-            raise too_many_requests()
-
-    def right_token(self, authorization: str) -> None:
-        """The token was valid: it is looked at whatever else comes from its address."""
-        key = _digest(authorization)
-        self._known[key] = None
-        self._known.move_to_end(key)
-        if len(self._known) > REMEMBERED:
-            self._known.popitem(last=False)
-
-    def wrong_token(self, address: str) -> None:
-        """A token was not valid."""
-        self._wrong.take(address)
+    def wrong_token(self, address: str) -> ApiError:
+        """How a token that is not valid is refused: by 401, or by 429 where too many came from its address."""
+        return errors.unauthorized() if self._wrong.take(address) else too_many_requests()
 
     @contextmanager
     def request(self, user: User, *, has_body: bool, is_watch: bool) -> Iterator[None]:
@@ -112,7 +93,3 @@ def is_exempt(user: User) -> bool:
 def too_many_requests() -> ApiError:
     """In the words of Kubernetes' flow control."""
     return ApiError(429, "TooManyRequests", TOO_MANY, details={"retryAfterSeconds": 1}, headers={"retry-after": "1"})
-
-
-def _digest(authorization: str) -> bytes:
-    return hashlib.sha256(authorization.encode()).digest()

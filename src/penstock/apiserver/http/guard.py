@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import re
-from urllib.parse import parse_qs, unquote
+from urllib.parse import unquote
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -17,15 +16,12 @@ from penstock.apiserver.access.rules import AccessRequest
 from penstock.apiserver.errors import ApiError
 from penstock.apiserver.http.fair_use import FairUse
 from penstock.apiserver.http.issuer import DISCOVERY_PATH, KEYS_PATH
-from penstock.apiserver.http.requests import path_parts
+from penstock.apiserver.http.request_info import request_info
 from penstock.apiserver.http.responses import refusal
 
 OPEN_PATHS = ("/livez", "/readyz", "/healthz", DISCOVERY_PATH, KEYS_PATH)
-_VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
-_NAMESPACE_SUBRESOURCES = ("status", "finalize")
 _IMPERSONATE = b"impersonate-"
 _EXTRA = "impersonate-extra-"
-_TELLING = re.compile(r"%|watch=|fieldSelector=")
 _AUTHENTICATION = "authentication.k8s.io"
 
 
@@ -52,12 +48,10 @@ class ApiGuard:
                 user = state["user"] = self._meant(scope, headers, caller)
                 if user is not caller:
                     state["acting"] = caller
-                asked = None
+                info = request_info(scope)
                 if not user.is_master:
-                    query = scope.get("query_string", b"").decode("latin-1")
-                    asked = wanted(scope["method"], scope["path"], query)
-                    self._authorizer.demand(user, asked)
-                has_body, is_watch = scope["method"] not in ("GET", "HEAD"), asked is not None and asked.verb == "watch"
+                    self._authorizer.demand(user, info.access)
+                has_body, is_watch = scope["method"] not in ("GET", "HEAD"), info.verb == "watch"
                 under_way.enter_context(self._fair_use.request(caller, has_body=has_body, is_watch=is_watch))
             except ApiError as error:
                 await refusal(error)(scope, receive, send)
@@ -69,13 +63,9 @@ class ApiGuard:
         authorization, address = headers.get("authorization"), (scope.get("client") or ("",))[0]
         if authorization is None:
             raise errors.unauthorized()
-        if not self._authenticator.is_listed(authorization):
-            self._fair_use.demand_patience(address, authorization)
         user = self._authenticator.user(authorization)
         if user is None:
-            self._fair_use.wrong_token(address)
-            raise errors.unauthorized()
-        self._fair_use.right_token(authorization)
+            raise self._fair_use.wrong_token(address)
         return user
 
     def _meant(self, scope: Scope, headers: Headers, caller: User) -> User:
@@ -86,42 +76,6 @@ class ApiGuard:
         for request in impersonations(other, headers.getlist("impersonate-group")):
             self._authorizer.demand(caller, request)
         return other
-
-
-def wanted(method: str, path: str, query: str) -> AccessRequest:
-    """What a request wants to do, read from its address alone: that something is served there is asked later."""
-    parts = path_parts(path)
-    if parts[:1] == ["api"] and len(parts) >= 3:
-        group, rest = "", parts[2:]
-    elif parts[:1] == ["apis"] and len(parts) >= 4:
-        group, rest = parts[1], parts[3:]
-    else:
-        return AccessRequest(method.lower(), path=path)
-    namespace = ""
-    if rest[0] == "namespaces" and len(rest) > 1:
-        namespace = rest[1]
-        if len(rest) > 2 and rest[2] not in _NAMESPACE_SUBRESOURCES:
-            rest = rest[2:]
-    name, subresource = (*rest[1:3], "", "")[:2]
-    verb = _VERBS.get(method, method.lower())
-    if verb in {"get", "delete"}:
-        # Only what may change the verb or the name is worth reading.
-        options = parse_qs(query, keep_blank_values=True) if _TELLING.search(query) else {}
-        if verb == "get" and options.get("watch", [""])[-1] in ("true", "1"):
-            verb = "watch"
-        elif not name:
-            verb = "list" if verb == "get" else "deletecollection"
-        name = name or _selected_name(options.get("fieldSelector", [""])[-1])
-    return AccessRequest(verb, group, rest[0], subresource, namespace, name)
-
-
-def _selected_name(selector: str) -> str:
-    """The one name that a field selector leaves, so that rules with resource names hold for lists and watches."""
-    for term in selector.split(","):
-        key, _, value = term.replace("==", "=").partition("=")
-        if key.strip() == "metadata.name":
-            return value.strip()
-    return ""
 
 
 def impersonated(headers: Headers) -> User:

@@ -9,8 +9,9 @@ from pathlib import Path
 from starlette.responses import StreamingResponse
 
 from penstock.apiserver import errors
-from penstock.apiserver.documents import Obj
 from penstock.apiserver.http.requests import whole_number
+from penstock.kube.kinds import Obj
+from penstock.private_files import LeadsOutside, path_below
 
 CHUNK = 64 * 1024
 POLL_SECONDS = 0.2
@@ -20,16 +21,19 @@ def respond(folder: Path, pod: Obj, query: Mapping[str, str], current: Callable[
     """The log of a container as text; with `follow` until the container does not run any more."""
     container = chosen_container(pod, query.get("container", ""))
     name = pod["metadata"]["name"]
-    path = folder / f"{container}.log"
-    if query.get("previous") == "true":
-        path = folder / f"{container}.previous.log"
+    previous = query.get("previous") == "true"
+    try:
+        path = path_below(folder, f"{container}{'.previous' if previous else ''}.log")
+    except LeadsOutside:
+        raise errors.bad_request(f"container {container} is not valid for pod {name}") from None
+    if previous:
         if not path.exists():
             raise errors.bad_request(f'previous terminated container "{container}" in pod "{name}" not found')
     elif not path.exists() and (reason := waiting_reason(pod, container)):
         raise errors.bad_request(f'container "{container}" in pod "{name}" is waiting to start: {reason}')
     tail = whole_number(query, "tailLines")
     limit = whole_number(query, "limitBytes")
-    follow = query.get("follow") == "true" and query.get("previous") != "true"
+    follow = query.get("follow") == "true" and not previous
     lines = _read(path, tail, limit, (lambda: may_write(current(), container)) if follow else None)
     return StreamingResponse(lines, media_type="text/plain")
 

@@ -11,16 +11,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from penstock.apiserver import errors
-from penstock.apiserver.documents import Obj, decode, encode, labels_of
+from penstock.apiserver.documents import decode, encode, labels_of
 from penstock.apiserver.http import selectors
 from penstock.apiserver.http.pieces import pieces
 from penstock.apiserver.http.rendering import CLOSING, Renderer
+from penstock.apiserver.http.request_info import request_info
 from penstock.apiserver.http.requests import ResourcePath, accepted_form, whole_number
 from penstock.apiserver.http.responses import json_response, list_response, streamed
 from penstock.apiserver.http.watching import DEFAULT_TIMEOUT_SECONDS, Watches, WatchResponse, WatchScope, WatchStart
 from penstock.apiserver.kinds.scale import scale_of
 from penstock.apiserver.store.storage import PART_BYTES, ListPage, Store
 from penstock.apiserver.verbs.history import WatchHistory
+from penstock.kube.kinds import Obj
 
 Keep = Callable[[bytes], bool]
 
@@ -46,7 +48,7 @@ class ReadingVerbs:
         """A collection, or a page of it."""
         query = request.query_params
         renderer = self._renderer(request, place)
-        keep, _ = selection(query.get("labelSelector", ""), query.get("fieldSelector", ""), place)
+        keep, _ = selection(request, place)
         limit = whole_number(query, "limit") or 0
         after, token_version = _parse_token(query.get("continue", ""))
         self._check_version(query.get("resourceVersion", ""))
@@ -78,7 +80,7 @@ class ReadingVerbs:
         """Changes of a collection, or of one object."""
         query = request.query_params
         renderer = self._renderer(request, place)
-        keep, name = selection(query.get("labelSelector", ""), query.get("fieldSelector", ""), place)
+        keep, name = selection(request, place)
         name = place.name or name
         seconds = whole_number(query, "timeoutSeconds")
         version_text = query.get("resourceVersion", "")
@@ -138,10 +140,12 @@ async def _bodies(first: list[bytes], following: AsyncIterator[ListPage]) -> Asy
         yield page.bodies
 
 
-def selection(label_text: str, field_text: str, place: ResourcePath) -> tuple[Keep | None, str | None]:
+def selection(request: Request, place: ResourcePath) -> tuple[Keep | None, str | None]:
     """A test of encoded objects, None if all pass; and the only name that can pass, if there is one."""
-    labels = selectors.parse_labels(label_text)
-    fields = selectors.parse_fields(field_text, place.kind.field_selectors)
+    labels = selectors.parse_labels(request.query_params.get("labelSelector", ""))
+    # The text by which the request was authorized, and not one read from the query again.
+    fields = selectors.parse_fields(request_info(request.scope).field_selector)
+    selectors.check_fields(fields, place.kind.field_selectors)
     if not labels and not fields:
         return None, None
 

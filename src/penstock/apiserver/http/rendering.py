@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from penstock.apiserver.documents import Obj, decode, encode
+from penstock.apiserver.documents import decode, encode
 from penstock.apiserver.http.pieces import PIECE_BYTES
 from penstock.apiserver.http.requests import Form
 from penstock.apiserver.kinds import tables
 from penstock.apiserver.kinds.registry import ServedKind
+from penstock.kube.kinds import Obj
 
 CLOSING = b"]}\n"
 """What comes after the objects of a list."""

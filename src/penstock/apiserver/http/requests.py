@@ -11,14 +11,22 @@ import yaml
 from starlette.requests import Request
 
 from penstock.apiserver import errors
-from penstock.apiserver.documents import Obj, decode
+from penstock.apiserver.documents import decode
+from penstock.apiserver.http.request_info import RequestInfo
 from penstock.apiserver.kinds.registry import Registry, ServedKind
 from penstock.apiserver.protobuf import bodies
 from penstock.apiserver.verbs import patches
 from penstock.apiserver.verbs.deletion import DeleteOptions
+from penstock.kube.kinds import Obj
 from penstock.yaml_files import SAFE_LOADER
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
+MAX_VALUES = 250_000
+"""In one body. What a write costs grows with them, and writes come one after the other: a real object of three
+megabytes has some tens of thousands, one that is made to hold up the others could have a million."""
+MAX_WHOLE = 2**63
+MAX_YAML_VALUES = 100_000
+"""YAML is read a hundred times more slowly than JSON, which is what kubectl sends."""
 DRAIN_BYTES = 64 * 1024 * 1024
 """How much of an oversized body is read and dropped, so that the client gets to read why it was refused."""
 
@@ -34,32 +42,16 @@ class ResourcePath:
     subresource: str = ""
 
 
-def path_parts(path: str) -> list[str]:
-    """What stands between the slashes of a path."""
-    return [part for part in path.split("/") if part]
-
-
-def locate(path: str, registry: Registry) -> ResourcePath:
-    """Parses `/api/v1/…` and `/apis/<group>/<version>/…`; raises 404."""
-    parts = path_parts(path)
-    if parts[:1] == ["api"] and len(parts) >= 3:
-        group, version, rest = "", parts[1], parts[2:]
-    elif parts[:1] == ["apis"] and len(parts) >= 4:
-        group, version, rest = parts[1], parts[2], parts[3:]
-    else:
+def locate(info: RequestInfo, registry: Registry) -> ResourcePath:
+    """What a request is about, among the kinds that are served; raises 404."""
+    kind = registry.find(info.group, info.version, info.resource) if info.resource else None
+    if kind is None or len(info.parts) > 3 or (info.namespace is not None and not kind.namespaced):
         raise errors.no_such_path()
-    namespace: str | None = None
-    # `namespaces/x` is the namespace itself; with a third part that is a kind it is the kind inside.
-    if rest[0] == "namespaces" and len(rest) >= 3 and not (group == "" and rest[2] in ("status", "finalize")):
-        namespace, rest = rest[1], rest[2:]
-    kind = registry.find(group, version, rest[0])
-    if kind is None or len(rest) > 3 or (namespace is not None and not kind.namespaced):
+    if info.subresource and info.subresource not in kind.subresources:
         raise errors.no_such_path()
-    name = rest[1] if len(rest) > 1 else ""
-    subresource = rest[2] if len(rest) > 2 else ""
-    if (subresource and subresource not in kind.subresources) or (name and kind.namespaced and namespace is None):
+    if info.name and kind.namespaced and info.namespace is None:
         raise errors.no_such_path()
-    return ResourcePath(kind, namespace, name, subresource)
+    return ResourcePath(kind, info.namespace, info.name, info.subresource)
 
 
 @dataclass(frozen=True)
@@ -120,7 +112,29 @@ def media_type(request: Request) -> str:
 
 
 def parse_document(body: bytes, media: str) -> Any:
-    """The value of a JSON or YAML body; raises 400 or 415."""
+    """The value of a JSON or YAML body; raises 400, 413 or 415."""
+    whole = [_parse(body, media)]
+    _go_through(whole)
+    return whole[0]
+
+
+def _go_through(value: Any) -> None:
+    """Raises 413 where there are too many values. Numbers such as 30.0 become whole in place, as Go writes them: typed
+    clients cannot read a list in which one object has another number where they expect a whole one."""
+    count, waiting = 0, [value]
+    while waiting:
+        one = waiting.pop()
+        count += len(one)
+        if count > MAX_VALUES:
+            raise errors.too_many_values(MAX_VALUES)
+        for key, item in one.items() if isinstance(one, dict) else enumerate(one):
+            if isinstance(item, dict | list):
+                waiting.append(item)
+            elif isinstance(item, float) and item.is_integer() and abs(item) < MAX_WHOLE:
+                one[key] = int(item)
+
+
+def _parse(body: bytes, media: str) -> Any:
     if media in ("application/json", "", patches.MERGE, patches.JSON, patches.STRATEGIC):
         try:
             return decode(body)
@@ -161,9 +175,12 @@ def _parse_yaml(body: bytes) -> Any:
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         pass
     try:
-        # A few hundred bytes of aliases can stand for gigabytes, and no client needs them in a request.
-        if b"*" in body and any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(body, _Loader)):
-            raise errors.bad_request("YAML aliases are not accepted in requests")
+        for count, event in enumerate(yaml.parse(body, _Loader)):
+            # A few hundred bytes of aliases can stand for gigabytes, and no client needs them in a request.
+            if isinstance(event, yaml.AliasEvent):
+                raise errors.bad_request("YAML aliases are not accepted in requests")
+            if count > MAX_YAML_VALUES:
+                raise errors.too_many_values(MAX_YAML_VALUES)
         value = yaml.load(body, _Loader)  # noqa: S506  # a safe loader without timestamps
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise errors.bad_request(f"the body of the request is not valid YAML: {error}") from None

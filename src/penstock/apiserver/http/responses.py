@@ -8,9 +8,10 @@ from itertools import chain
 import yaml
 from starlette.responses import Response, StreamingResponse
 
-from penstock.apiserver.documents import Obj, decode, encode
+from penstock.apiserver.documents import decode, encode
 from penstock.apiserver.errors import ApiError
 from penstock.apiserver.http.pieces import pieces
+from penstock.kube.kinds import Obj
 
 MAX_WARNINGS = 20
 MAX_WARNING = 256

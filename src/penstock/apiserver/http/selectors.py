@@ -97,8 +97,8 @@ FieldSelector = tuple[FieldTerm, ...]
 _FIELD = re.compile(r"\s*([A-Za-z0-9_.\[\]/-]+?)\s*(==|!=|=)((?:\\.|[^,\\])*)")
 
 
-def parse_fields(text: str, known: tuple[str, ...] = ()) -> FieldSelector:
-    """The terms of a field selector. Raises 400 for a field that objects of the kind cannot be selected by."""
+def parse_fields(text: str) -> FieldSelector:
+    """The terms of a field selector; all must hold. Raises 400 if it cannot be parsed."""
     terms: list[FieldTerm] = []
     position = 0
     if not text.strip():
@@ -108,8 +108,6 @@ def parse_fields(text: str, known: tuple[str, ...] = ()) -> FieldSelector:
         if not found:
             raise bad_request(f"invalid selector: {text!r}; can't understand {text[position:]!r}")
         path, operator, value = found.groups()
-        if path not in ("metadata.name", "metadata.namespace", *known):
-            raise bad_request(f"field label not supported: {path}")
         terms.append(FieldTerm(path, re.sub(r"\\(.)", r"\1", value.strip()), operator == "!="))
         position = found.end()
         if position == len(text):
@@ -117,6 +115,13 @@ def parse_fields(text: str, known: tuple[str, ...] = ()) -> FieldSelector:
         if text[position] != ",":
             raise bad_request(f"invalid selector: {text!r}")
         position += 1
+
+
+def check_fields(selector: FieldSelector, known: tuple[str, ...]) -> None:
+    """Raises 400 for a field that objects of the kind cannot be selected by."""
+    for term in selector:
+        if term.path not in ("metadata.name", "metadata.namespace", *known):
+            raise bad_request(f"field label not supported: {term.path}")
 
 
 def matches_fields(selector: FieldSelector, obj: Mapping[str, Any]) -> bool:

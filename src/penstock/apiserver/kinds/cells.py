@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
-from penstock.apiserver.documents import Obj
 from penstock.apiserver.kinds import jsonpath
 from penstock.apiserver.kinds.ages import human_age
 from penstock.apiserver.kinds.registry import PrinterColumn
+from penstock.kube.kinds import Obj
 
 Cell = Callable[[Obj, datetime], Any]
 Cells = tuple[tuple[PrinterColumn, Cell], ...]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from penstock.apiserver.documents import Obj
 from penstock.apiserver.kinds.ages import human_age
 from penstock.apiserver.kinds.cells import AGE, CREATED, NONE, Cell, Cells, age, at, column, count, joined
+from penstock.kube.kinds import Obj
 
 
 def _containers(obj: Obj) -> list[Obj]:

@@ -6,9 +6,11 @@ import base64
 from typing import Any
 
 from penstock.apiserver import errors
-from penstock.apiserver.documents import Obj, meta
+from penstock.apiserver.documents import meta
 from penstock.apiserver.kinds import custom_kinds, workload_rules
 from penstock.apiserver.kinds.registry import ServedKind
+from penstock.kube.kinds import Obj
+from penstock.resources.pod_rules import data_faults, pod_faults
 
 
 def complete(kind: ServedKind, obj: Obj, old: Obj | None, *, number: int, now: str) -> None:
@@ -34,6 +36,9 @@ def _pod(obj: Obj, old: Obj | None, _number: int, _now: str) -> None:
         raise errors.invalid("", "Pod", meta(obj)["name"], [complaint])
     spec.setdefault("serviceAccountName", "default")
     if old is None:
+        # A stored Pod keeps its names: an update may change images and little else, see below.
+        if faults := pod_faults(spec, "spec"):
+            raise errors.invalid("", "Pod", meta(obj)["name"], workload_rules.complaints_of(faults))
         obj["status"] = {"phase": "Pending", "qosClass": "BestEffort"}
         return
     allowed = {"tolerations", "activeDeadlineSeconds", "terminationGracePeriodSeconds", "schedulingGates", "nodeName"}
@@ -89,6 +94,7 @@ def _secret(obj: Obj, old: Obj | None, _number: int, _now: str) -> None:
         except (ValueError, TypeError):
             path, sentence = f"data.{key}", "Invalid value: must be base64"
             raise errors.invalid("", "Secret", meta(obj)["name"], [(path, "FieldValueInvalid", sentence)]) from None
+    _check_keys("Secret", obj, old)
     _unchanged_if_immutable("Secret", obj, old)
 
 
@@ -97,7 +103,15 @@ def _configmap(obj: Obj, old: Obj | None, _number: int, _now: str) -> None:
         if not isinstance(value, str):
             path, sentence = f"data.{key}", f"Invalid value: {type(value).__name__!r}: must be a string"
             raise errors.invalid("", "ConfigMap", meta(obj)["name"], [(path, "FieldValueTypeInvalid", sentence)])
+    _check_keys("ConfigMap", obj, old)
     _unchanged_if_immutable("ConfigMap", obj, old)
+
+
+def _check_keys(kind: str, obj: Obj, old: Obj | None) -> None:
+    """Keys become names of files. Data that does not change may have been stored before this rule."""
+    fields = [field for field in ("data", "binaryData") if old is None or obj.get(field) != old.get(field)]
+    if faults := [fault for field in fields for fault in data_faults(field, obj.get(field))]:
+        raise errors.invalid("", kind, meta(obj)["name"], workload_rules.complaints_of(faults))
 
 
 def _unchanged_if_immutable(kind: str, obj: Obj, old: Obj | None) -> None:

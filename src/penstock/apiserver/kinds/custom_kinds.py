@@ -7,10 +7,10 @@ from typing import Any
 from penstock.apiserver import errors
 from penstock.apiserver.kinds.registry import PrinterColumn, ServedKind
 from penstock.apiserver.kinds.schema import Complaint
+from penstock.kube.kinds import Obj
 
 GROUP, PLURAL, KIND = "apiextensions.k8s.io", "customresourcedefinitions", "CustomResourceDefinition"
 RESOURCE = f"{PLURAL}.{GROUP}"
-Obj = dict[str, Any]
 
 _TYPES = ("object", "array", "string", "boolean", "integer", "number")
 _AGE = PrinterColumn("Age", ".metadata.creationTimestamp", "date")

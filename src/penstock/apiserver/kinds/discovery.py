@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from penstock.apiserver.documents import Obj
 from penstock.apiserver.kinds import scale
 from penstock.apiserver.kinds.registry import STATUS_VERBS, ServedKind
+from penstock.kube.kinds import Obj
 
 _VERSION = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
 AGGREGATED = "apidiscovery.k8s.io"

@@ -6,29 +6,24 @@ import re
 import secrets
 from typing import Any
 
-from penstock.apiserver.documents import Obj
 from penstock.apiserver.kinds.registry import ServedKind
 from penstock.apiserver.kinds.schema import Complaint
+from penstock.kube.kinds import Obj
+from penstock.resources.pod_rules import (
+    LABEL,
+    LABEL_RULE,
+    LONGEST_LABEL,
+    LONGEST_SUBDOMAIN,
+    SUBDOMAIN,
+    SUBDOMAIN_RULE,
+)
+from penstock.timestamps import is_rfc3339
 
-MAX_NAME = 253
-MAX_LABEL = 63
 MAX_ANNOTATIONS_BYTES = 256 * 1024
 _GENERATED = 5
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
-_LABEL_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _QUALIFIED = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
-_SUBDOMAIN_RULE = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
-    "and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
-    r"'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
-)
-_LABEL_RULE = (
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
-    "and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', "
-    "regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
-)
 _QUALIFIED_RULE = (
     "name part must consist of alphanumeric characters, '-', '_' or '.', "
     "and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', "
@@ -43,7 +38,7 @@ _VALUE_RULE = (
 
 def generate_name(prefix: str) -> str:
     """The prefix with a random ending, short enough for a label."""
-    return prefix[: MAX_LABEL - _GENERATED] + "".join(secrets.choice(_ALPHABET) for _ in range(_GENERATED))
+    return prefix[: LONGEST_LABEL - _GENERATED] + "".join(secrets.choice(_ALPHABET) for _ in range(_GENERATED))
 
 
 def check(metadata: Obj, kind: ServedKind) -> list[Complaint]:
@@ -54,8 +49,8 @@ def check(metadata: Obj, kind: ServedKind) -> list[Complaint]:
     complaints += _check_name(metadata.get("name", ""), kind)
     for key, value in (metadata.get("labels") or {}).items():
         complaints += _check_key("metadata.labels", key)
-        if len(value) > MAX_LABEL:
-            sentence = f'Invalid value: "{value[:80]}": must be no more than {MAX_LABEL} characters'
+        if len(value) > LONGEST_LABEL:
+            sentence = f'Invalid value: "{value[:80]}": must be no more than {LONGEST_LABEL} characters'
             complaints.append(("metadata.labels", "FieldValueInvalid", sentence))
         elif value and not _QUALIFIED.fullmatch(value):
             complaints.append(("metadata.labels", "FieldValueInvalid", f'Invalid value: "{value}": {_VALUE_RULE}'))
@@ -78,8 +73,7 @@ def _check_types(metadata: Obj) -> list[Complaint]:
     complaints: list[Complaint] = []
 
     def refuse(path: str, expected: str, value: Any) -> None:
-        sentence = f"Invalid value: {type(value).__name__!r}: must be {expected}"
-        complaints.append((path, "FieldValueTypeInvalid", sentence))
+        complaints.append(_wrong_type(path, expected, value))
 
     for field in ("labels", "annotations"):
         values = metadata.get(field)
@@ -91,36 +85,56 @@ def _check_types(metadata: Obj) -> list[Complaint]:
         for key, value in values.items():
             if not isinstance(value, str):
                 refuse(f"metadata.{field}.{key}", "a string", value)
-    for field in ("name", "generateName", "namespace", "resourceVersion", "uid"):
+    for field in ("name", "generateName", "namespace", "resourceVersion", "uid", "selfLink"):
         if metadata.get(field) is not None and not isinstance(metadata[field], str):
             refuse(f"metadata.{field}", "a string", metadata[field])
     for field, item in (("finalizers", str), ("ownerReferences", dict), ("managedFields", dict)):
         values = metadata.get(field)
         if values is not None and not (isinstance(values, list) and all(isinstance(one, item) for one in values)):
             refuse(f"metadata.{field}", f"a list of {'strings' if item is str else 'objects'}", values)
-    for index, owner in enumerate(metadata.get("ownerReferences") or () if not complaints else ()):
+    return complaints or _check_items(metadata)
+
+
+def _check_items(metadata: Obj) -> list[Complaint]:
+    """What is wrong in the lists. Typed clients could not read any object of the kind because of one such item."""
+    complaints: list[Complaint] = []
+    for index, owner in enumerate(metadata.get("ownerReferences") or ()):
+        path = f"metadata.ownerReferences[{index}]"
         if not all(isinstance(owner.get(field, ""), str) for field in ("apiVersion", "kind", "name", "uid")):
-            refuse(f"metadata.ownerReferences[{index}]", "made of strings", owner)
+            complaints.append(_wrong_type(path, "made of strings", owner))
+        complaints += [
+            _wrong_type(f"{path}.{field}", "a boolean", owner[field])
+            for field in ("controller", "blockOwnerDeletion")
+            if not isinstance(owner.get(field), bool | None)
+        ]
+    for index, entry in enumerate(metadata.get("managedFields") or ()):
+        moment = entry.get("time")
+        if moment is not None and not (isinstance(moment, str) and is_rfc3339(moment)):
+            complaints.append(_wrong_type(f"metadata.managedFields[{index}].time", "a moment as in RFC 3339", moment))
     return complaints
+
+
+def _wrong_type(path: str, expected: str, value: Any) -> Complaint:
+    return path, "FieldValueTypeInvalid", f"Invalid value: {type(value).__name__!r}: must be {expected}"
 
 
 def _check_name(name: str, kind: ServedKind) -> list[Complaint]:
     def refuse(sentence: str) -> list[Complaint]:
         return [("metadata.name", "FieldValueInvalid", f'Invalid value: "{name[:300]}": {sentence}')]
 
-    limit = MAX_LABEL if kind.name_rule == "label" else MAX_NAME
+    limit = LONGEST_LABEL if kind.name_rule == "label" else LONGEST_SUBDOMAIN
     if len(name) > limit:
         return refuse(f"must be no more than {limit} characters")
     if kind.name_rule == "path":
         return refuse("may not contain '/' or '%'") if name in (".", "..") or "/" in name or "%" in name else []
     if kind.name_rule == "label":
-        return [] if _LABEL_NAME.fullmatch(name) else refuse(_LABEL_RULE)
-    return [] if _SUBDOMAIN.fullmatch(name) else refuse(_SUBDOMAIN_RULE)
+        return [] if LABEL.fullmatch(name) else refuse(LABEL_RULE)
+    return [] if SUBDOMAIN.fullmatch(name) else refuse(SUBDOMAIN_RULE)
 
 
 def _check_key(path: str, key: str) -> list[Complaint]:
     prefix, slash, name = key.rpartition("/")
-    wrong = not _QUALIFIED.fullmatch(name) or len(name) > MAX_LABEL
-    if slash and (not _SUBDOMAIN.fullmatch(prefix) or len(prefix) > MAX_NAME):
+    wrong = not _QUALIFIED.fullmatch(name) or len(name) > LONGEST_LABEL
+    if slash and (not SUBDOMAIN.fullmatch(prefix) or len(prefix) > LONGEST_SUBDOMAIN):
         wrong = True
     return [(path, "FieldValueInvalid", f'Invalid value: "{key[:300]}": {_QUALIFIED_RULE}')] if wrong else []

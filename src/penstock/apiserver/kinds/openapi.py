@@ -9,9 +9,10 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from penstock.apiserver.documents import Obj, encode
+from penstock.apiserver.documents import encode
 from penstock.apiserver.kinds.core_kinds import DEFINITIONS
 from penstock.apiserver.kinds.registry import ServedKind
+from penstock.kube.kinds import Obj
 
 _V3, _V2 = "#/components/schemas/", "#/definitions/"
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"

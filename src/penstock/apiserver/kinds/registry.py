@@ -10,10 +10,11 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
+from penstock.kube.kinds import Obj
+
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 STATUS_VERBS = ("get", "patch", "update")
 
-Obj = dict[str, Any]
 Convert = Callable[[Obj, str], Obj]
 """An object, its apiVersion included, in the apiVersion that is named."""
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.apiserver import errors
-from penstock.apiserver.documents import Obj, meta
+from penstock.apiserver.documents import meta
 from penstock.apiserver.kinds.cells import selector_text
+from penstock.kube.kinds import Obj
 
 GROUP, VERSION, KIND = "autoscaling", "v1", "Scale"
 API_VERSION = f"{GROUP}/{VERSION}"

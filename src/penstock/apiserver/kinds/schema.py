@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from penstock.apiserver.documents import encode
+from penstock.timestamps import is_rfc3339
 
 Schema = Mapping[str, Any]
 Complaint = tuple[str, str, str]
@@ -221,8 +222,6 @@ def _right_type(value: Any, schema: Schema) -> bool:
         return value is not None or bool(schema.get("x-kubernetes-preserve-unknown-fields"))
     if isinstance(value, bool):
         return expected == "boolean"
-    if expected == "integer" and isinstance(value, float):
-        return value.is_integer()
     return isinstance(value, _TYPES.get(expected, (object,)))
 
 
@@ -247,6 +246,8 @@ def _broken_bounds(value: Any, schema: Schema) -> list[str]:
         bound("maxLength", len(value), least=False, unit="chars long")
         if schema.get("pattern") and not _pattern(schema["pattern"]).search(value):
             broken.append(f"should match '{schema['pattern']}'")
+        if schema.get("format") == "date-time" and not is_rfc3339(value):
+            broken.append(f"must be of type date-time: {_shown(value)}")
     elif isinstance(value, list):
         bound("minItems", len(value), least=True, unit="items")
         bound("maxItems", len(value), least=False, unit="items")

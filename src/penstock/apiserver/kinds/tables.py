@@ -7,11 +7,12 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
-from penstock.apiserver.documents import Obj, encode
+from penstock.apiserver.documents import encode
 from penstock.apiserver.kinds import core_columns, jsonpath, workload_columns
 from penstock.apiserver.kinds.ages import human_age
 from penstock.apiserver.kinds.cells import NAME, Cell, Cells
 from penstock.apiserver.kinds.registry import PrinterColumn, ServedKind
+from penstock.kube.kinds import Obj
 
 _CELLS = {**core_columns.CELLS, **workload_columns.CELLS}
 

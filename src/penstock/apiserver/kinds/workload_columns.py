@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from penstock.apiserver.documents import Obj
 from penstock.apiserver.kinds import jsonpath
 from penstock.apiserver.kinds.ages import human_duration
 from penstock.apiserver.kinds.cells import AGE, NONE, Cell, Cells, age, at, column, joined, selector_text
+from penstock.kube.kinds import Obj
 from penstock.timestamps import parse_rfc3339
 
 _JOB_STATES = {

@@ -10,9 +10,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.apiserver import errors
-from penstock.apiserver.documents import Obj, encode, meta
+from penstock.apiserver.documents import encode, meta
 from penstock.apiserver.kinds.schema import Complaint
-from penstock.resources.sources.pingsource.schedule import BadLocation, BadSchedule, parse
+from penstock.kube.kinds import Obj
+from penstock.resources.pod_rules import Fault, pod_faults
+from penstock.resources.schedules import BadLocation, BadSchedule, parse
 
 _BATCH, _APPS = "batch", "apps"
 _CHOSEN_LABELS = (
@@ -36,14 +38,14 @@ def job(obj: Obj, old: Obj | None, _number: int, _now: str) -> None:
         obj["status"] = {}
     else:
         _keep_selection(spec, old["spec"])
-    complaints = _check_template(spec["template"], "spec.template", ("OnFailure", "Never"))
+    before = _stored_spec(old).get("template")
+    complaints = _check_template(spec["template"], before, "spec.template", ("OnFailure", "Never"))
     complaints += _not_negative(spec, "spec", ("parallelism", "completions", "backoffLimit", "activeDeadlineSeconds"))
     complaints += _not_negative(spec, "spec", ("ttlSecondsAfterFinished",))
     complaints += _selects_its_template(spec)
     if old is not None:
-        before = old["spec"]
         fixed = ["selector", "completionMode"] + ["completions"] * (spec.get("completionMode") != "Indexed")
-        complaints += _unchanged(spec, before, (*fixed, "template"))
+        complaints += _unchanged(spec, old["spec"], (*fixed, "template"))
     _refuse(_BATCH, "Job", obj, complaints)
 
 
@@ -94,7 +96,8 @@ def cronjob(obj: Obj, old: Obj | None, _number: int, _now: str) -> None:
     complaints += _not_negative(spec, "spec", counted)
     template = spec["jobTemplate"].get("spec") or {}
     path = "spec.jobTemplate.spec"
-    complaints += _check_template(template.get("template") or {}, f"{path}.template", ("OnFailure", "Never"))
+    before = _stored_spec(_stored_spec(old).get("jobTemplate")).get("template")
+    complaints += _check_template(template.get("template") or {}, before, f"{path}.template", ("OnFailure", "Never"))
     complaints += _not_negative(template, path, ("parallelism", "completions", "backoffLimit"))
     _refuse(_BATCH, "CronJob", obj, complaints)
 
@@ -145,7 +148,7 @@ def _replicated(kind: str, obj: Obj, old: Obj | None, complaints: list[Complaint
         obj["status"] = {}
     template = spec.get("template") or {}
     complaints += _not_negative(spec, "spec", ("replicas", "minReadySeconds", "revisionHistoryLimit"))
-    complaints += _check_template(template, "spec.template", ("Always",))
+    complaints += _check_template(template, _stored_spec(old).get("template"), "spec.template", ("Always",))
     complaints += _selects_its_template(spec)
     if old is not None:
         complaints += _unchanged(spec, old["spec"], ("selector",))
@@ -157,6 +160,10 @@ def _spec(group: str, kind: str, obj: Obj) -> Obj:
         _refuse(group, kind, obj, [("spec", "FieldValueRequired", "Required value")])
     spec: Obj = obj["spec"]
     return spec
+
+
+def _stored_spec(old: Obj | None) -> Obj:
+    return (old or {}).get("spec") or {}
 
 
 def _take_labels(obj: Obj) -> None:
@@ -194,17 +201,25 @@ def _holds(term: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     return bool(listed) == (operator == "In")
 
 
-def _check_template(template: Obj, path: str, allowed: tuple[str, ...]) -> list[Complaint]:
+def _check_template(template: Obj, before: Obj | None, path: str, allowed: tuple[str, ...]) -> list[Complaint]:
+    """`before` is the stored template. Names are checked when it changes: it may be older than these rules."""
     where, spec = f"{path}.spec.restartPolicy", template.get("spec") or {}
     if not spec.get("containers"):
         return [(f"{path}.spec.containers", "FieldValueRequired", "Required value")]
-    policy = spec.get("restartPolicy")
-    if policy in allowed:
-        return []
-    if policy == "Always":
+    policy, complaints = spec.get("restartPolicy"), []
+    if before is None or spec != before.get("spec"):
+        complaints += complaints_of(pod_faults(spec, f"{path}.spec"))
+    if policy == "Always" and policy not in allowed:
         listed = ", ".join(f'"{one}"' for one in allowed)
-        return [(where, "FieldValueRequired", f"Required value: valid values: {listed}")]
-    return [_unsupported(where, policy, allowed)]
+        complaints.append((where, "FieldValueRequired", f"Required value: valid values: {listed}"))
+    elif policy not in allowed:
+        complaints.append(_unsupported(where, policy, allowed))
+    return complaints
+
+
+def complaints_of(faults: list[Fault]) -> list[Complaint]:
+    """Faults in the form of the server's answers."""
+    return [(fault.path, fault.reason, fault.text) for fault in faults]
 
 
 def _not_negative(spec: Obj, path: str, fields: tuple[str, ...]) -> list[Complaint]:

@@ -11,9 +11,9 @@ import msgspec
 from google.protobuf.message import DecodeError
 
 from penstock.apiserver import errors
-from penstock.apiserver.documents import Obj
 from penstock.apiserver.protobuf.json_form import json_form
 from penstock.apiserver.protobuf.messages import RUNTIME, kind_message, message
+from penstock.kube.kinds import Obj
 
 MEDIA = "application/vnd.kubernetes.protobuf"
 _MAGIC = b"k8s\x00"

@@ -8,9 +8,10 @@ from datetime import UTC, datetime, timedelta
 
 import structlog
 
-from penstock.apiserver.documents import Obj, decode, meta
+from penstock.apiserver.documents import decode, meta
 from penstock.apiserver.errors import ApiError
 from penstock.apiserver.store.storage import ListPage, Store, Transaction
+from penstock.kube.kinds import Obj
 from penstock.observability.logs import describe
 from penstock.timestamps import parse_rfc3339
 

@@ -22,10 +22,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar
 
-from penstock.apiserver.documents import Obj, decode, encode, meta
+from penstock.apiserver.documents import decode, encode, meta
 from penstock.apiserver.errors import ApiError, too_large
 from penstock.apiserver.store import statements
 from penstock.apiserver.store.sealing import Seals
+from penstock.kube.kinds import Obj
 from penstock.log.threads import OwnedThread, Owner
 
 T = TypeVar("T")
@@ -426,7 +427,7 @@ def _run(connection: sqlite3.Connection, transaction: Transaction, waiting: _Wai
         undo = waiting.dry_run
     except sqlite3.Error:
         raise
-    except Exception as error:
+    except Exception as error:  # of one write: it is given to the caller, and undone
         waiting.error, undo = error, True
     if undo:
         connection.execute("ROLLBACK TO one_write")

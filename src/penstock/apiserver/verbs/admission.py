@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from penstock.apiserver.documents import Obj
 from penstock.apiserver.kinds.registry import ServedKind
+from penstock.kube.kinds import Obj
 
 
 @dataclass(frozen=True)

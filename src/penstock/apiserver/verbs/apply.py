@@ -13,10 +13,20 @@ from typing import Any
 
 import msgspec
 
-from penstock.apiserver.documents import Obj, decode, encode, meta
+from penstock.apiserver.documents import decode, encode, meta
 from penstock.apiserver.errors import apply_conflict
 from penstock.apiserver.kinds.schema import Schema, Walker
-from penstock.apiserver.verbs.fields import Path, from_fields_v1, item_step, leaves, part_of, shown, to_fields_v1
+from penstock.apiserver.verbs.fields import (
+    Path,
+    StepCount,
+    from_fields_v1,
+    item_step,
+    leaves,
+    part_of,
+    shown,
+    to_fields_v1,
+)
+from penstock.kube.kinds import Obj
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
@@ -48,11 +58,12 @@ class Share:
 def shares_of(obj: Mapping[str, Any]) -> list[Share]:
     """The shares noted in the object; entries that cannot be read are left out."""
     found: list[Share] = []
+    steps = StepCount()
     for entry in (obj.get("metadata") or {}).get("managedFields") or ():
         if not isinstance(entry, Mapping) or not entry.get("operation"):
             continue
         try:
-            paths = from_fields_v1(entry.get("fieldsV1") or {})
+            paths = from_fields_v1(entry.get("fieldsV1") or {}, steps)
         except ValueError:
             continue
         manager = Manager(
@@ -126,18 +137,28 @@ def apply(live: Obj | None, wanted: Obj, manager: Manager, walker: Walker, now: 
             others.append(share)
     contested = {path for path, value in applied.items() if path in current and current[path] != value}
     disputed = contested - _taken_over(live, manager, walker)
-    conflicts = [(_title(share.manager), shown(path)) for share in others for path in sorted(share.fields & contested)]
     if not force and any(share.fields & disputed for share in others):
-        raise apply_conflict(conflicts)
+        conflicting = ((share, path) for share in others for path in sorted(share.fields & contested))
+        raise apply_conflict([(_title(share.manager), shown(path)) for share, path in conflicting])
     # A copy, since fields are taken out of the result below, and the live object is compared with it later.
     result = merged(copy.deepcopy(live), wanted, walker.schema, walker) if live else copy.deepcopy(wanted)
     kept = {path for share in others for path in share.fields} | applied.keys()
-    # Shortest first, so that an item of a list goes as a whole if nothing in it is anybody else's.
-    for path in sorted(previous - kept, key=len):
-        if not _names_its_item(path) and not any(other[: len(path)] == path for other in kept):
-            _drop(result, path, walker.schema, walker)
+    kept_tree = to_fields_v1(kept)
+    # An item of a list goes as a whole if no other manager owns anything in it.
+    given_up = (path for path in previous - kept if not _names_its_item(path) and not _leads_into(path, kept_tree))
+    _drop(result, to_fields_v1(given_up), walker.schema, walker)
     note(result, [*(share.without(contested) for share in others), Share(manager, now, frozenset(applied))])
     return result
+
+
+def _leads_into(path: Path, tree: Mapping[str, Any]) -> bool:
+    """Whether the field, or one below it, is in the nested form of some fields."""
+    node = tree
+    for step in path:
+        if step not in node:
+            return False
+        node = node[step]
+    return True
 
 
 def _names_its_item(path: Path) -> bool:
@@ -170,7 +191,8 @@ def merged(live: Any, wanted: Any, schema: Schema, walker: Walker) -> Any:
     kind = schema.get("x-kubernetes-list-type")
     if isinstance(live, list) and isinstance(wanted, list):
         if kind == "set":
-            return [*live, *(item for item in wanted if item not in live)]
+            there = {encode(item) for item in live}
+            return [*live, *(item for item in wanted if encode(item) not in there)]
         if kind == "map":
             return _merged_items(live, wanted, schema, walker)
     return copy.deepcopy(wanted)
@@ -186,32 +208,37 @@ def _merged_items(live: list[Any], wanted: list[Any], schema: Schema, walker: Wa
     return result + [copy.deepcopy(item) for item in new.values()]
 
 
-def _drop(node: Any, path: Path, schema: Schema, walker: Walker) -> None:
-    """Removes a field, and the objects that are empty for it."""
+def _drop(node: Any, tree: Mapping[str, Any], schema: Schema, walker: Walker) -> None:
+    """Removes the fields that a nested form names, and the objects that are empty for it."""
     schema = walker.resolve(schema)
-    step, rest = path[0], path[1:]
-    kind, _, name = step.partition(":")
-    if kind == "f":
-        if not isinstance(node, dict) or name not in node:
-            return
-        if not rest:
-            del node[name]
-            return
-        _drop(node[name], rest, part_of(schema, name), walker)
-        if node[name] in ({}, []):
-            del node[name]
-        return
-    if not isinstance(node, list):
-        return
-    for item in list(node):
-        here = item_step(item, schema, walker) if kind == "k" and isinstance(item, Mapping) else None
-        if kind == "k" and here == step:
-            if rest:
-                _drop(item, rest, schema.get("items") or {}, walker)
-            else:
-                node.remove(item)
-        elif kind == "v" and "v:" + encode(item).decode() == step:
-            node.remove(item)
+    if isinstance(node, dict):
+        for step, below in tree.items():
+            kind, _, name = step.partition(":")
+            if kind != "f" or name not in node:
+                continue
+            if not _is_named(below):
+                _drop(node[name], below, part_of(schema, name), walker)
+            if _is_named(below) or node[name] in ({}, []):
+                del node[name]
+    elif isinstance(node, list):
+        node[:] = [item for item in node if not _drop_item(item, tree, schema, walker)]
+
+
+def _drop_item(item: Any, tree: Mapping[str, Any], schema: Schema, walker: Walker) -> bool:
+    """Whether the item of a list goes as a whole; otherwise what is named in it goes."""
+    if "v:" + encode(item).decode() in tree:
+        return True
+    below = tree.get(item_step(item, schema, walker)) if isinstance(item, Mapping) else None
+    if below is None:
+        return False
+    if not _is_named(below):
+        _drop(item, below, schema.get("items") or {}, walker)
+    return _is_named(below)
+
+
+def _is_named(below: Mapping[str, Any]) -> bool:
+    """Whether a nested form names the field itself, and not only some below it."""
+    return not below or "." in below
 
 
 def _title(manager: Manager) -> str:

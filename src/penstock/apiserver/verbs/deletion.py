@@ -3,18 +3,23 @@
 All of it happens inside the transaction of the delete, so a crash leaves either nothing or all of it done. What has to
 wait (a finalizer, a Pod's node, a dependent in the way) is finished by the write that takes the last obstacle away.
 Only a namespace is emptied later and in parts (`emptying`), as on a cluster: that it is going is stored with it.
+
+An object may be owned by objects of its own namespace and by those that are in none. As in Kubernetes, a reference to
+an owner in another namespace is one to an owner that does not exist; and an object that is in no namespace itself is
+never collected because of an owner that is in one.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from penstock.apiserver.documents import Obj, meta
+from penstock.apiserver.documents import meta
 from penstock.apiserver.kinds import custom_kinds
 from penstock.apiserver.store.storage import PART_BYTES, Transaction
+from penstock.kube.kinds import Obj
 from penstock.timestamps import rfc3339
 
 NAMESPACES, PODS, SERVICE_ACCOUNTS = "namespaces", "pods", "serviceaccounts"
@@ -62,14 +67,18 @@ class Deletion:
         for it for ever.
         """
         owners = meta(obj).get("ownerReferences") or ()
-        if owners and not any(self._keeps(owner["uid"]) for owner in owners):
+        if owners and not any(self._keeps(owner["uid"], obj) for owner in owners):
             self._begin(resource, obj, DeleteOptions())
             self._follow()
 
-    def _keeps(self, owner: str) -> bool:
-        """Whether the owner exists and does not wait for its dependents to go."""
+    def _keeps(self, owner: str, dependent: Obj) -> bool:
+        """Whether the owner exists for the dependent, and does not wait for its dependents to go."""
         found = self._tx.by_uid(owner)
-        return found is not None and FOREGROUND not in (meta(found[1]).get("finalizers") or ())
+        if found is None:
+            return False
+        if not _may_own(found[1], dependent):
+            return not _namespace(dependent)
+        return FOREGROUND not in (meta(found[1]).get("finalizers") or ())
 
     def empty(self, namespace: str, after: tuple[str, str], limit: int) -> tuple[str, str] | None:
         """Deletes the next objects of a namespace that is going, no more than fit into memory together; behind which
@@ -90,8 +99,8 @@ class Deletion:
         metadata = meta(obj)
         finalizers = list(metadata.get("finalizers") or ())
         if options.policy == "Orphan":
-            self._orphan(metadata["uid"])
-        elif options.policy == "Foreground" and FOREGROUND not in finalizers and self._blocking(metadata["uid"]):
+            self._orphan(obj)
+        elif options.policy == "Foreground" and FOREGROUND not in finalizers and self._blocking(obj):
             finalizers.append(FOREGROUND)
         if finalizers:
             metadata["finalizers"] = finalizers
@@ -102,7 +111,7 @@ class Deletion:
             return
         self._mark(resource, obj, grace)
         if FOREGROUND in finalizers:
-            for uid in self._blocking(metadata["uid"]):
+            for uid in self._blocking(obj):
                 self._delete_uid(uid, "Foreground")
         if resource == NAMESPACES:
             # Clients delete a namespace and then, one by one, what they had put into it; so that stays for a while.
@@ -156,20 +165,27 @@ class Deletion:
     def _follow(self) -> None:
         while self._gone:
             resource, obj = self._gone.popleft()
-            self._collect_dependents(meta(obj)["uid"])
+            self._collect_dependents(obj)
             self._unblock_owners(obj)
             self._finish_container(NAMESPACES, meta(obj).get("namespace", ""))
             self._finish_container(custom_kinds.RESOURCE, resource)
             if resource == SERVICE_ACCOUNTS and meta(obj)["name"] == DEFAULT_ACCOUNT:
                 self._keep_default_account(meta(obj)["namespace"])
 
-    def _collect_dependents(self, owner: str) -> None:
-        for uid in self._tx.dependents(owner):
+    def _dependents(self, owner: Obj) -> Iterator[tuple[str, Obj]]:
+        """The objects that the owner owns, each as it is when its turn comes."""
+        for uid in self._tx.dependents(meta(owner)["uid"]):
             found = self._tx.by_uid(uid)
-            if not found:
-                continue
-            resource, obj = found
-            left = [ref for ref in meta(obj)["ownerReferences"] if self._tx.uid_exists(ref["uid"])]
+            if found and _may_own(owner, found[1]):
+                yield found
+
+    def _exists(self, owner: str, dependent: Obj) -> bool:
+        found = self._tx.by_uid(owner)
+        return found is not None and (_may_own(found[1], dependent) or not _namespace(dependent))
+
+    def _collect_dependents(self, owner: Obj) -> None:
+        for resource, obj in self._dependents(owner):
+            left = [ref for ref in meta(obj)["ownerReferences"] if self._exists(ref["uid"], obj)]
             if left:
                 meta(obj)["ownerReferences"] = left
                 self._tx.put(resource, obj)
@@ -179,11 +195,11 @@ class Deletion:
     def _unblock_owners(self, obj: Obj) -> None:
         for owner in meta(obj).get("ownerReferences") or ():
             found = self._tx.by_uid(owner["uid"])
-            if not found:
+            if not found or not _may_own(found[1], obj):
                 continue
             resource, holder = found
             finalizers = meta(holder).get("finalizers") or []
-            if FOREGROUND in finalizers and not self._blocking(owner["uid"]):
+            if FOREGROUND in finalizers and not self._blocking(holder):
                 meta(holder)["finalizers"] = [name for name in finalizers if name != FOREGROUND]
                 if self._ready(resource, holder):
                     self._vanish(resource, holder)
@@ -200,24 +216,20 @@ class Deletion:
         if holder and not meta(holder).get("deletionTimestamp"):
             self._restore_account(self._tx, namespace)
 
-    def _orphan(self, owner: str) -> None:
-        for uid in self._tx.dependents(owner):
-            found = self._tx.by_uid(uid)
-            if found:
-                resource, obj = found
-                kept = [ref for ref in meta(obj)["ownerReferences"] if ref["uid"] != owner]
-                meta(obj)["ownerReferences"] = kept
-                self._tx.put(resource, obj)
+    def _orphan(self, owner: Obj) -> None:
+        for resource, obj in self._dependents(owner):
+            kept = [ref for ref in meta(obj)["ownerReferences"] if ref["uid"] != meta(owner)["uid"]]
+            meta(obj)["ownerReferences"] = kept
+            self._tx.put(resource, obj)
 
-    def _blocking(self, owner: str) -> list[str]:
+    def _blocking(self, owner: Obj) -> list[str]:
         """Dependents that a foreground deletion of the owner waits for."""
-        blocking = []
-        for uid in self._tx.dependents(owner):
-            found = self._tx.by_uid(uid)
-            references = meta(found[1]).get("ownerReferences") or () if found else ()
-            if any(ref["uid"] == owner and ref.get("blockOwnerDeletion") for ref in references):
-                blocking.append(uid)
-        return blocking
+        uid = meta(owner)["uid"]
+        return [
+            meta(obj)["uid"]
+            for _, obj in self._dependents(owner)
+            if any(ref["uid"] == uid and ref.get("blockOwnerDeletion") for ref in meta(obj)["ownerReferences"])
+        ]
 
     def _delete_uid(self, uid: str, policy: str) -> None:
         found = self._tx.by_uid(uid)
@@ -228,3 +240,11 @@ class Deletion:
         obj = self._tx.get(resource, namespace, name)
         if obj:
             self._begin(resource, obj, DeleteOptions())
+
+
+def _may_own(owner: Obj, dependent: Obj) -> bool:
+    return _namespace(owner) in ("", _namespace(dependent))
+
+
+def _namespace(obj: Obj) -> str:
+    return meta(obj).get("namespace") or ""

@@ -11,9 +11,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from penstock.apiserver.documents import decode, encode
+from penstock.apiserver.errors import ApiError
 from penstock.apiserver.kinds.schema import Schema, Walker
 
 Path = tuple[str, ...]
+
+MAX_STEPS = 400_000
+"""Of the paths to all fields of an object, or to all that its managers own. The one writer handles them all in each
+write: three megabytes that are made for it could have hundreds of millions; large real objects have some ten thousands.
+"""
 
 _UNOWNED = {
     "name",
@@ -30,9 +36,24 @@ _UNOWNED = {
 }
 
 
+class StepCount:
+    """Counts the steps of paths while they are made, so that too many never take memory."""
+
+    def __init__(self) -> None:
+        self._steps = 0
+
+    def add(self, path: Path) -> None:
+        """One more path; raises 413 where they are too many together."""
+        self._steps += len(path)
+        if self._steps > MAX_STEPS:
+            why = f"the paths to the fields of the object have more than {MAX_STEPS} steps together"
+            raise ApiError(413, "RequestEntityTooLarge", f"Request entity too large: {why}")
+
+
 def leaves(obj: Mapping[str, Any], walker: Walker) -> dict[Path, Any]:
-    """Every owned field of the object with its value; items of map lists are present with value None."""
+    """Every owned field of the object with its value; items of map lists are present with value None. Raises 413."""
     found: dict[Path, Any] = {}
+    steps = StepCount()
     for key, value in obj.items():
         if key in ("apiVersion", "kind"):
             continue
@@ -41,7 +62,9 @@ def leaves(obj: Mapping[str, Any], walker: Walker) -> dict[Path, Any]:
             owned = {name: part for name, part in value.items() if name not in _UNOWNED}
             if not owned:
                 continue
-        found.update(_leaves(owned, part_of(walker.resolve(walker.schema), key), walker, (f"f:{key}",)))
+        for path, leaf in _leaves(owned, part_of(walker.resolve(walker.schema), key), walker, (f"f:{key}",)):
+            steps.add(path)
+            found[path] = leaf
     return found
 
 
@@ -89,32 +112,36 @@ def part_of(schema: Schema, key: str) -> Schema:
 
 def to_fields_v1(paths: Iterable[Path]) -> dict[str, Any]:
     """The nested form; a step that is a field itself and has fields below is marked with `.`."""
-    ordered = sorted(paths)
-    known = set(ordered)
     root: dict[str, Any] = {}
-    for path in ordered:
-        node = root
-        for depth, step in enumerate(path, 1):
+    # Sorted, a field comes before those below it.
+    for path in sorted(paths):
+        node, end = root, len(path) - 1
+        for place, step in enumerate(path):
             if step not in node:
                 node[step] = {}
+            elif not node[step] and place < end:
+                node[step]["."] = {}
             node = node[step]
-            if depth < len(path) and path[:depth] in known:
-                node["."] = {}
     return root
 
 
-def from_fields_v1(nested: Any) -> set[Path]:
-    """The paths of the nested form. Raises ValueError if it has another shape."""
+def from_fields_v1(nested: Any, steps: StepCount | None = None) -> set[Path]:
+    """The paths of the nested form. Raises ValueError if it has another shape, and 413."""
     paths: set[Path] = set()
+    steps = steps or StepCount()
+
+    def add(path: Path) -> None:
+        steps.add(path)
+        paths.add(path)
 
     def walk(node: Any, path: Path) -> None:
         if not isinstance(node, Mapping):
             raise ValueError("fieldsV1 is not an object of objects")
         if not node and path:
-            paths.add(path)
+            add(path)
         for step, below in node.items():
             if step == ".":
-                paths.add(path)
+                add(path)
             else:
                 walk(below, (*path, step))
 

@@ -6,6 +6,7 @@ None of them changes its arguments. A patch that does not apply raises; the serv
 from __future__ import annotations
 
 import copy
+from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,6 +29,7 @@ _DIRECTIVE = "$patch"
 _RETAIN = "$retainKeys"
 _DELETE_ITEMS = "$deleteFromPrimitiveList/"
 _ORDER = "$setElementOrder/"
+_GONE = object()
 
 
 def merge(target: Any, patch: Any) -> Any:
@@ -86,7 +88,8 @@ def _strategic_object(target: Any, patch: Mapping[str, Any], schema: Schema, wal
     schema = walker.resolve(schema)
     retained = patch.get(_RETAIN)
     if isinstance(retained, list):
-        result = {key: value for key, value in result.items() if key in retained}
+        names = {_comparable(name) for name in retained}
+        result = {key: value for key, value in result.items() if key in names}
     for key, value in patch.items():
         if key.startswith(_DELETE_ITEMS):
             _delete_items(result, key.removeprefix(_DELETE_ITEMS), value)
@@ -115,31 +118,36 @@ def _strategic_list(target: list[Any], patch: list[Any], schema: Schema, walker:
     if schema.get("x-kubernetes-patch-strategy") != "merge":
         return copy.deepcopy(patch)
     if key is None:
-        return [*target, *(item for item in patch if item not in target)]
+        there = {_comparable(item) for item in target}
+        return [*target, *(item for item in patch if _comparable(item) not in there)]
     if any(isinstance(item, Mapping) and item.get(_DIRECTIVE) == "replace" and key not in item for item in patch):
         return [copy.deepcopy(item) for item in patch if _DIRECTIVE not in item]
-    result = list(target)
+    result: list[Any] = list(target)
+    places: dict[Any, deque[int]] = {}
+    for place, old in enumerate(result):
+        if isinstance(old, Mapping):
+            places.setdefault(_comparable(old.get(key)), deque()).append(place)
     for item in patch:
         if not isinstance(item, Mapping) or key not in item:
             raise bad_request(f"map: {item!r} does not contain declared merge key: {key}")
-        place = next(
-            (i for i, old in enumerate(result) if isinstance(old, Mapping) and old.get(key) == item[key]), None
-        )
+        found = places.setdefault(_comparable(item[key]), deque())
         if item.get(_DIRECTIVE) == "delete":
-            if place is not None:
-                del result[place]
-        elif place is None:
+            if found:
+                result[found.popleft()] = _GONE
+        elif not found:
+            found.append(len(result))
             result.append(_strategic_object({}, item, schema.get("items") or {}, walker))
         else:
-            result[place] = _strategic_object(result[place], item, schema.get("items") or {}, walker)
-    return result
+            result[found[0]] = _strategic_object(result[found[0]], item, schema.get("items") or {}, walker)
+    return [item for item in result if item is not _GONE]
 
 
 def _delete_items(result: dict[str, Any], key: str, values: Any) -> None:
     if not isinstance(values, list):
         raise bad_request(f"{_DELETE_ITEMS}{key} is a list")
     if isinstance(result.get(key), list):
-        result[key] = [item for item in result[key] if item not in values]
+        gone = {_comparable(value) for value in values}
+        result[key] = [item for item in result[key] if _comparable(item) not in gone]
 
 
 def _set_order(result: dict[str, Any], key: str, order: Any, schema: Schema) -> None:
@@ -150,11 +158,18 @@ def _set_order(result: dict[str, Any], key: str, order: Any, schema: Schema) -> 
     merge_key = _part(schema, key).get("x-kubernetes-patch-merge-key")
 
     def identity(item: Any) -> Any:
-        return item.get(merge_key) if merge_key and isinstance(item, Mapping) else item
+        return _comparable(item.get(merge_key) if merge_key and isinstance(item, Mapping) else item)
 
-    wanted = [identity(item) for item in order]
-    named = sorted((item for item in items if identity(item) in wanted), key=lambda item: wanted.index(identity(item)))
+    wanted: dict[Any, int] = {}
+    for place, item in enumerate(order):
+        wanted.setdefault(identity(item), place)
+    named = sorted((item for item in items if identity(item) in wanted), key=lambda item: wanted[identity(item)])
     result[key] = named + [item for item in items if identity(item) not in wanted]
+
+
+def _comparable(value: Any) -> Any:
+    """Something that can be looked up, equal for equal values: lists are not searched once for each item of another."""
+    return encode(value) if isinstance(value, dict | list) else value
 
 
 def _part(schema: Schema, key: str) -> Schema:

@@ -1,1 +1,1 @@
-"""Commands that ask the history: `penstock sql`, `events`, `trace`, `backtest`."""
+"""Commands that ask the history: `penstock sql`, `events`, `trace`, `backtest`, `verify`."""

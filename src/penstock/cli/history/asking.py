@@ -6,9 +6,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from penstock.engine.problem import Problem
 
@@ -17,16 +15,13 @@ if TYPE_CHECKING:
     from penstock.history.reader.moment import RecordReader
     from penstock.settings import Settings
 
-SinceOption = Annotated[
-    str | None, typer.Option("--since", help="From when on: 90s, 30m, 1h, 7d, or 2026-11-17T10:00:00Z.")
-]
-UntilOption = Annotated[str | None, typer.Option("--until", help="Until when, likewise.")]
-
 NICE = 5
 
 
 def settings_of(data_dir: Path | None) -> Settings:
     """The settings of the stack that is meant, whether it runs or not. Raises Problem where there never was one."""
+    from pydantic import ValidationError
+
     from penstock.engine import datadir
     from penstock.operations import installation
     from penstock.operations.settings_sources import load
@@ -34,7 +29,13 @@ def settings_of(data_dir: Path | None) -> Settings:
     root = installation.folder_of(data_dir)
     file = root / datadir.SETTINGS_FILE
     if file.exists():
-        return datadir.load_settings(file)
+        try:
+            return datadir.load_settings(file)
+        except ValidationError:
+            raise Problem(
+                f"The stack of {root} was last started by another version of penstock.",
+                "Use the `penstock` that started it, or start this one: penstock dev",
+            ) from None
     settings = load(data_dir=data_dir).model_copy(update={"data_dir": root})
     if settings.kafka is None and settings.history_uri is None and not Path(settings.history_root).exists():
         raise Problem(f"There is no history in {root}, and no stack runs there.", "Start one: penstock dev")
@@ -43,13 +44,13 @@ def settings_of(data_dir: Path | None) -> Settings:
 
 @contextlib.contextmanager
 def opened(data_dir: Path | None) -> Iterator[History]:
-    """The history that is meant; its problems are told as the command's."""
+    """The history of the installation; its errors become the command's."""
     from penstock.history.reader.history import History
     from penstock.history.schema.problem import HistoryProblem
 
     settings = settings_of(data_dir)
     with contextlib.suppress(OSError):
-        os.nice(NICE)  # whoever asks waits a little longer, and events do not
+        os.nice(NICE)  # the query takes a little longer, so that deliveries do not
     try:
         with History(settings, connect_of(settings)) as history:
             yield history
@@ -78,6 +79,8 @@ def note_without_kafka(reason: str) -> None:
 
 def note(text: str) -> None:
     """Something beside the answer, which programs that read the answer do not see."""
-    from rich.console import Console
+    from rich.markup import escape
 
-    Console(stderr=True, highlight=False, soft_wrap=True).print(f"[dim]{text}[/dim]")
+    from penstock.cli.terminal import SafeConsole
+
+    SafeConsole(stderr=True, highlight=False, soft_wrap=True).print(f"[dim]{escape(text)}[/dim]")

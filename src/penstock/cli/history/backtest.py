@@ -7,16 +7,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.installation import DataDirOption, JsonOption, KubeconfigOption, NamespaceOption
+from penstock.cli.options import (
+    DataDirOption,
+    JsonOption,
+    KubeconfigOption,
+    NamespaceOption,
+    SinceOption,
+    UntilOption,
+)
+from penstock.cli.output import say
 
 if TYPE_CHECKING:
-    from penstock.backtest.report import BacktestReport, TriggerResult
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from penstock.backtest.report import BacktestReport, EventCounts, TriggerResult
     from penstock.settings import Settings
 
 NOT_AS_EXPECTED = 1
 BAR = 30
 MOST_ROWS = 48
 """Rows of a chart; a longer time is shown by day."""
+_EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 def backtest(
@@ -24,8 +36,8 @@ def backtest(
     file: Annotated[
         Path, typer.Option("--filename", "-f", help="Manifest with one or more Triggers; - is standard input.")
     ],
-    since: Annotated[str, typer.Option(help="From when on: 24h, 30m, 7d ago, or an RFC 3339 time.")] = "24h",
-    until: Annotated[str | None, typer.Option(help="Up to when, in the same form. (default: now)")] = None,
+    since: SinceOption = "24h",
+    until: UntilOption = None,
     namespace: NamespaceOption = None,
     expect: Annotated[
         list[str] | None, typer.Option(metavar="COUNT=N", help="Exit with 1 unless it holds: added=0, removed<=10.")
@@ -40,23 +52,26 @@ def backtest(
     from datetime import UTC, datetime
 
     from penstock.backtest import expectations
-    from penstock.backtest.window import Window
+    from penstock.backtest.report import Window
     from penstock.cli.terminal import problems
     from penstock.operations import installation
+    from penstock.operations.times import window
 
     with problems():
         expected = expectations.read(expect or ())
-        window = Window.read(since, until, datetime.now(UTC))
+        now = datetime.now(UTC)
+        begin, end = window(since, until, now=now)
+        asked = Window(begin or now, end or now)
         documents = _documents(file)
         settings = installation.find(data_dir, kubeconfig).kafka_settings("penstock backtest")
-        report = _run(documents, window, namespace or "default", samples, settings, quiet=as_json)
+        report = _run(documents, asked, namespace or "default", samples, settings, quiet=as_json)
         if as_json:
-            typer.echo(json.dumps(report.as_data(), indent=2))
+            say(json.dumps(report.as_data(), indent=2))
         else:
             _print(report)
         disappointed = expectations.disappointments(report.results, expected)
         for line in disappointed:
-            typer.echo(line, err=True)
+            say(line, err=True)
     if disappointed:
         raise typer.Exit(NOT_AS_EXPECTED)
 
@@ -74,7 +89,7 @@ def _documents(file: Path) -> list[Any]:
     except OSError as error:
         raise Problem(f"{file} cannot be read: {error.strerror}.", exit_code=2) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise Problem(f"{file} is no YAML: {' '.join(str(error).split())}", exit_code=2) from None
+        raise Problem(f"{file} is not YAML: {' '.join(str(error).split())}", exit_code=2) from None
 
 
 def _run(
@@ -134,8 +149,6 @@ def _print_result(result: TriggerResult) -> None:
 def _chart(result: TriggerResult) -> Any:
     from rich.table import Table
 
-    from penstock.cli.history.bars import bar, rows_of
-
     table = Table(box=None, pad_edge=False)
     for heading, side in (("", "left"), ("", "left"), ("would get", "right"), ("gets now", "right")):
         table.add_column(heading, no_wrap=True, justify=side)  # type: ignore[arg-type]  # both are known words
@@ -147,3 +160,20 @@ def _chart(result: TriggerResult) -> Any:
         numbers = (counts.matched, counts.present, counts.added, counts.removed)
         table.add_row(label, bar(counts.matched, most, BAR), *(f"{number:,}" if number else "" for number in numbers))
     return table
+
+
+def bar(value: int, most: int, width: int) -> str:
+    """A bar whose length is the value's share of the largest; a value above zero is always to be seen."""
+    eighths = max(round(value * width * 8 / most), 1) if value else 0
+    return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
+
+
+def rows_of(hours: Mapping[datetime, EventCounts], most: int) -> list[tuple[str, EventCounts]]:
+    """Labels and counts by hour, or by day where that would be too many rows."""
+    if len(hours) <= most:
+        return [(f"{hour:%m-%d %H:%M}", counts) for hour, counts in hours.items()]
+    days: dict[str, EventCounts] = {}
+    for hour, counts in hours.items():
+        day = f"{hour:%Y-%m-%d}"
+        days[day] = days[day] + counts if day in days else counts
+    return list(days.items())

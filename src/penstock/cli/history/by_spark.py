@@ -37,7 +37,7 @@ class SparkQuestion:
         from penstock.engine.history import session, views
         from penstock.history.schema.problem import HistoryProblem
 
-        # It would print whole stack traces beside what is told here.
+        # Spark would print whole stack traces beside this message.
         PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
         note("starting Spark")
         spark = session.open_session(self._settings, name="sql-spark")
@@ -49,7 +49,7 @@ class SparkQuestion:
         except HistoryProblem as problem:
             raise Problem(problem.what, problem.remedy) from None
         except (PySparkException, Py4JError) as error:
-            raise Problem(f"The statement failed: {told(error)}") from None
+            raise Problem(f"The statement failed: {message_of(error)}") from None
         if away is not None:
             note_without_kafka(away)
         return answer
@@ -70,7 +70,7 @@ class SparkQuestion:
             self._spark.sparkContext.cancelAllJobs()
 
 
-def told(error: Exception) -> str:
+def message_of(error: Exception) -> str:
     """What Spark has to say, in a line: without the numbers of its errors, and without its plan."""
     java = getattr(error, "java_exception", None)
     text = str(error) if java is None else str(java.getMessage() or java.getClass().getName())

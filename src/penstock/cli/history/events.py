@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.history.asking import SinceOption, UntilOption
-from penstock.cli.installation import DataDirOption, JsonOption
+from penstock.cli.options import DataDirOption, JsonOption, SinceOption, UntilOption
+from penstock.cli.output import say
 
 if TYPE_CHECKING:
     from penstock.history.reader.answers import Event
@@ -43,7 +43,7 @@ def events(
             found = history.events(wanted)
         if as_json:
             for event in found:
-                typer.echo(json.dumps(as_data(event), ensure_ascii=False))
+                say(json.dumps(as_data(event), ensure_ascii=False))
             return
         _print(found, data)
         if len(found) == limit:
@@ -75,7 +75,7 @@ def clock(moment: datetime, full: bool = False) -> str:
 
 
 def _print(found: list[Event], data: bool) -> None:
-    from penstock.cli.tables import lines_of
+    from penstock.cli.output import lines_of
 
     rows = [[clock(event.arrival), event.type, event.source, event.id, event.subject or ""] for event in found]
     headings = ["arrival (UTC)", "type", "source", "id", "subject"]
@@ -84,4 +84,4 @@ def _print(found: list[Event], data: bool) -> None:
         for row, event in zip(rows, found, strict=True):
             row.append((text_of(event.data) or "").replace("\n", " "))
     for line in lines_of(headings, rows):
-        typer.echo(line)
+        say(line)

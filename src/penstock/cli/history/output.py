@@ -10,6 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock.cli.output import say
 from penstock.engine.problem import Problem
 
 if TYPE_CHECKING:
@@ -38,8 +39,7 @@ def write(answer: pa.Table, form: Format, output: Path | None) -> None:
             return
         text = {Format.TABLE: table, Format.CSV: csv, Format.JSON: to_json}[form](answer)
         if output is None:
-            sys.stdout.write(text)
-            sys.stdout.flush()
+            say(text, nl=False)
         else:
             output.write_text(text)
     except BrokenPipeError:
@@ -50,7 +50,7 @@ def write(answer: pa.Table, form: Format, output: Path | None) -> None:
 
 def table(answer: pa.Table) -> str:
     """As wide as what it holds; long cells are cut."""
-    from penstock.cli.tables import lines_of
+    from penstock.cli.output import lines_of
 
     numbers = {field.name for field in answer.schema if _is_number(field)}
     rows = [[_cell(value) for value in row.values()] for row in answer.to_pylist(maps_as_pydicts="lossy")]

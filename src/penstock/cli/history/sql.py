@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli.history.output import Format
-from penstock.cli.installation import DataDirOption
+from penstock.cli.options import DataDirOption
 
 
 class Engine(StrEnum):

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli.history.events import as_data, clock
-from penstock.cli.installation import DataDirOption, JsonOption
-from penstock.operations.attempt_words import came_of, route_text
+from penstock.cli.options import DataDirOption, JsonOption
+from penstock.cli.output import say
+from penstock.operations.formatting import came_of, route_text
 
 if TYPE_CHECKING:
     from penstock.history.reader.answers import Attempt, Traced
@@ -40,9 +41,13 @@ def trace(
         shown: list[str] = []
         while True:
             found = history.trace(ident, source)
-            lines = [json.dumps(to_data(one), ensure_ascii=False) for one in found] if as_json else list(told(found))
+            lines = (
+                [json.dumps(to_data(one), ensure_ascii=False) for one in found]
+                if as_json
+                else list(lines_of_traces(found))
+            )
             for line in changed(shown, lines):
-                typer.echo(line)
+                say(line)
             shown = lines
             if not watch:
                 break
@@ -61,7 +66,7 @@ def changed(before: list[str], now: list[str]) -> list[str]:
     return [line for line in now if line not in known]
 
 
-def told(found: list[Traced]) -> Iterator[str]:
+def lines_of_traces(found: list[Traced]) -> Iterator[str]:
     """The trace of each event, line by line."""
     for number, traced in enumerate(found):
         if number:

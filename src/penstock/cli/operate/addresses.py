@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from penstock.engine.problem import Problem
 
 if TYPE_CHECKING:
-    from penstock.operations.cluster_api import ClusterApi, Obj, Resource
+    from penstock.kube.kinds import Obj
+    from penstock.operations.cluster_api import ClusterApi, Resource
     from penstock.operations.installation import Installation
-    from penstock.operations.sending.addresses import SendingAddress
+    from penstock.operations.sending import SendingAddress
 
 INGRESS_VARIABLE = "PENSTOCK_INGRESS"
 
@@ -38,7 +39,7 @@ def target_of(api: ClusterApi, namespace: str, broker: str | None, channel: str 
 
 def address_of(installation: Installation, resource: Resource, obj: Obj) -> SendingAddress:
     """Where events are sent to. Raises Problem where that is not known yet."""
-    from penstock.operations.sending.addresses import address_in
+    from penstock.operations.sending import address_in
 
     metadata, address = obj["metadata"], address_in(obj)
     if base := _ingress(installation, address.is_secure):

@@ -10,9 +10,9 @@ import typer
 from penstock.engine.problem import Problem
 
 if TYPE_CHECKING:
-    from penstock.operations.cluster_api import ClusterApi, Obj
-    from penstock.operations.sending.addresses import SendingAddress
-    from penstock.operations.sending.credentials import SendingCredentials
+    from penstock.kube.kinds import Obj
+    from penstock.operations.cluster_api import ClusterApi
+    from penstock.operations.sending import SendingAddress, SendingCredentials
 
 TOKEN_VARIABLE = "PENSTOCK_SEND_TOKEN"  # noqa: S105  # the name of a variable
 
@@ -39,7 +39,7 @@ def credentials_for(
     address: SendingAddress, token: str, ca_file: Path | None, authority: Path | None = None
 ) -> SendingCredentials:
     """What to send to the address with. Raises Problem where a certificate cannot be used."""
-    from penstock.operations.sending.credentials import credentials_to
+    from penstock.operations.sending import credentials_to
 
     files = [file for file in (ca_file, authority) if file is not None] if address.is_secure else []
     try:
@@ -55,7 +55,9 @@ def given_token(text: str | None) -> str:
         return ""
     token = _read(Path(text[1:]), "token").strip() if text.startswith("@") else text.strip()
     if not token or not token.isascii() or not token.isprintable() or " " in token:
-        raise Problem("What --token gives is no token: it is one word of letters, digits and signs.", exit_code=2)
+        raise Problem(
+            "The value of --token is not a token: a token is one word of letters, digits and signs.", exit_code=2
+        )
     return token
 
 
@@ -64,7 +66,7 @@ def token_of(api: ClusterApi, account: str, target: Obj, address: SendingAddress
     metadata = target["metadata"]
     if not address.audience:
         raise Problem(
-            f"{metadata['namespace']}/{metadata['name']} asks nobody for a token: it has no audience.",
+            f"{metadata['namespace']}/{metadata['name']} requires no token: it has no audience.",
             "Send without --service-account, or set authentication-oidc: enabled in config-features.",
             exit_code=2,
         )
@@ -75,5 +77,5 @@ def _read(file: Path, what: str) -> str:
     try:
         return file.expanduser().read_text()
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise Problem(f"The {what} of {file} cannot be read: {reason}.", exit_code=2) from None

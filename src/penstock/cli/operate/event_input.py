@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.cli.operate.flags import DEFAULT_SOURCE, DEFAULT_TYPE
+from penstock.cli.options import DEFAULT_SOURCE, DEFAULT_TYPE
 from penstock.engine.problem import Problem
 from penstock.events import json_format
 from penstock.events.attributes import check_event, check_name, check_text
@@ -40,7 +40,7 @@ def event_of(
             check_text(name, value)
         check_event(merged.attributes)
     except MalformedEvent as malformed:
-        raise Problem(f"This is no event: {malformed}.", exit_code=2) from None
+        raise Problem(f"This is not an event: {malformed}.", exit_code=2) from None
     return merged
 
 

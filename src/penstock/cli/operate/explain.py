@@ -7,18 +7,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.installation import DataDirOption, JsonOption, KubeconfigOption, NamespaceOption
-from penstock.cli.operate.flags import (
+from penstock.cli.operate.names import completion_of
+from penstock.cli.options import (
     AttributeOption,
     ContentTypeOption,
+    DataDirOption,
     EventOption,
     FileOption,
     IdOption,
+    JsonOption,
+    KubeconfigOption,
+    NamespaceOption,
     SourceOption,
     SubjectOption,
     TypeOption,
 )
-from penstock.cli.operate.names import completion_of
+from penstock.cli.output import say
 
 if TYPE_CHECKING:
     from penstock.filters.reasons import Step
@@ -60,7 +64,7 @@ def explain(
     import json
 
     from penstock.cli.operate.event_input import event_of
-    from penstock.cli.operate.reasoning import reasons
+    from penstock.cli.operate.filtering import reasons
     from penstock.cli.terminal import problems
 
     with problems():
@@ -79,19 +83,19 @@ def explain(
         verdict = reasons(trigger, one)
         if as_json:
             steps = [{"depth": step.depth, "passes": step.passes, "filter": step.text} for step in verdict.steps]
-            typer.echo(json.dumps({"matches": verdict.matches, "steps": steps, "notes": verdict.notes}, indent=2))
+            say(json.dumps({"matches": verdict.matches, "steps": steps, "notes": verdict.notes}, indent=2))
         else:
             _print(verdict.steps)
             for note in verdict.notes:
-                typer.echo(f"note: {note}")
-            typer.echo(verdict.sentence)
+                say(f"note: {note}")
+            say(verdict.sentence)
         raise typer.Exit(0 if verdict.matches else 1)
 
 
 def _trigger(
     route: str | None, file: Path | None, namespace: str | None, data_dir: Path | None, kubeconfig: Path | None
 ) -> dict[str, Any]:
-    from penstock.cli.objects.manifests import read_manifests
+    from penstock.cli.manifests import read_manifests
     from penstock.cli.operate.names import look_up
     from penstock.engine.problem import Problem
     from penstock.operations.installation import find
@@ -108,7 +112,7 @@ def _trigger(
 
 
 def _print(steps: list[Step]) -> None:
-    from penstock.cli.operate.printing import print_pieces
+    from penstock.cli.terminal import print_pieces
 
     for step in steps:
         mark = (YES, "green") if step.passes else (NO, "red")

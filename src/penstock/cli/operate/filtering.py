@@ -1,9 +1,13 @@
-"""Filters as a command takes them: `type=greeting`, a filter of a Trigger in YAML, or a CESQL expression."""
+"""Filters as a command takes them, and why an event passes a Trigger's filters or not. Pure.
+
+A filter is `type=greeting`, a filter of a Trigger in YAML, or a CESQL expression.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import yaml
@@ -13,6 +17,10 @@ from penstock.events.event import CloudEvent
 from penstock.filters.evaluate import matches_event
 from penstock.filters.parse import InvalidFilter, parse
 from penstock.filters.predicate import Predicate
+from penstock.filters.reasons import Step, steps_of
+from penstock.resources.conditions import READY, find
+from penstock.resources.delivery.annotations import RouteOptions
+from penstock.resources.delivery.delivering import DELIVERING
 
 _ASSIGNED = re.compile(r"([a-z0-9]+)=([^=].*|)")
 
@@ -23,7 +31,7 @@ def filters_of(texts: Sequence[str] | None) -> list[dict[str, Any]]:
 
 
 def predicate_of(texts: Sequence[str] | None) -> Predicate:
-    """What has to hold. Raises Problem for what is no filter."""
+    """What has to hold. Raises Problem for an invalid filter."""
     try:
         return parse(None, filters_of(texts))
     except InvalidFilter as invalid:
@@ -42,7 +50,48 @@ def _filter_of(text: str) -> dict[str, Any]:
         try:
             element = yaml.safe_load(text)
         except yaml.YAMLError as error:
-            raise Problem(f"--filter {text} is no YAML: {error}.", exit_code=2) from None
+            raise Problem(f"--filter {text} is not YAML: {error}.", exit_code=2) from None
         if isinstance(element, dict):
             return element
     return {"cesql": text}
+
+
+@dataclass(frozen=True)
+class FilterVerdict:
+    """What came of it."""
+
+    name: str
+    matches: bool
+    steps: list[Step]
+    notes: list[str]
+    """What else keeps events from arriving."""
+
+    @property
+    def sentence(self) -> str:
+        """The end of the story."""
+        return f"{self.name} {'gets' if self.matches else 'does not get'} this event"
+
+
+def reasons(route: Mapping[str, Any], event: CloudEvent) -> FilterVerdict:
+    """Filter by filter, whether the event passes the route. Raises Problem where the filters are not valid."""
+    spec = route.get("spec") or {}
+    name = f"{str(route.get('kind')).lower()}/{(route.get('metadata') or {}).get('name', '')}"
+    try:
+        predicate = parse((spec.get("filter") or {}).get("attributes"), spec.get("filters"))
+    except InvalidFilter as invalid:
+        raise Problem(f"{name} has a filter that is not valid: {invalid}.") from None
+    steps = steps_of(predicate, event)
+    return FilterVerdict(name, steps[0].passes, steps, list(_notes(route)))
+
+
+def _notes(route: Mapping[str, Any]) -> Iterator[str]:
+    conditions = (route.get("status") or {}).get("conditions")
+    ready = find(conditions, READY)
+    if ready is not None and ready.get("status") != "True":
+        yield f"it is not Ready: {ready.get('message') or ready.get('reason') or 'not yet'}"
+    if RouteOptions.read(dict(route)).paused:
+        yield "it is paused: events wait"
+        return
+    delivering = find(conditions, DELIVERING)
+    if delivering is not None and delivering.get("status") == "False":
+        yield f"deliveries fail: {delivering.get('message')}"

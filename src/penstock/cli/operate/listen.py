@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.installation import DataDirOption, JsonOption, KubeconfigOption, NamespaceOption
-from penstock.cli.operate.flags import FilterOption
 from penstock.cli.operate.names import completion_of
+from penstock.cli.options import DataDirOption, FilterOption, JsonOption, KubeconfigOption, NamespaceOption
 
 DEFAULT_PORT = 9000
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import msgspec
-import typer
 
 from penstock.cli.operate.event_text import attempt_line, event_line, event_object
 from penstock.cli.operate.names import look_up
-from penstock.cli.operate.printing import print_pieces
+from penstock.cli.output import say
+from penstock.cli.terminal import print_pieces
 from penstock.contract import topics
 from penstock.engine.problem import Problem
 from penstock.events.event import CloudEvent
@@ -76,7 +76,7 @@ class LiveView:
             return True
         if self._as_json:
             shown = event_object(found) if isinstance(found, CloudEvent) else found
-            typer.echo(msgspec.json.encode(shown))
+            say(msgspec.json.encode(shown).decode())
         elif isinstance(found, CloudEvent):
             print_pieces(event_line(found, record.at_ms / 1000))
         else:
@@ -86,4 +86,4 @@ class LiveView:
         return self._left != 0
 
     def _say(self, shown: int, of: int) -> None:
-        typer.echo(f"… a sample: {shown} of {of} in this second", err=self._as_json)
+        say(f"… a sample: {shown} of {of} in this second", err=self._as_json)

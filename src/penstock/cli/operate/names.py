@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from penstock.engine.problem import Problem
 
 if TYPE_CHECKING:
-    from penstock.operations.cluster_api import ClusterApi, Obj, Resource
+    from penstock.kube.kinds import Obj
+    from penstock.operations.cluster_api import ClusterApi, Resource
 
 WORDS = {
     "trigger": "trigger",

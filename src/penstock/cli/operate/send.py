@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.installation import DataDirOption, JsonOption, KubeconfigOption, NamespaceOption
 from penstock.cli.operate.credentials import (
     CaFileOption,
     ServiceAccountOption,
@@ -15,22 +14,27 @@ from penstock.cli.operate.credentials import (
     given_token,
     token_of,
 )
-from penstock.cli.operate.flags import (
+from penstock.cli.operate.names import completion_of
+from penstock.cli.options import (
     AttributeOption,
     ContentTypeOption,
     DataArgument,
+    DataDirOption,
     EventOption,
     FileOption,
     IdOption,
+    JsonOption,
+    KubeconfigOption,
+    NamespaceOption,
     SourceOption,
     SubjectOption,
     TypeOption,
 )
-from penstock.cli.operate.names import completion_of
+from penstock.cli.output import say
 
 if TYPE_CHECKING:
     from penstock.events.event import CloudEvent
-    from penstock.operations.sending.credentials import SendingCredentials
+    from penstock.operations.sending import SendingCredentials
 
 BrokerOption = Annotated[
     str | None,
@@ -80,7 +84,7 @@ def send(
     from penstock.cli.terminal import problems
     from penstock.engine.problem import Problem
     from penstock.operations.installation import find
-    from penstock.operations.sending.addresses import SendingAddress
+    from penstock.operations.sending import SendingAddress
 
     with problems():
         one = event_of(
@@ -141,22 +145,21 @@ def _send_all(
 ) -> int:
     import asyncio
 
-    from penstock.cli.operate.refusals import remedy
-    from penstock.cli.operate.sending import EventSender
-    from penstock.operations.sending.posting import Sent
+    from penstock.cli.operate.sending import EventSender, remedy
+    from penstock.operations.posting import Sent
 
     remedies: set[str] = set()
 
     def one(sent: Sent) -> None:
         remedies.add("" if sent.accepted else remedy(sent.status, sent.fault))
         if as_json:
-            typer.echo(sent.json())
+            say(sent.json())
         elif count == 1 or not sent.accepted:
-            typer.echo(sent.line(), err=not sent.accepted)
+            say(sent.line(), err=not sent.accepted)
 
     outcome = asyncio.run(EventSender(url, one, credentials).send(event, count, rate))
     for advice in sorted(filter(None, remedies)):
-        typer.echo(f"  {advice}", err=True)
+        say(f"  {advice}", err=True)
     if count > 1 and not as_json:
-        typer.echo(outcome.line())
+        say(outcome.line())
     return 0 if outcome.refused == 0 else 1

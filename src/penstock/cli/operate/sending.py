@@ -1,4 +1,4 @@
-"""Events to an ingress, as fast as asked for."""
+"""Sends events to an ingress at a rate, and says what to do about an event that was not accepted."""
 
 from __future__ import annotations
 
@@ -11,12 +11,29 @@ import httpx2
 
 from penstock.cli.operate.event_input import numbered
 from penstock.events.event import CloudEvent
-from penstock.operations.sending.credentials import SendingCredentials
-from penstock.operations.sending.posting import Sent, client_for, post
+from penstock.operations.posting import Sent, client_for, post
+from penstock.operations.sending import Fault, SendingCredentials
 
 AT_ONCE = 64
 """Requests under way at once, where many are to be sent."""
-NOBODY = SendingCredentials()
+ANONYMOUS = SendingCredentials()
+
+
+_BY_FAULT = {
+    "untrusted": "Name who signed its certificate: --ca-file FILE. A stack's own authority is pki/ca.crt in its data "
+    "folder; kubectl get broker NAME -o jsonpath='{.status.address.CACerts}' has it too.",
+    "other name": "Its certificate is for other names: send to one of those, or have this one added (address_base, "
+    "tls_address_base).",
+    "hung up": "Is it https:// in place of http://, or another port?",
+    "no TLS": "Nothing speaks TLS at that port: is it http:// in place of https://, or another port?",
+}
+_BY_STATUS = {
+    401: "Say who sends: --token KEY with an API key (penstock keys create BROKER NAME makes one) or with a token for "
+    "its audience, --service-account NAME, or the variable PENSTOCK_SEND_TOKEN.",
+    403: "The sender is known and may not send this. EventPolicies say who may: penstock get eventpolicies",
+    404: "penstock get brokers and penstock get channels show what is there, and whether it is http or https.",
+    429: "Send slower: --rate N.",
+}
 
 
 @dataclass
@@ -37,8 +54,8 @@ class SendingOutcome:
 class EventSender:
     """Sends to one address."""
 
-    def __init__(self, url: str, tell: Callable[[Sent], None], credentials: SendingCredentials = NOBODY) -> None:
-        self._url, self._tell, self._credentials = url, tell, credentials
+    def __init__(self, url: str, report: Callable[[Sent], None], credentials: SendingCredentials = ANONYMOUS) -> None:
+        self._url, self._report, self._credentials = url, report, credentials
         self._outcome = SendingOutcome()
 
     async def send(self, event: CloudEvent, count: int = 1, rate: float | None = None) -> SendingOutcome:
@@ -63,4 +80,11 @@ class EventSender:
             self._outcome.accepted += 1
         else:
             self._outcome.refused += 1
-        self._tell(sent)
+        self._report(sent)
+
+
+def remedy(status: int | None, fault: Fault = "none") -> str:
+    """What to do next; empty where the answer says it all."""
+    if status is not None:
+        return _BY_STATUS.get(status, "")
+    return _BY_FAULT.get(fault, "")

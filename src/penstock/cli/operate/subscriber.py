@@ -12,22 +12,22 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
-import typer
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from penstock.cli.objects.commands import wait_ready
+from penstock.cli.objects import wait_ready
 from penstock.cli.operate.event_text import event_line, event_object
 from penstock.cli.operate.filtering import filters_of
-from penstock.cli.operate.printing import print_pieces
+from penstock.cli.output import say
+from penstock.cli.terminal import print_pieces
 from penstock.engine.problem import Problem
 from penstock.events import http
 from penstock.events.event import CloudEvent, MalformedEvent
 from penstock.operations.cluster_api import BROKERS, TRIGGERS
 from penstock.operations.installation import find
+from penstock.serving import HttpServer
 from penstock.workloads.actors.event_display import display
-from penstock.workloads.server import WorkloadServer
 
 
 class PrintingSubscriber:
@@ -40,13 +40,13 @@ class PrintingSubscriber:
         self.url = f"http://{host}:{self._socket.getsockname()[1]}/"
 
     async def run(self) -> None:
-        """Until it is told to stop, or there were as many events as asked for."""
+        """Runs until it is stopped, or has received as many events as asked for."""
         loop = asyncio.get_running_loop()
         for signum in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(signum, self._end.set)
-        server = WorkloadServer(self._app, self._socket)
+        server = HttpServer(self._app, self._socket)
         await server.start()
-        typer.echo(f"listening at {self.url}", err=True)
+        say(f"listening at {self.url}", err=True)
         try:
             await self._end.wait()
         finally:
@@ -64,7 +64,7 @@ class PrintingSubscriber:
         try:
             events = http.all_from_http(http.fold_headers(request.scope["headers"]), body)
         except MalformedEvent as malformed:
-            typer.echo(f"not an event: {malformed}", err=True)
+            say(f"not an event: {malformed}", err=True)
             return Response(str(malformed), status_code=400)
         for event in events:
             self._print(event)
@@ -72,9 +72,9 @@ class PrintingSubscriber:
 
     def _print(self, event: CloudEvent) -> None:
         if self._as_json:
-            typer.echo(msgspec.json.encode(event_object(event)))
+            say(msgspec.json.encode(event_object(event)).decode())
         elif self._full:
-            typer.echo(display(event))
+            say(display(event))
         else:
             print_pieces(event_line(event, time.time()))
         if self._left is not None:

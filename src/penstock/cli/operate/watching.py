@@ -7,19 +7,20 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
-import typer
 
 from penstock.cli.operate.event_text import attempt_line
-from penstock.cli.operate.printing import print_pieces
+from penstock.cli.output import say
+from penstock.cli.terminal import print_pieces
 from penstock.contract import attempts, headers, topics
 from penstock.contract.attempts import AttemptRecord
 from penstock.contract.unreadable import Unreadable
 from penstock.engine.problem import Problem
 from penstock.events import kafka_binding as kafka
+from penstock.kube.kinds import Obj
 from penstock.log.live.reader import LiveReader, following
 from penstock.log.ranges import LogRecord
 from penstock.log.topic_ends import KafkaAway
-from penstock.operations.cluster_api import BROKERS, SUBSCRIPTIONS, TRIGGERS, ClusterApi, Obj, Resource
+from penstock.operations.cluster_api import BROKERS, SUBSCRIPTIONS, TRIGGERS, ClusterApi, Resource
 from penstock.settings import Settings
 
 POLL_SECONDS = 0.2
@@ -131,13 +132,13 @@ def _attempts(records: Iterable[tuple[str, LogRecord]], journey: Journey) -> lis
 
 def _show(attempt: AttemptRecord, as_json: bool) -> None:
     if as_json:
-        typer.echo(msgspec.json.encode(attempt).decode())
+        say(msgspec.json.encode(attempt).decode())
         return
     print_pieces(attempt_line(attempt, time.time()), indent="  ")
 
 
 def _end(as_json: bool, text: str, shown: Mapping[str, Any], code: int) -> int:
-    typer.echo(msgspec.json.encode(shown).decode() if as_json else text)
+    say(msgspec.json.encode(shown).decode() if as_json else text)
     return code
 
 

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.installation import DataDirOption, JsonOption, KubeconfigOption, NamespaceOption
+from penstock.cli.options import DataDirOption, JsonOption, KubeconfigOption, NamespaceOption
+from penstock.cli.output import say
 
 HEADINGS = ("lag", "oldest", "delivering", "route")
 
@@ -20,7 +21,7 @@ def lag(
     kubeconfig: KubeconfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the routes with events waiting, the worst first, and those that fail with the reason.
+    """Show the routes with events waiting, the worst first, and those that fail, or will lose events, with the reason.
 
     The numbers are those of their status; for a stack of this machine, those of its metrics.
     """
@@ -38,13 +39,13 @@ def lag(
         measured = routes_behind(installation.root / METRICS) if installation.root is not None else None
         rows = standing_of(objects, measured, datetime.now(UTC))
         if not everything:
-            rows = [row for row in rows if row["lag"] or row["delivering"] == "False"]
+            rows = [row for row in rows if row["lag"] or row["delivering"] == "False" or row["expiring"]]
         if as_json:
-            typer.echo(json.dumps(rows, indent=2))
+            say(json.dumps(rows, indent=2))
         elif rows:
-            typer.echo("\n".join(lines(rows)))
+            say("\n".join(lines(rows)))
         else:
-            typer.echo(f"no route is behind, of {len(objects)}")
+            say(f"no route is behind, of {len(objects)}")
 
 
 def standing_of(
@@ -61,10 +62,12 @@ def _row(
 ) -> dict[str, Any]:
     from penstock.resources.conditions import find
     from penstock.resources.delivery.delivering import DELIVERING
+    from penstock.resources.destinations.resolution import EVENTS_RETAINED, is_expiring
     from penstock.timestamps import parse_rfc3339
 
     metadata, status = obj["metadata"], obj.get("status") or {}
     delivery, condition = status.get("delivery") or {}, find(status.get("conditions"), DELIVERING) or {}
+    retained = find(status.get("conditions"), EVENTS_RETAINED) or {}
     behind = numbers.get((obj["kind"], metadata["namespace"], metadata["name"]))
     since = delivery.get("oldestEventTime")
     oldest = (now - parse_rfc3339(since)).total_seconds() if since else None
@@ -79,13 +82,14 @@ def _row(
         "delivering": condition.get("status"),
         "reason": condition.get("reason"),
         "message": condition.get("message"),
+        "expiring": retained.get("message") if is_expiring(retained) else None,
     }
 
 
 def lines(rows: list[dict[str, Any]]) -> list[str]:
-    """The table; below it, why routes fail."""
-    from penstock.cli.tables import lines_of
-    from penstock.operations.figures import count, duration
+    """The table; below it, why routes fail, and which will lose events."""
+    from penstock.cli.output import lines_of
+    from penstock.operations.formatting import count, duration
 
     cells = [
         (
@@ -97,6 +101,7 @@ def lines(rows: list[dict[str, Any]]) -> list[str]:
         for row in rows
     ]
     reasons = [f"{_name(row)}: {row['message']}" for row in rows if row["delivering"] == "False" and row["message"]]
+    reasons += [f"{_name(row)}: {row['expiring']}" for row in rows if row["expiring"]]
     return [*lines_of(HEADINGS, cells, HEADINGS[:2]), *(["", *reasons] if reasons else [])]
 
 

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.installation import DataDirOption, JsonOption, KubeconfigOption, NamespaceOption
 from penstock.cli.operate.names import completion_of
+from penstock.cli.options import DataDirOption, JsonOption, KubeconfigOption, NamespaceOption
+from penstock.cli.output import say
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,8 +54,8 @@ def _set_paused(
 
     from penstock.cli.operate.names import look_up
     from penstock.cli.terminal import problems
+    from penstock.operations.cluster_api import is_paused, set_paused
     from penstock.operations.installation import find
-    from penstock.operations.pausing import is_paused, set_paused
 
     with problems(), find(*chosen).api() as api:
         place = namespace or api.namespace
@@ -66,9 +67,9 @@ def _set_paused(
             set_paused(api, resource, obj, paused)
             lag = ((obj.get("status") or {}).get("delivery") or {}).get("lag", 0)
             if as_json:
-                typer.echo(json.dumps({"kind": resource.kind, "namespace": place, "name": name, "paused": paused}))
+                say(json.dumps({"kind": resource.kind, "namespace": place, "name": name, "paused": paused}))
                 continue
             done = "is paused" if paused else "delivers again"
             already = " already" if was == paused else ""
             waiting = f"; {lag} event{'' if lag == 1 else 's'} wait" if lag else ""
-            typer.echo(f"{resource.kind.lower()}/{name} {done}{already}{waiting}")
+            say(f"{resource.kind.lower()}/{name} {done}{already}{waiting}")

@@ -11,11 +11,11 @@ import tty
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from penstock.operations.looks import Looks
+from penstock.cli.terminal import SafeConsole
+from penstock.operations.metrics_client import Looks
 from penstock.operations.route_rates import SORTS, RouteRow
 
 END = ("q", "\x03", "\x04")
@@ -24,7 +24,7 @@ KEYS = {"r": "rate", "p": "latency", "l": "lag", "f": "failures", "n": "name"}
 
 def run(looks: Looks, sort: str, every: float, lines: Callable[[list[RouteRow]], list[str]]) -> None:
     """Shows the table until `q` or Ctrl-C."""
-    console = Console(highlight=False)
+    console = SafeConsole(highlight=False)
     rows: list[RouteRow] = []
     due = time.monotonic() + every
     with _keys() as key, Live(console=console, screen=True, auto_refresh=False) as live:
@@ -51,7 +51,7 @@ def _keys() -> Iterator[Callable[[float], str]]:
     def wait(seconds: float) -> str:
         if not select.select([fd], [], [], seconds)[0]:
             return ""
-        # Not sys.stdin, which would take several keys at once and show the others to nobody.
+        # Not sys.stdin, which would read several keys at once and lose all but the first.
         return os.read(fd, 1).decode(errors="replace") or END[0]
 
     try:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.installation import DataDirOption, JsonOption
+from penstock.cli.options import DataDirOption, JsonOption
+from penstock.cli.output import say
 
 if TYPE_CHECKING:
     from penstock.operations.route_rates import RouteRow
@@ -37,7 +38,7 @@ def top(
     from penstock.cli.routes.table_screen import run
     from penstock.cli.terminal import problems
     from penstock.engine.problem import Problem
-    from penstock.operations.looks import Looks
+    from penstock.operations.metrics_client import Looks
     from penstock.operations.route_rates import SORTS
 
     with problems():
@@ -49,15 +50,15 @@ def top(
             return
         rows = sorted(looks.rows(every), key=SORTS[sort])
         if as_json:
-            typer.echo(json.dumps([as_object(row) for row in rows], indent=2))
+            say(json.dumps([as_object(row) for row in rows], indent=2))
         else:
-            typer.echo("\n".join(lines(rows)))
+            say("\n".join(lines(rows)))
 
 
 def lines(rows: list[RouteRow]) -> list[str]:
     """The table."""
-    from penstock.cli.tables import lines_of
-    from penstock.operations.figures import count, duration
+    from penstock.cli.output import lines_of
+    from penstock.operations.formatting import count, duration
 
     cells = [
         (

@@ -1,18 +1,20 @@
-"""The history, kept open while somebody asks: in a thread of its own that gives way to deliveries.
+"""The history, kept open while it is used: in a thread of its own that gives way to deliveries.
 
 To open it costs a connection to Kafka and a look at everything that the tables do not have. So it stays open for a
-while, in which only what has come since is read; and it is closed when nobody asks any more.
+while, in which only what has come since is read; and it is closed when it is no longer used.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from penstock.console.events.giving_way import thread_that_gives_way
 from penstock.engine.problem import Problem
 from penstock.history.reader.history import History
 from penstock.history.schema.problem import HistoryProblem
@@ -35,7 +37,7 @@ class Archive:
 
     def __init__(self, open_history: Callable[[], History], clock: Callable[[], float] = time.monotonic) -> None:
         self._open, self._clock = open_history, clock
-        self._thread = thread_that_gives_way("archive")
+        self._thread = low_priority_thread("archive")
         self._history: History | None = None
         self._opened = self._moved = 0.0
         self._idle: asyncio.TimerHandle | None = None
@@ -104,3 +106,18 @@ class Archive:
         if self._idle is not None:
             self._idle.cancel()
             self._idle = None
+
+
+NICE = 10
+
+
+def low_priority_thread(name: str) -> ThreadPoolExecutor:
+    """One thread for work that can wait. On Linux a thread has a priority of its own, and those it starts have it."""
+    return ThreadPoolExecutor(1, name, initializer=_lower_priority)
+
+
+def _lower_priority() -> None:
+    if hasattr(os, "setpriority"):
+        with contextlib.suppress(OSError):
+            lower = max(NICE, os.getpriority(os.PRIO_PROCESS, 0))
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), lower)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 import shlex
+from urllib.parse import quote
 
 from penstock.console.events.places import AcceptingTarget
 from penstock.events import http, json_format
 from penstock.events.event import CloudEvent
 from penstock.history.reader.answers import Event
-from penstock.operations.sending.addresses import SendingAddress
+from penstock.operations.sending import SendingAddress
 
 LONGEST_ARGUMENT = 64 * 1024
 """Half of what Linux lets a single argument have."""
@@ -73,6 +74,14 @@ def file_name(event: CloudEvent) -> str:
     """What the data of an event is called as a file."""
     plain = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in event.id)
     return f"event-{plain[:80].strip('.') or 'data'}"
+
+
+def disposition(name: str) -> str:
+    """The header Content-Disposition of a file of this name. A header is ASCII; other letters are encoded as RFC 6266
+    says, and browsers prefer that."""
+    plain = "".join(letter if letter.isascii() else "-" for letter in name)
+    encoded = "" if plain == name else f"; filename*=UTF-8''{quote(name, safe='')}"
+    return f'attachment; filename="{plain}"{encoded}'
 
 
 def _text(body: bytes) -> str | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import urlencode
 
 from starlette.concurrency import run_in_threadpool
@@ -13,17 +12,17 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from penstock.console.console import console_of
-from penstock.console.events.room import room_of
 from penstock.console.events.search_page import blind_spots
+from penstock.console.events.state import events_state
 from penstock.console.events.text import clock
 from penstock.console.pages import back, form_fields, fragment, render
 from penstock.engine.problem import Problem
 from penstock.history.reader.answers import DeadLetter, DeadLetterCount
 from penstock.history.reader.history import History
 from penstock.history.reader.questions import DeadLetterFilter, NamedRoute
+from penstock.kube.kinds import Obj
 from penstock.operations.cluster_api import ClusterApi, Resource
-from penstock.operations.replay_progress import is_over, line_of, succeeded, warning_of
-from penstock.operations.replay_request import ReplaySubject, Wishes, replay_of
+from penstock.operations.replays import ReplaySubject, Wishes, is_over, line_of, replay_of, succeeded, warning_of
 from penstock.operations.times import window
 from penstock.settings import Settings
 
@@ -32,8 +31,6 @@ SINCE = "24h"
 MOST_REPLAYS = 8
 REPLAYS = Resource("penstock.dev/v1alpha1", "Replay", "replays", True)
 KINDS = ("Trigger", "Subscription")
-
-Obj = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -89,7 +86,7 @@ def route_named(text: str) -> NamedRoute:
     parts = text.split("/")
     kinds = {kind.lower(): kind for kind in KINDS}
     if len(parts) != 3 or parts[0].lower() not in kinds:
-        raise Problem(f"{text} is no route.", "Write it as trigger/NAMESPACE/NAME.")
+        raise Problem(f"{text} is not a route.", "Write it as trigger/NAMESPACE/NAME.")
     return NamedRoute(kinds[parts[0].lower()], parts[1], parts[2])
 
 
@@ -158,12 +155,12 @@ def _request(route: str, wishes: Wishes) -> tuple[str, Obj]:
 
 async def page(request: Request) -> Response:
     """The page."""
-    room, wanted = room_of(request), DeadLettersForm.read(request.query_params)
+    state, wanted = events_state(request), DeadLettersForm.read(request.query_params)
     replays = await run_in_threadpool(_redrives, console_of(request).api(request))
     problem, answer = None, FoundDeadLetters([], [], [])
     try:
         asked = wanted.filter()
-        answer = await room.archive.ask(lambda history: given_up(history, asked, room.settings))
+        answer = await state.archive.ask(lambda history: given_up(history, asked, state.settings))
     except Problem as found:
         problem = found
     return render(
@@ -186,14 +183,14 @@ def _redrives(api: ClusterApi) -> list[ReplayLine]:
 
 async def progress(request: Request) -> Response:
     """How the Replays go, for the script of the page."""
-    room_of(request)
+    events_state(request)
     replays = await run_in_threadpool(_redrives, console_of(request).api(request))
     return fragment("events/replays.html", replays=replays)
 
 
 async def redrive(request: Request) -> Response:
     """Makes the Replays."""
-    room_of(request)
+    events_state(request)
     fields = await form_fields(request)
     wanted = requests_of(fields)
     api = console_of(request).api(request)

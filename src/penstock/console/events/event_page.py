@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 from urllib.parse import urlencode
 
 from starlette.concurrency import run_in_threadpool
@@ -14,12 +13,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from penstock.console.console import console_of
-from penstock.console.events.copied import as_curl, as_json, cloud_event, file_name
+from penstock.console.events.copied import as_curl, as_json, cloud_event, disposition, file_name
 from penstock.console.events.data_view import view_of
 from penstock.console.events.places import AcceptingTarget, places_of
 from penstock.console.events.resending import account_of, send_again
-from penstock.console.events.room import EventsRoom, room_of
 from penstock.console.events.search_page import blind_spots
+from penstock.console.events.state import EventsState, events_state
 from penstock.console.events.text import clock, size
 from penstock.console.events.timeline import STAGES, span_text, timeline_of
 from penstock.console.pages import back, form, render
@@ -29,17 +28,15 @@ from penstock.filters.parse import InvalidFilter, parse
 from penstock.filters.reasons import Step, steps_of
 from penstock.history.reader.answers import Attempt, Event, Traced
 from penstock.history.reader.history import History
-from penstock.operations.attempt_words import RESULTS, came_of, route_text
-from penstock.operations.cluster_api import TRIGGERS, ClusterApi, NotThere
-from penstock.operations.pausing import is_paused
+from penstock.kube.kinds import Obj
+from penstock.operations.cluster_api import TRIGGERS, ClusterApi, NotThere, is_paused
+from penstock.operations.formatting import RESULTS, came_of, route_text
 
 MOST_ATTEMPTS = 200
 MOST_ROUTES = 100
 MOST_RELATED = 50
 CURL_LIMIT = 16 * 1024
 """Longer commands are not put into the page: the data is downloaded instead."""
-
-Obj = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -84,12 +81,12 @@ class Relative:
     at: str
 
 
-def story_of(history: History, room: EventsRoom, partition: int, offset: int) -> Story | None:
+def story_of(history: History, state: EventsState, partition: int, offset: int) -> Story | None:
     """Everything about one event; None where nothing is known of it."""
     event = history.event_at(partition, offset)
     if event is None:
         return None
-    return Story(history.trace_of(event), history.parents(event), blind_spots(history, room.settings))
+    return Story(history.trace_of(event), history.parents(event), blind_spots(history, state.settings))
 
 
 def rows_of(event: Event, attempts: Sequence[Attempt]) -> list[AttemptRow]:
@@ -162,9 +159,9 @@ def number_in(request: Request, name: str) -> int:
 
 async def page(request: Request) -> Response:
     """The page."""
-    room, api = room_of(request), console_of(request).api(request)
+    state, api = events_state(request), console_of(request).api(request)
     partition, offset = number_in(request, "partition"), number_in(request, "offset")
-    story = await room.archive.ask(lambda history: story_of(history, room, partition, offset))
+    story = await state.archive.ask(lambda history: story_of(history, state, partition, offset))
     if story is None:
         raise NotThere(
             f"Nothing is known of an event at offset {offset} of partition {partition}.",
@@ -212,8 +209,8 @@ def _surroundings(
 
 
 async def _event(request: Request) -> Event:
-    room, partition, offset = room_of(request), number_in(request, "partition"), number_in(request, "offset")
-    event = await room.archive.ask(lambda history: history.event_at(partition, offset))
+    state, partition, offset = events_state(request), number_in(request, "partition"), number_in(request, "offset")
+    event = await state.archive.ask(lambda history: history.event_at(partition, offset))
     if event is None:
         raise NotThere(f"Nothing is known of an event at offset {offset} of partition {partition}.")
     return event
@@ -222,10 +219,8 @@ async def _event(request: Request) -> Event:
 async def download(request: Request) -> Response:
     """The data as it came, as a file: never as a page of the console's."""
     event = await _event(request)
-    disposition = f'attachment; filename="{file_name(cloud_event(event))}"'
-    return Response(
-        event.data or b"", media_type="application/octet-stream", headers={"Content-Disposition": disposition}
-    )
+    headers = {"Content-Disposition": disposition(file_name(cloud_event(event)))}
+    return Response(event.data or b"", media_type="application/octet-stream", headers=headers)
 
 
 async def resend(request: Request) -> Response:
@@ -242,7 +237,7 @@ async def resend(request: Request) -> Response:
 
 def _account(request: Request, place: AcceptingTarget) -> str:
     session = console_of(request).session(request)
-    return account_of(session.user if session is not None else "", place)
+    return account_of(session.owner.user if session is not None else "", place)
 
 
 ROUTES = [

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
+from penstock.kube.kinds import Obj
 from penstock.operations.cluster_api import BROKERS, IN_MEMORY_CHANNELS, ClusterApi
-from penstock.operations.sending.addresses import SendingAddress, address_in
-
-Obj = dict[str, Any]
+from penstock.operations.sending import SendingAddress, address_in
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from starlette.routing import Route
 from penstock.console.console import console_of
 from penstock.console.events.copied import cloud_event
 from penstock.console.events.places import AcceptingTarget, places_of
-from penstock.console.events.room import EventsRoom, room_of
 from penstock.console.events.search_page import blind_spots
+from penstock.console.events.state import EventsState, events_state
 from penstock.console.events.text import clock
 from penstock.console.events.trial import Tried, admitted, filters_of, tried, trigger_of, yaml_of
 from penstock.console.pages import back, form, fragment, render
@@ -89,22 +89,22 @@ def brokers_of(places: Mapping[str, AcceptingTarget]) -> list[AcceptingTarget]:
 
 
 def recent(
-    history: History, room: EventsRoom, broker: AcceptingTarget | None, now: datetime
+    history: History, state: EventsState, broker: AcceptingTarget | None, now: datetime
 ) -> tuple[list[Event], list[str]]:
     """The newest events of a Broker."""
     target = None if broker is None else broker.uid
     events = history.events(EventFilter(since=now - LOOK_BACK, target=target, limit=RECENT))
-    return events, blind_spots(history, room.settings)
+    return events, blind_spots(history, state.settings)
 
 
 def outcome_of(
-    typed: Typed, broker: AcceptingTarget | None, events: Sequence[Event], notes: list[str], room: EventsRoom
+    typed: Typed, broker: AcceptingTarget | None, events: Sequence[Event], notes: list[str], state: EventsState
 ) -> FilterOutcome:
-    """What comes of the filter; a wrong one is told in the API's words."""
+    """What comes of the filter; an invalid one is reported in the API's words."""
     namespace, name = (broker.namespace, broker.name) if broker is not None else ("default", "default")
     try:
         trigger = trigger_of(filters_of(typed.text), namespace, name)
-        predicate = admitted(trigger, room.settings)
+        predicate = admitted(trigger, state.settings)
     except Problem as problem:
         return FilterOutcome([], notes, problem=problem)
     found = tried(predicate, map(cloud_event, events))
@@ -115,12 +115,12 @@ def outcome_of(
 async def _outcome(
     request: Request, typed: Typed
 ) -> tuple[dict[str, AcceptingTarget], AcceptingTarget | None, FilterOutcome]:
-    room = room_of(request)
+    state = events_state(request)
     places = await run_in_threadpool(places_of, console_of(request).api(request))
     broker = chosen(places, typed.broker)
     now = datetime.now(UTC)
-    events, notes = await room.archive.ask(lambda history: recent(history, room, broker, now))
-    outcome = await run_in_threadpool(outcome_of, typed, broker, events, notes, room)
+    events, notes = await state.archive.ask(lambda history: recent(history, state, broker, now))
+    outcome = await run_in_threadpool(outcome_of, typed, broker, events, notes, state)
     return places, broker, outcome
 
 
@@ -137,7 +137,7 @@ async def page(request: Request) -> Response:
         brokers=brokers_of(places),
         broker=broker,
         outcome=outcome,
-        test=room_of(request).backtests.find(request.query_params.get("backtest", "")),
+        test=events_state(request).backtests.find(request.query_params.get("backtest", "")),
     )
 
 
@@ -149,22 +149,22 @@ async def tries(request: Request) -> Response:
 
 async def backtest(request: Request) -> Response:
     """Begins a backtest."""
-    room = room_of(request)
+    state = events_state(request)
     typed = Typed.read(await form(request))
-    moment(typed.since)
+    moment(typed.since, datetime.now(UTC), "since")
     places = await run_in_threadpool(places_of, console_of(request).api(request))
     broker = chosen(places, typed.broker)
     if broker is None:
         raise Problem("There is no Broker whose events could be tried.", "Make one: penstock create broker")
     trigger = trigger_of(filters_of(typed.text), broker.namespace, broker.name)
-    admitted(trigger, room.settings)
-    test = room.backtests.start(yaml_of(trigger), typed.since, broker.namespace)
+    admitted(trigger, state.settings)
+    test = state.backtests.start(yaml_of(trigger), typed.since, broker.namespace)
     return back(f"/playground?{typed.query(backtest=test.id)}#backtest")
 
 
 async def backtest_state(request: Request) -> Response:
     """How a backtest goes, for the script of the page."""
-    test = room_of(request).backtests.find(request.path_params["ident"])
+    test = events_state(request).backtests.find(request.path_params["ident"])
     if test is None:
         raise NotThere("This backtest is not known any more.")
     return fragment("events/backtest.html", test=test)

@@ -1,7 +1,7 @@
 """An event to its Broker or channel once more: as whom, and what is said where it is not accepted.
 
 A place with an audience takes tokens for it. They are those of a ServiceAccount, asked for from the API with the rights
-of whoever looks. An API key cannot be had here, since only digests of keys are kept: there a command says the rest.
+of the user. An API key cannot be had here, since only digests of keys are kept: there a command says the rest.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from penstock.console.events.places import AcceptingTarget
 from penstock.engine.problem import Problem
 from penstock.events.event import CloudEvent
 from penstock.operations.cluster_api import ClusterApi, NotReached
-from penstock.operations.sending.credentials import credentials_to
-from penstock.operations.sending.posting import Sent, client_for, post
+from penstock.operations.posting import Sent, client_for, post
+from penstock.operations.sending import credentials_to
 
 ACCOUNTS = "system:serviceaccount"
 DEFAULT_ACCOUNT = "default"
@@ -41,7 +41,7 @@ async def send_again(event: CloudEvent, place: AcceptingTarget, api: ClusterApi,
 
 
 def account_of(user: str, place: AcceptingTarget) -> str:
-    """The ServiceAccount that is proposed to somebody: their own where it is one of the place's namespace."""
+    """The proposed ServiceAccount: the user's own where it is in the namespace of the Broker or channel."""
     prefix, _, named = user.rpartition(f":{place.namespace}:")
     return named if prefix == ACCOUNTS and named else DEFAULT_ACCOUNT
 
@@ -70,8 +70,8 @@ def refusal(sent: Sent, event: CloudEvent, place: AcceptingTarget, account: str)
     if sent.status == HTTPStatus.UNAUTHORIZED and not place.address.audience:
         return Problem(
             what,
-            "It takes events only with an API key, and the console has none: nobody keeps more of a key than its "
-            f"digest. With the key in the file key.txt (penstock keys create {place.name} NAME --namespace "
+            "It accepts only events with an API key. The console has no keys: only their digests "
+            f"are stored. With the key in the file key.txt (penstock keys create {place.name} NAME --namespace "
             f"{place.namespace} > key.txt makes one), this sends the event:",
             (as_send(event, place, "--token @key.txt"),),
         )

@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from penstock.console.console import console_of
 from penstock.console.events.places import places_of
-from penstock.console.events.room import EventsRoom, room_of
+from penstock.console.events.state import EventsState, events_state
 from penstock.console.events.text import beginning, clock
 from penstock.console.pages import render
 from penstock.engine.problem import Problem
@@ -131,10 +131,10 @@ def found(history: History, wanted: EventFilter, settings: Settings) -> FoundEve
 
 async def search(request: Request) -> Response:
     """The page."""
-    room = room_of(request)
+    state = events_state(request)
     wanted, after = SearchForm.read(request.query_params), request.query_params.get("after", "")
     places = await run_in_threadpool(places_of, console_of(request).api(request))
-    problem, answer = await _answer(room, wanted, after)
+    problem, answer = await _answer(state, wanted, after)
     return render(
         request,
         "events/search.html",
@@ -147,11 +147,11 @@ async def search(request: Request) -> Response:
     )
 
 
-async def _answer(room: EventsRoom, wanted: SearchForm, after: str) -> tuple[Problem | None, FoundEvents]:
-    """A wrong condition is told beside the form, where it can be mended."""
+async def _answer(state: EventsState, wanted: SearchForm, after: str) -> tuple[Problem | None, FoundEvents]:
+    """An invalid condition is reported beside the form, where it can be corrected."""
     try:
         asked = wanted.filter(after)
-        return None, await room.archive.ask(lambda history: found(history, asked, room.settings))
+        return None, await state.archive.ask(lambda history: found(history, asked, state.settings))
     except Problem as problem:
         return problem, FoundEvents([], "", [])
 

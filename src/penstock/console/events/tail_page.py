@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -13,7 +14,7 @@ from starlette.routing import Route
 
 from penstock.console.console import console_of
 from penstock.console.events.places import places_of
-from penstock.console.events.room import room_of
+from penstock.console.events.state import events_state
 from penstock.console.events.tails import Away, Message, Nothing, Sampled, ShownRecord
 from penstock.console.events.text import beginning, clock
 from penstock.console.events.timeline import span_text
@@ -26,15 +27,15 @@ from penstock.events import kafka_binding as kafka
 from penstock.events.event import MalformedEvent
 from penstock.log.live.selection import LiveSelection
 from penstock.log.ranges import LogRecord
-from penstock.operations.attempt_words import RESULTS
+from penstock.operations.formatting import RESULTS
 
 RETRY = b"retry: 2000\n\n"
 """So many milliseconds a browser waits before it asks again."""
 
 
 async def page(request: Request) -> Response:
-    """The page; a filter that is wrong is told there."""
-    room_of(request)
+    """The page; an invalid filter is reported there."""
+    events_state(request)
     places = await run_in_threadpool(places_of, console_of(request).api(request))
     query = request.query_params
     return render(
@@ -50,14 +51,15 @@ async def page(request: Request) -> Response:
 
 async def follow(request: Request) -> Response:
     """`/live/events`: what comes, as server-sent events. Raises Problem for a filter that is none."""
-    room, query = room_of(request), request.query_params
+    state, query = events_state(request), request.query_params
     selection = LiveSelection(predicate_of(query.get("filter", "")), query.get("target") or None)
     is_attempts = query.get("what") == "deliveries"
-    room.tails.check_room()
-    return stream(_messages(room.tails.watch(selection, is_attempts), is_attempts))
+    state.tails.check_limit()
+    messages = _messages(state.tails.watch(selection, is_attempts), is_attempts)
+    return stream(request, messages, partial(console_of(request).only_operators, request))
 
 
-async def _messages(found: AsyncGenerator[Message], is_attempts: bool) -> AsyncIterator[bytes]:
+async def _messages(found: AsyncGenerator[Message], is_attempts: bool) -> AsyncGenerator[bytes]:
     yield RETRY + message({"begun": True})
     try:
         async for one in found:

@@ -1,4 +1,4 @@
-"""Events and deliveries as they come, for as many people as look: one reader for all, and none while nobody looks."""
+"""Events and deliveries as they come, for any number of viewers: one reader for all, and none without viewers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from penstock.console.events.giving_way import thread_that_gives_way
+from penstock.console.events.archive import low_priority_thread
 from penstock.contract import headers, topics
 from penstock.engine.problem import Problem
 from penstock.filters.predicate import Everything
@@ -21,11 +21,11 @@ from penstock.log.topic_ends import KafkaAway
 
 POLL_SECONDS = 0.25
 BEAT_SECONDS = 10.0
-"""Something is sent at least so often: without it nobody notices that a reader is gone."""
+"""A heartbeat is sent at least so often, so that a broken connection is noticed."""
 PER_SECOND = 20
 """Lines that are shown each second."""
 MOST_WAITING = 200
-"""Messages kept for somebody who does not take them."""
+"""Messages kept for a viewer who does not read them."""
 MOST_VIEWERS = 50
 
 
@@ -106,7 +106,7 @@ class Viewer:
         return self._wants_all and self._sample.is_full
 
     def leave_out(self, count: int) -> list[Message]:
-        """So many records came that nobody read."""
+        """So many records came and were not read."""
         self._found = []
         self._sample.leave_out(count)
         self._sample.turn()
@@ -126,7 +126,7 @@ class Tails:
         self._follow, self._stopping = follow, stopping
         self._viewers: set[Viewer] = set()
         self._reading: asyncio.Task[None] | None = None
-        self._thread = thread_that_gives_way("tails")
+        self._thread = low_priority_thread("tails")
 
     async def watch(self, selection: LiveSelection, is_attempts: bool) -> AsyncGenerator[Message]:
         """What comes, until the console stops or the caller has seen enough. Raises what the reader failed with."""
@@ -138,7 +138,7 @@ class Tails:
         finally:
             self._viewers.discard(viewer)
 
-    def check_room(self) -> None:
+    def check_limit(self) -> None:
         """Raises Problem where as many look as may."""
         if len(self._viewers) >= MOST_VIEWERS:
             raise Problem(f"{MOST_VIEWERS} pages follow what comes already.", "Close some of them.")
@@ -166,13 +166,13 @@ class Tails:
             stopping.cancel()
 
     def _reader(self) -> asyncio.Task[None]:
-        """The task that reads; its failure is told to everybody who looks, and the next to look starts another."""
+        """The task that reads; its failure is shown to all viewers, and the next viewer starts another."""
         if self._reading is None or self._reading.done():
             self._reading = asyncio.get_running_loop().create_task(self._read(), name="live records")
         return self._reading
 
     async def _read(self) -> None:
-        """Until nobody looks any more."""
+        """Runs until the last viewer has left."""
         while (wanted := self._topics()) and not self._stopping.is_set():
             try:
                 await self._read_topics(wanted)
@@ -200,8 +200,8 @@ class Tails:
 
 
 def step(reader: LiveRecords, viewers: list[Viewer]) -> list[tuple[Viewer, list[Message]]]:
-    """One look at what has come, on the reader's thread. Where nobody would be shown more of it within this second, it
-    is not even fetched: that would take time from deliveries, and Kafka's as well."""
+    """Reads what has come, on the reader's thread. Where no viewer would be shown more within this second, nothing is
+    fetched: that would take time from deliveries, and Kafka's as well."""
     if viewers and all(viewer.has_enough for viewer in viewers):
         left_out = reader.leave_out(1 - time.monotonic() % 1)
         return [(viewer, viewer.leave_out(left_out.get(viewer.topic, 0))) for viewer in viewers]
@@ -212,5 +212,5 @@ def step(reader: LiveRecords, viewers: list[Viewer]) -> list[tuple[Viewer, list[
 
 
 def is_marker(record: LogRecord) -> bool:
-    """Whether it is no event but one of the router's markers."""
+    """Whether it is one of the router's markers and not an event."""
     return any(name == headers.MARKER for name, _ in record.headers)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from penstock.history.reader.answers import Attempt, Event
-from penstock.operations.attempt_words import came_of, route_text
+from penstock.operations.formatting import came_of, route_text
 
 MOST_LANES = 40
 TICKS = 4

@@ -16,16 +16,15 @@ from penstock.events.event import CloudEvent
 from penstock.filters.parse import InvalidFilter, parse
 from penstock.filters.predicate import Predicate
 from penstock.filters.reasons import Step, steps_of
+from penstock.kube.kinds import Obj
 from penstock.resources.registry import ADMISSION, AdmissionContext, AdmissionDenied
-from penstock.resources.trigger.model import GROUP, KIND
+from penstock.resources.trigger import GROUP, KIND
 from penstock.settings import Settings
 
 NAME, SUBSCRIBER = "my-trigger", "http://127.0.0.1:9000/"
 LONGEST = 16 * 1024
 
 _ASSIGNED = re.compile(r"([a-z0-9]+)=([^=].*)")
-
-Obj = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ def filters_of(text: str) -> Any:
         found = yaml.safe_load(stripped)
     except yaml.YAMLError as error:
         if _looks_like_yaml(stripped):
-            raise Problem(f"This is no YAML: {' '.join(str(error).split())}") from None
+            raise Problem(f"This is not YAML: {' '.join(str(error).split())}") from None
         found = None
     match found:
         case {"spec": {"filters": filters}} | {"filters": filters}:

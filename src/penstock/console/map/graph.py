@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from penstock.console.route_state import state_of
+from penstock.hosts import without_userinfo
+from penstock.kube.kinds import Obj
 from penstock.operations.route_rates import RouteName
 
-Obj = dict[str, Any]
-BAD = ("failing", "not ready")
+BAD = ("expiring", "failing", "not ready")
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class RouteNode:
 
     @property
     def is_bad(self) -> bool:
-        """Whether somebody should look."""
+        """Whether it needs attention."""
         return self.state in BAD
 
     @property
@@ -75,7 +75,7 @@ class Band:
 
     @property
     def bad(self) -> tuple[RouteNode, ...]:
-        """Routes that somebody should look at."""
+        """Routes that need attention."""
         return tuple(route for route in self.routes if route.is_bad)
 
 
@@ -134,7 +134,7 @@ def place_of(destination: Obj, resolved: str | None) -> MapSink | None:
 
 def short_address(url: str) -> tuple[str, str]:
     """Host and path of an address, as two lines."""
-    rest = url.partition("://")[2] or url
+    rest = without_userinfo(url).partition("://")[2] or url
     host, slash, path = rest.partition("/")
     return host, f"{slash}{path}" if path else ""
 

@@ -18,7 +18,14 @@ export function follow(path, take) {
       sign.title = message.problem || "";
       take(message);
     };
-    source.onerror = () => say("not connected", false);
+    source.onerror = async () => {
+      say("not connected", false);
+      if (source.readyState !== EventSource.CLOSED) return;
+      // The browser does not say why: ask once more. Where the session has ended, the form to sign in is shown.
+      const answer = await fetch(path, { headers: { Accept: "application/json" } });
+      if (answer.status === 401) location.reload();
+      else answer.body.cancel();
+    };
   };
   const close = () => { if (source) { source.close(); source = null; } };
   document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));

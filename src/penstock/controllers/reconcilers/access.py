@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 
 from penstock.contract.routes import Policy
-from penstock.controllers.api import (
+from penstock.controllers.reconciler import ReconcilerContext, ReconcilerWorkers
+from penstock.controllers.reconcilers.configuration import features_of
+from penstock.controllers.tracker import Observer
+from penstock.kube.errors import Conflict, KubeError, NotFound, Unavailable
+from penstock.kube.kinds import (
     CHANNEL,
-    CONFLICT,
     EVENT_POLICY,
-    NOT_FOUND,
     PARALLEL,
     SEQUENCE,
     SERVICE_ACCOUNT_KIND,
     Key,
     Kind,
     Obj,
-    code_of,
     key_of,
 )
-from penstock.controllers.reconciler import ReconcilerContext, ReconcilerWorkers
-from penstock.controllers.reconcilers.configuration import features_of
-from penstock.controllers.tracker import Observer
 from penstock.oidc.names import account_of, audience_of
 from penstock.resources import features
-from penstock.resources.eventpolicy.access import NOBODY, OPEN, SenderIdentity, TargetAccess
-from penstock.resources.eventpolicy.model import EventPolicy
-from penstock.resources.flows.parallel.model import ingress_name as parallel_ingress
-from penstock.resources.flows.sequence.model import part_name as sequence_part
+from penstock.resources.eventpolicy import NOBODY, OPEN, EventPolicy, SenderIdentity, TargetAccess
 from penstock.resources.metadata import controller_of, controller_reference
+from penstock.resources.parallel import ingress_name as parallel_ingress
+from penstock.resources.sequence import part_name as sequence_part
 
 OIDC_LABEL = "eventing.knative.dev/oidc"
 
@@ -38,6 +36,13 @@ _WAY_IN: Mapping[Kind, Callable[[str], str]] = {
     PARALLEL: parallel_ingress,
 }
 """Objects that take events by a channel that they own, and its name."""
+
+
+def account_name(world: ReconcilerContext, me: Observer, kind: Kind, name: str) -> str:
+    """The ServiceAccount as which the object of this name sends; empty where OIDC is disabled. `me` is enqueued when
+    that changes."""
+    enabled = features.enabled_by(features.OIDC, features_of(world, me))
+    return account_of(kind.group, kind.kind, name) if enabled else ""
 
 
 async def identity_of(world: ReconcilerContext, me: Observer, kind: Kind, obj: Obj) -> SenderIdentity:
@@ -53,10 +58,9 @@ async def identity_of(world: ReconcilerContext, me: Observer, kind: Kind, obj: O
     if found is None:
         try:
             await world.create(SERVICE_ACCOUNT_KIND, service_account(kind, obj, account))
-        except Exception as error:
-            code = code_of(error)
-            if code in (None, CONFLICT):
-                raise
+        except (Unavailable, Conflict):
+            raise
+        except KubeError as error:
             what = f"could not create OIDC service account {key.namespace}/{metadata['name']} for {kind.kind}"
             return SenderIdentity(account, f"{what}: {error}")
     elif (controller_of(found) or {}).get("uid") != metadata["uid"]:
@@ -136,8 +140,5 @@ async def _remove(world: ReconcilerContext, me: Observer, key: Key, owner: str) 
     found = world.tracker.look(me, SERVICE_ACCOUNT_KIND, key)
     if found is None or (controller_of(found) or {}).get("uid") != owner:
         return
-    try:
+    with contextlib.suppress(NotFound):
         await world.api.delete(SERVICE_ACCOUNT_KIND, key)
-    except Exception as error:
-        if code_of(error) != NOT_FOUND:
-            raise

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from penstock.contract.routes import key_of
-from penstock.controllers.api import BROKER, CONFIG_MAP, Key, Kind, Obj
 from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.reconcilers.access import access_of
 from penstock.controllers.reconcilers.configuration import ingress_addresses, tells_types, transport
 from penstock.controllers.reconcilers.destinations import resolve_optional
 from penstock.controllers.routes.route_records import broker_path, broker_target
 from penstock.controllers.tracker import Observer
-from penstock.resources.broker.api_keys import with_keys
-from penstock.resources.broker.model import Broker
-from penstock.resources.broker.status import (
+from penstock.kube.kinds import BROKER, CONFIG_MAP, Key, Kind, Obj
+from penstock.resources.api_keys import with_keys
+from penstock.resources.broker import (
     INGRESS_READY,
+    Broker,
     BrokerObservation,
     is_unattended,
     status_of,

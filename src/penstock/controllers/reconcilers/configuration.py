@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from penstock.controllers.api import CONFIG_MAP, Key
 from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.tracker import Observer
+from penstock.kube.kinds import CONFIG_MAP, Key
 from penstock.resources import features
 from penstock.resources.admission import SYSTEM_NAMESPACE
 from penstock.resources.destinations.resolution import ResolvedAddress

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from penstock.contract.names import service_host
-from penstock.controllers.api import Kind
+from penstock.kube.kinds import Kind
 from penstock.resources.destinations.kreference import KReference
 from penstock.resources.destinations.resolution import Resolution, ResolvedAddress, Unresolved
 
@@ -34,7 +34,10 @@ def resolve(destination: Mapping[str, Any], namespace: str, lookup: Lookup) -> R
     base = _address_of(KReference.read(reference, namespace), certificates, lookup)
     if isinstance(base, Unresolved):
         return base
-    url = _relative(base.url, uri) if uri else base.url
+    try:
+        url = _relative(base.url, uri) if uri else base.url
+    except ValueError as error:
+        return Unresolved(f"URI {json_quoted(str(uri))} cannot be resolved against {base.url}: {error}")
     joined = "\n".join(part for part in (base.ca_certs, certificates) if part) if base.ca_certs else certificates
     return ResolvedAddress(url, joined, audience or base.audience)
 
@@ -42,7 +45,10 @@ def resolve(destination: Mapping[str, Any], namespace: str, lookup: Lookup) -> R
 def _absolute(uri: object, certificates: str | None, audience: str | None) -> ResolvedAddress | Unresolved:
     if not uri:
         return Unresolved("destination missing Ref and URI, expected at least one")
-    parts = urlsplit(str(uri))
+    try:
+        parts = urlsplit(str(uri))
+    except ValueError as error:
+        return Unresolved(f"URI {json_quoted(str(uri))} cannot be read: {error}")
     if not parts.scheme or not parts.netloc:
         return Unresolved(f"URI is not absolute (both scheme and host should be non-empty): {json_quoted(str(uri))}")
     return ResolvedAddress(str(uri), certificates, audience)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from penstock.controllers.api import EVENT_POLICY, Key, Kind, Obj
 from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.reconcilers.configuration import features_of
 from penstock.controllers.tracker import Observer
+from penstock.kube.kinds import EVENT_POLICY, Key, Kind, Obj
 from penstock.resources import features
-from penstock.resources.eventpolicy.status import (
+from penstock.resources.eventpolicy import (
     EventPolicyObservation,
     NoSubjects,
     not_found,

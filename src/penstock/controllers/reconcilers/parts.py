@@ -3,18 +3,18 @@ are no longer wanted. They are owned, so that they go when it goes."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Iterable
 from typing import TypeVar
 
-from penstock.controllers.api import CONFLICT, NOT_FOUND, Kind, Obj, code_of, key_of
 from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.tracker import Observer, Place
+from penstock.kube.errors import Conflict, KubeError, NotFound
+from penstock.kube.kinds import Kind, Obj, key_of
 from penstock.resources.covers import covers
 from penstock.resources.metadata import controller_of
 
 T = TypeVar("T")
-
-TOO_MANY, SERVER_ERRORS = 429, 500
 
 
 class PartFailed(Exception):  # told in the status, and tried again when something changes
@@ -98,11 +98,8 @@ class Parts:
         return await answered(self._world.api.create(kind, wanted))
 
     async def _delete(self, place: Place) -> None:
-        try:
+        with contextlib.suppress(NotFound):
             await self._world.api.delete(*place)
-        except Exception as error:
-            if code_of(error) != NOT_FOUND:
-                raise
 
 
 def place_of(part: Obj) -> Place:
@@ -114,9 +111,8 @@ async def answered(request: Awaitable[T]) -> T:
     """The answer; a refusal for good is a PartFailed. What may go well the next time is tried again."""
     try:
         return await request
-    except Exception as error:
-        code = code_of(error)
-        if code in (None, CONFLICT, TOO_MANY) or code >= SERVER_ERRORS:
+    except KubeError as error:
+        if error.is_temporary or isinstance(error, Conflict):
             raise
         raise PartFailed(str(error)) from error
 

@@ -7,26 +7,28 @@ says that the Replay has begun; after the status says that it has ended, it goes
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from penstock.contract.routes import Route, Target, key_of
-from penstock.controllers.api import BROKER, CHANNEL, IN_MEMORY_CHANNEL, REPLAY, SUBSCRIPTION, TRIGGER, Key, Kind, Obj
 from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.reconcilers.destinations import resolve, resolve_optional
 from penstock.controllers.routes.past import progress_of
 from penstock.controllers.routes.route_records import replay_route, replay_to_sink
 from penstock.controllers.routes.route_secrets import used_secrets
 from penstock.controllers.tracker import Observer
+from penstock.kube.kinds import BROKER, CHANNEL, IN_MEMORY_CHANNEL, REPLAY, SUBSCRIPTION, TRIGGER, Key, Kind, Obj
 from penstock.resources.delivery.annotations import RouteOptions
 from penstock.resources.destinations.kreference import KReference
 from penstock.resources.destinations.resolution import Unresolved
-from penstock.resources.replay.model import ReplaySpec
-from penstock.resources.replay.status import (
+from penstock.resources.replay import (
     ReplayFailure,
     ReplayObservation,
+    ReplaySpec,
     has_begun,
     is_over,
     status_of,
 )
+from penstock.timestamps import parse_rfc3339
 
 KINDS = {kind.kind: kind for kind in (TRIGGER, SUBSCRIPTION, BROKER, CHANNEL, IN_MEMORY_CHANNEL)}
 
@@ -78,6 +80,10 @@ class ReplayReconciler:
             # The change comes back through the watch, and the work begins then.
             await world.write_status(REPLAY, obj, status_of(obj, ReplayObservation(begun=True), world.now()))
             return
+        problems = {one.problem for one in world.dataplane.replayed(spec.identity.uid).values() if one.problem}
+        if problems:
+            await self._end(me, obj, spec, ReplayFailure("ReplayFailed", f"It does not go on: {min(problems)}"))
+            return
         world.publisher.claim(me, [route])
         seen = self._observe(spec, route)
         await world.write_status(REPLAY, obj, status_of(obj, seen, world.now()))
@@ -128,7 +134,7 @@ class ReplayReconciler:
             first = held.subscriber or held.reply
             url = None if first is None else first.url
             secrets = used_secrets(self._world.tracker, me, spec.identity.namespace, options, url)
-            return replay_route(spec, held, secrets)
+            return replay_route(replace(spec, since=max(spec.since, _reaches_back_to(found))), held, secrets)
         if spec.source is None:
             raise ReferenceNotReady("It names neither a target nor a source.")
         namespace, lookup = spec.identity.namespace, self._world.tracker.lookup(me)
@@ -158,3 +164,17 @@ class ReplayReconciler:
         if found is None or found["metadata"].get("deletionTimestamp"):
             raise ReferenceGone(kind, reference.name)
         return found
+
+
+def _reaches_back_to(route: Obj) -> float:
+    """Unix time of the oldest event that a Replay of this Trigger or Subscription may have; 0: whatever is kept.
+
+    Where its Broker or channel is in another namespace, that is where its own events begin. The user who made it had
+    the right to those (`knsubscribe`); the user who makes the Replay may have none.
+    """
+    spec, metadata = route.get("spec") or {}, route["metadata"]
+    origin = KReference.read(spec.get("brokerRef") or spec.get("channel") or {}, metadata["namespace"])
+    if origin.namespace == metadata["namespace"]:
+        return 0.0
+    asked = RouteOptions.read(route).since
+    return parse_rfc3339(str(metadata["creationTimestamp"])).timestamp() if asked is None else asked

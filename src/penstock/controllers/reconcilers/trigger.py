@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.contract.routes import Route, key_of, past_uid
-from penstock.controllers.api import BROKER, TRIGGER, Key, Kind, Obj
 from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.reconcilers.access import identity_of
 from penstock.controllers.reconcilers.broker import was_true
@@ -18,22 +17,24 @@ from penstock.controllers.routes.past import observe_past, with_past
 from penstock.controllers.routes.route_records import trigger_route
 from penstock.controllers.routes.route_secrets import used_secrets
 from penstock.controllers.tracker import Observer
-from penstock.resources.broker.model import Broker
-from penstock.resources.broker.status import is_unattended
+from penstock.kube.kinds import BROKER, TRIGGER, Key, Kind, Obj
+from penstock.resources.broker import Broker, is_unattended
 from penstock.resources.conditions import ConditionFinding
 from penstock.resources.delivery.options import effective
 from penstock.resources.destinations.kreference import KReference
 from penstock.resources.destinations.resolution import Resolution, ResolvedAddress, Unresolved
 from penstock.resources.secrets.uses import UsedSecrets
-from penstock.resources.trigger.dependency import (
+from penstock.resources.trigger import (
+    SUBSCRIPTION_READY,
+    Trigger,
+    TriggerObservation,
     dependency_finding,
+    dependency_reference,
     missing_dependency,
     no_dependency,
+    status_of,
     unreadable_dependency,
 )
-from penstock.resources.trigger.model import Trigger
-from penstock.resources.trigger.status import SUBSCRIPTION_READY, TriggerObservation, status_of
-from penstock.resources.trigger.validation import dependency_reference
 
 
 class TriggerReconciler:
@@ -89,6 +90,7 @@ class TriggerReconciler:
             dead_letter=dead_letter,
             dependency=self._dependency(me, trigger),
             taken=route is not None and world.dataplane.has_taken(key_of(route), before=before),
+            left_out=world.publisher.left_out(f"route/{trigger.identity.uid}"),
             refused=world.dataplane.refused(trigger.identity.uid),
             waiting=world.dataplane.waiting,
             losses=world.dataplane.losses(trigger.identity.uid),

@@ -9,10 +9,10 @@ from collections.abc import Callable
 import structlog
 
 from penstock.contract.routes import Route
-from penstock.controllers.api import SUBSCRIPTION, TRIGGER, Key
 from penstock.controllers.recorder import EventRecorder
 from penstock.controllers.routes.standings import RouteHappening
 from penstock.controllers.tracker import Tracker
+from penstock.kube.kinds import SUBSCRIPTION, TRIGGER, Key
 
 log = structlog.get_logger()
 

@@ -18,16 +18,20 @@ import structlog
 from penstock.contract import reports, topics
 from penstock.contract.reports import Ack, Heard, Loss, ReplayProgress, Report, SeenType, Standing
 from penstock.contract.routes import Route
-from penstock.controllers.api import Key
 from penstock.controllers.routes.publisher import Publisher
 from penstock.controllers.routes.standings import RouteHappening, RouteStandings
 from penstock.controllers.tracker import Observer
+from penstock.kube.kinds import Key
 from penstock.log.table import TableFollower
 from penstock.log.threads import Owner
 from penstock.resources.delivery.delivering import DeliveryState
 from penstock.settings import Settings
 
 log = structlog.get_logger()
+
+
+LOSSES_SHOWN = 8
+"""Ranges of lost events that are shown of a partition."""
 
 
 class DataPlane:
@@ -51,7 +55,8 @@ class DataPlane:
         self._acks: dict[str, Heard] = {}
         self._caught_up = False
         """Whether reports are read as they come, not as they lay there."""
-        self._losses: dict[str, dict[int, Loss]] = defaultdict(dict)
+        self._losses: dict[str, dict[tuple[int, int], Loss]] = defaultdict(dict)
+        """By route, then by partition and first offset."""
         self._losses_shown = losses_shown
         self._replays: dict[str, dict[int, ReplayProgress]] = defaultdict(dict)
         self._refused: dict[str, str] = {}
@@ -65,8 +70,10 @@ class DataPlane:
         self._heard_ingress = time.monotonic()
         self._following = False
         self._owner = Owner()
-        publisher.announce = self.published
-        self._follower = TableFollower(settings, topics.REPORTS, self._receive, self._reached_end, self._owner.fail)
+        publisher.announce, publisher.look_again = self.published, enqueue
+        self._follower = TableFollower(
+            settings, topics.REPORTS, self._receive, self._reached_end, self._owner.fail, again=self._reads_again
+        )
 
     def start(self) -> None:
         """Begins to follow the reports."""
@@ -106,7 +113,7 @@ class DataPlane:
     def losses(self, route: str) -> tuple[str, ...]:
         """The ranges of events that were gone before the route got them, as long as they are shown."""
         found = self._losses.get(route, {})
-        return tuple(f"partition {p}, offsets {loss.first} to {loss.last}" for p, loss in sorted(found.items()))
+        return tuple(f"partition {p}, offsets {loss.first} to {loss.last}" for (p, _), loss in sorted(found.items()))
 
     def delivery(self, route: str) -> DeliveryState | None:
         """How the route's deliveries go, as its status should tell it; None where nothing is known."""
@@ -146,8 +153,16 @@ class DataPlane:
             self._replays[report.route][report.partition] = report
             self._look_at(report.route)
         elif isinstance(report, Loss) and time.time() - report.at < self._losses_shown:
-            self._losses[report.route][report.partition] = report
+            self._keep_loss(report)
             self._look_at(report.route)
+
+    def _keep_loss(self, loss: Loss) -> None:
+        """Of each partition the newest are shown: a route that stumbles along behind retention may have very many."""
+        kept = self._losses[loss.route]
+        kept[loss.partition, loss.first] = loss
+        own = sorted((one.at, place) for place, one in kept.items() if place[0] == loss.partition)
+        for _, place in own[:-LOSSES_SHOWN]:
+            del kept[place]
 
     def _note_waiting(self, reason: str) -> None:
         """Has those told who wait for the router."""
@@ -162,7 +177,7 @@ class DataPlane:
             loss for found in self._losses.values() for loss in found.values() if now - loss.at >= self._losses_shown
         ]
         for loss in old:
-            del self._losses[loss.route][loss.partition]
+            del self._losses[loss.route][loss.partition, loss.first]
             if not self._losses[loss.route]:
                 del self._losses[loss.route]
             self._look_at(loss.route)
@@ -209,6 +224,13 @@ class DataPlane:
     def caught_up(self) -> None:
         """From now on reports are fresh when they are taken in."""
         self._caught_up = True
+
+    def _reads_again(self) -> None:
+        """Called from the follower's thread."""
+        self._owner.hand_over(self._read_again)
+
+    def _read_again(self) -> None:
+        self._caught_up = False
 
     def _evaluate(self, now: float) -> None:
         acks = reports.alive(self._acks.values(), now)

@@ -12,7 +12,9 @@ import asyncio
 import structlog
 
 from penstock.contract.routes import IDENTITY_KEY, Identity, Route
-from penstock.controllers.api import NAMESPACE, Api, code_of
+from penstock.kube.client import AsyncClient
+from penstock.kube.errors import KubeError
+from penstock.kube.kinds import NAMESPACE
 from penstock.log.routes import StoredRoutes
 from penstock.observability.logs import describe
 
@@ -22,7 +24,6 @@ IDENTIFIED_BY = "kube-system"
 """The namespace whose uid is the cluster's: Kubernetes makes it first, and it cannot be deleted."""
 
 RETRY_SECONDS = 1.0
-SERVER_ERRORS = 500
 
 
 class OtherApi(RuntimeError):
@@ -33,7 +34,7 @@ class NotIdentified(RuntimeError):
     """The API does not tell who it is."""
 
 
-async def identify(api: Api) -> Identity:
+async def identify(api: AsyncClient) -> Identity:
     """The API's identity; waits for one that does not answer yet."""
     told = False
     while True:
@@ -41,12 +42,11 @@ async def identify(api: Api) -> Identity:
             # A list, as everything else that the controllers look at: to get one takes another right.
             namespaces, _ = await api.list(NAMESPACE)
             break
-        except Exception as error:
-            code = code_of(error)
-            if code is not None and code < SERVER_ERRORS:
+        except KubeError as error:
+            if not error.is_temporary:
                 raise NotIdentified(
-                    f"The API at {api.url} does not show its namespace {IDENTIFIED_BY} ({code}), by which it is known "
-                    "from others: give the user of `kubeconfig` the right to list namespaces."
+                    f"The API at {api.url} does not show its namespace {IDENTIFIED_BY} ({error.code}), by which it is "
+                    "known from others: give the user of `kubeconfig` the right to list namespaces."
                 ) from error
             if not told:
                 log.warning("the API does not answer; waiting for it", url=api.url, error=describe(error))

@@ -9,12 +9,11 @@ lost is made again. The route never waits for it.
 from __future__ import annotations
 
 from penstock.contract.routes import Route, key_of, past_uid
-from penstock.controllers.api import Obj
 from penstock.controllers.routes.dataplane import DataPlane
 from penstock.controllers.routes.publisher import Publisher
 from penstock.controllers.routes.route_records import past_route
-from penstock.resources.replay.past import PastObservation, past_is
-from penstock.resources.replay.status import PartitionProgress
+from penstock.kube.kinds import Obj
+from penstock.resources.replay import PartitionProgress, PastObservation, past_is
 
 
 def with_past(publisher: Publisher, obj: Obj, own: Route, *, in_table: bool) -> list[Route]:

@@ -4,7 +4,11 @@ A reconciler claims the records of its object; the publisher compares them with 
 for a moment, and writes only the changed records and one `Version`. It reads the topic back at start, so a restart
 changes nothing in it. A new route gets its `start` here: the ends of `penstock.events` when it is first published, or
 where the events begin that it asks for. Where only the history's table has those, the route begins with new events, and
-another one, claimed beside it, delivers what came before (`past.py`).
+another one, claimed beside it, delivers what came before (`past.py`). A route that changes what it matches keeps what
+it matched before, up to the ends of `penstock.events` then: older events may have to be read again.
+
+A record that Kafka does not take, because it is too large, is left out until another is claimed in its place: what one
+user writes into an object must not keep the routes of all others from being published.
 
 A write that failed may have been stored all the same, and readers may act by it. So every attempt has a version number
 of its own, and the next attempt writes again whatever the failed one may have left in the topic.
@@ -28,6 +32,7 @@ import structlog
 from penstock.contract.names import Location, NameTable
 from penstock.contract.routes import (
     VERSION_KEY,
+    FormerMatch,
     Record,
     Replay,
     Route,
@@ -41,7 +46,7 @@ from penstock.contract.routes import (
 from penstock.controllers.tracker import Observer
 from penstock.history.reader.kept import FirstKept
 from penstock.lifecycle import first
-from penstock.log.routes import PublisherSuperseded, RoutesTopic, StoredRoutes
+from penstock.log.routes import NotTaken, PublisherSuperseded, RoutesTopic, StoredRoutes
 from penstock.log.threads import Owner
 from penstock.log.topic_ends import Retained
 from penstock.observability.logs import describe
@@ -53,6 +58,8 @@ KeptSince = Callable[[float], Mapping[int, FirstKept]]
 
 GATHER_SECONDS = 0.05
 RETRY_SECONDS = 1.0
+FORMER_KEPT, FORMER_BYTES = 8, 64 * 1024
+"""How many changes of what a route matches are kept with it, and how many bytes they may take together."""
 
 
 class Publisher:
@@ -69,8 +76,16 @@ class Publisher:
         self._restored: set[str] = set()
         self._desired: dict[str, Record] = {}
         self._owner: dict[str, Observer] = {}
+        self._others: dict[str, dict[Observer, Record]] = defaultdict(dict)
+        """By key, what others claim that its owner has; the first of them follows the owner."""
+        self._contested: dict[Observer, frozenset[str]] = {}
+        """What each claims in vain."""
+        self.look_again: Callable[[Observer], None] = lambda _: None
+        """Called with the owner of a record that had another owner before, or that is left out."""
         self._keys: dict[Observer, set[str]] = defaultdict(set)
         self._dirty: set[str] = set()
+        self._left_out: dict[str, tuple[Record, int]] = {}
+        """By key, a claim that Kafka does not take, and its size."""
         self._newest_number = 0
         """The highest version number that an attempt to publish has used."""
         self._unconfirmed: set[str] = set()
@@ -116,26 +131,54 @@ class Publisher:
         """To be called now and then while nothing is published."""
         self._topic.look_after()
 
-    def claim(self, owner: Observer, records: Iterable[Record], expected: Iterable[str] = ()) -> None:
-        """These records, and no others, are the owner's. One with a key that is `expected` may follow."""
-        claimed = {key_of(record): self._with_start(record) for record in records}
-        for key in self._keys[owner] - claimed.keys():
-            if self._owner.get(key) == owner:
-                del self._owner[key], self._desired[key]
-                self._names = None
-                self._mark(key)
-        for key, record in claimed.items():
-            self._owner[key] = owner
-            if self._desired.get(key) != record:
-                self._desired[key] = record
-                self._names = None
-                if self._published.get(key) != record or key in self._dirty:
-                    self._mark(key)
-        if claimed:
-            self._keys[owner] = set(claimed)
-        else:
-            self._keys.pop(owner, None)
+    def claim(self, owner: Observer, records: Iterable[Record], expected: Iterable[str] = ()) -> Mapping[str, Observer]:
+        """These records, and no others, are the owner's. One with a key that is `expected` may follow.
+
+        A record stays its first owner's until that gives it up. Returns, by key, who owns what is claimed in vain.
+        """
+        asked = {key_of(record): record for record in records}
+        taken = {key: holder for key in asked if (holder := self._owner.get(key, owner)) != owner}
+        for key in self._contested.pop(owner, ()):
+            self._others[key].pop(owner, None)
+            if not self._others[key]:
+                del self._others[key]
+        for key in taken:
+            self._others[key][owner] = asked.pop(key)
+        if taken:
+            self._contested[owner] = frozenset(taken)
+        for key in tuple(self._keys[owner] - asked.keys()):
+            self._give_up(owner, key)
+        for key, record in asked.items():
+            self._take(owner, key, record)
+        if not self._keys[owner]:
+            del self._keys[owner]
         self._expect(owner, frozenset(expected))
+        return taken
+
+    def _take(self, owner: Observer, key: str, record: Record) -> None:
+        self._owner[key] = owner
+        self._keys[owner].add(key)
+        started = self._with_start(record)
+        if self._desired.get(key) != started:
+            self._desired[key] = started
+            self._names = None
+            if self._published.get(key) != started or key in self._dirty:
+                self._mark(key)
+
+    def _give_up(self, owner: Observer, key: str) -> None:
+        self._keys[owner].discard(key)
+        others = self._others.get(key)
+        if not others:
+            del self._owner[key], self._desired[key]
+            self._names = None
+            self._mark(key)
+            return
+        following = next(iter(others))
+        self._take(following, key, others.pop(following))
+        if not others:
+            del self._others[key]
+        self._contested[following] -= {key}
+        self.look_again(following)
 
     def _expect(self, owner: Observer, keys: frozenset[str]) -> None:
         given_up = (self._expected.pop(owner, frozenset()) - keys) & self._unreadable
@@ -171,6 +214,13 @@ class Publisher:
     def owner_of(self, key: str) -> Observer | None:
         """Who claims the record."""
         return self._owner.get(key)
+
+    def left_out(self, key: str) -> str | None:
+        """Why the record is not published as it is claimed; None where nothing is known to be in its way."""
+        record, size = self._left_out.get(key, (None, 0))
+        if record is None or record != self._desired.get(key):
+            return None
+        return f"Its record has {size} bytes, which is more than Kafka takes: make the object smaller."
 
     def take_shortfall(self, key: str) -> str | None:
         """What is no longer kept of the past that a route asked for; told once."""
@@ -225,7 +275,10 @@ class Publisher:
                 await self._publish()
             except PublisherSuperseded:
                 raise
-            except Exception as error:
+            except NotTaken as refusal:
+                self._leave_out(refusal)
+                self._work.set()
+            except Exception as error:  # of Kafka, mostly; the routes stay as they are and are published later
                 log.error("the routes could not be published; trying again", error=describe(error))
                 await asyncio.sleep(RETRY_SECONDS)
                 self._work.set()
@@ -235,7 +288,7 @@ class Publisher:
         if not changes and not self._incomplete:
             self._dirty.clear()
             return
-        await self._give_starts(changes)
+        await self._complete(changes)
         version = self._next_version(changes)
         self._unconfirmed.update(changes)
         self._incomplete = True
@@ -253,19 +306,45 @@ class Publisher:
         self.announce(version.version)
         log.info("routes published", version=version.version, changed=len(changes))
 
+    def _leave_out(self, refusal: NotTaken) -> None:
+        log.error("a record of the routes is left out: it is too large", key=refusal.key, size=refusal.size)
+        if (record := self._desired.get(refusal.key)) is None:
+            return
+        self._left_out[refusal.key] = record, refusal.size
+        if (owner := self._owner.get(refusal.key)) is not None:
+            self.look_again(owner)
+
     def _changes(self) -> dict[str, Record | None]:
         """What to write: where a claim differs from what is published, and where the topic may hold something else."""
         return {
             key: self._desired.get(key)
             for key in sorted(self._dirty | self._unconfirmed)
             if key in self._unconfirmed or self._desired.get(key) != self._published.get(key)
+            if not self.left_out(key)
         }
 
-    async def _give_starts(self, changes: dict[str, Record | None]) -> None:
-        fresh = [r for key, r in changes.items() if isinstance(r, Route) and not r.start and key not in self._published]
-        if not fresh:
+    async def _complete(self, changes: dict[str, Record | None]) -> None:
+        """Gives routes what depends on where the events are now: new ones their start, changed ones what they were."""
+        routes = [(key, record) for key, record in changes.items() if isinstance(record, Route)]
+        fresh = [route for key, route in routes if not route.start and key not in self._published]
+        changed = [
+            (key, route, before)
+            for key, route in routes
+            if isinstance(before := self._published.get(key), Route) and _matches_otherwise(before, route)
+        ]
+        if not (fresh or changed):
             return
         retained = await asyncio.to_thread(self._topic.retained_events)
+        for key, route, before in changed:
+            former = _former(before, tuple(kept.end for kept in retained))
+            changes[key] = msgspec.structs.replace(route, former=former)
+            if isinstance(current := self._desired.get(key), Route):
+                self._desired[key] = msgspec.structs.replace(current, former=former)
+        await self._give_starts(fresh, changes, retained)
+
+    async def _give_starts(
+        self, fresh: Sequence[Route], changes: dict[str, Record | None], retained: Sequence[Retained]
+    ) -> None:
         for route in sorted(fresh, key=_is_past):  # a past ends where its route begins, so that it comes after it
             key = key_of(route)
             if route.replay is None:
@@ -332,6 +411,7 @@ class Publisher:
 
     def _settle(self, key: str, record: Record | None, version: int) -> None:
         self._restored.discard(key)
+        self._left_out.pop(key, None)
         self._unreadable.discard(key)
         self._start_unknown.discard(key)
         if record is None:
@@ -373,12 +453,24 @@ def _within(route: Route, start: tuple[int, ...], end: tuple[int, ...]) -> Route
     return msgspec.structs.replace(route, start=start, replay=replay)
 
 
+def _matches_otherwise(before: Route, route: Route) -> bool:
+    return route.replay is None and before.match != route.match
+
+
+def _former(before: Route, ends: tuple[int, ...]) -> tuple[FormerMatch, ...]:
+    """What the route has matched until now, with the newest changes that there is room for."""
+    former = (*before.former, FormerMatch(*before.match, until=ends))[-FORMER_KEPT:]
+    while former and len(msgspec.json.encode(former)) > FORMER_BYTES:
+        former = former[1:]
+    return former
+
+
 def _as_started(route: Route, before: Route) -> Route:
-    """The route with the start, and the end if it has one, that it was published with."""
+    """The route with the start, and the end if it has one, that it was published with, and what it was before."""
     replay = route.replay
     if replay is not None and before.replay is not None:
         replay = msgspec.structs.replace(replay, end=before.replay.end)
-    return msgspec.structs.replace(route, start=before.start, replay=replay)
+    return msgspec.structs.replace(route, start=before.start, replay=replay, former=before.former)
 
 
 def start_in_the_past(found: Sequence[int], retained: Sequence[Retained]) -> tuple[tuple[int, ...], str]:

@@ -15,13 +15,13 @@ from penstock.hosts import from_here, in_url
 from penstock.resources.delivery.annotations import RouteOptions
 from penstock.resources.delivery.options import DeliveryOptions
 from penstock.resources.destinations.resolution import Resolution, ResolvedAddress
-from penstock.resources.eventpolicy.access import OPEN, TargetAccess
+from penstock.resources.eventpolicy import OPEN, TargetAccess
 from penstock.resources.features import Transport
 from penstock.resources.metadata import ObjectIdentity
-from penstock.resources.replay.model import ReplaySpec
+from penstock.resources.replay import ReplaySpec
 from penstock.resources.secrets.uses import NONE as NO_SECRETS
 from penstock.resources.secrets.uses import UsedSecrets
-from penstock.resources.trigger.model import Trigger
+from penstock.resources.trigger import Trigger
 from penstock.settings import Settings
 
 JOB_SINK_HOST = service_host("job-sink", "knative-eventing")
@@ -138,18 +138,25 @@ def trigger_route(
 
 
 def subscription_route(
-    entry: Mapping[str, Any], channel: ObjectIdentity, options: RouteOptions, secrets: UsedSecrets = NO_SECRETS
+    entry: Mapping[str, Any],
+    channel: ObjectIdentity,
+    subscription: ObjectIdentity,
+    options: RouteOptions,
+    *,
+    account: str = "",
+    secrets: UsedSecrets = NO_SECRETS,
 ) -> Route:
-    """A Subscription, from its entry in `spec.subscribers` of the channel."""
+    """A Subscription. Addresses and delivery are those of its entry in `spec.subscribers` of the channel, which has
+    them resolved; whose route it is and as whom it sends are never taken from there."""
     fields = dict(entry)
     delivery = entry.get("delivery") or {}
     sink = delivery.get("deadLetterSink") or {}
     dead_letter = ResolvedAddress(sink["uri"], sink.get("CACerts"), sink.get("audience")) if sink.get("uri") else None
     return Route(
-        str(entry.get("uid") or ""),
+        subscription.uid,
         "Subscription",
-        channel.namespace,
-        str(entry.get("name") or ""),
+        subscription.namespace,
+        subscription.name,
         channel.uid,
         generation=int(entry.get("generation") or 0),
         subscriber=_endpoint(ResolvedAddress.read(fields, "subscriber")),
@@ -159,7 +166,7 @@ def subscription_route(
         ordering=options.ordering,
         paused=options.paused,
         asked_from=options.since,
-        account=str((entry.get("auth") or {}).get("serviceAccountName") or ""),
+        account=account,
         signing=secret_version(secrets.signing),
         client_certificate=secret_version(secrets.client_certificate),
     )
@@ -177,6 +184,7 @@ def replay_route(spec: ReplaySpec, of: Route, secrets: UsedSecrets = NO_SECRETS)
         generation=identity.generation,
         start=(),
         asked_from=None,
+        former=(),
         signing=secret_version(secrets.signing),
         client_certificate=secret_version(secrets.client_certificate),
         replay=_replay(spec, of.role, of.uid if spec.dead_letters else None),
@@ -191,6 +199,7 @@ def past_route(of: Route, since: float) -> Route:
         kind="Replay",
         start=(),
         asked_from=None,
+        former=(),
         replay=Replay(of.role, since, past_of=of.uid),
     )
 
@@ -233,6 +242,7 @@ def _delivery(spec: Mapping[str, Any], dead_letter: Resolution, secrets: UsedSec
         options.retry,
         options.backoff_policy,
         options.backoff_delay,
+        options.backoff_max,
         options.timeout,
         options.retry_after_max,
         options.format or signed_whole,

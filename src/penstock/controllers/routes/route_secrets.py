@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.contract.routes import SecretVersion
-from penstock.controllers.api import SECRET, Key
 from penstock.controllers.tracker import Observer, Tracker
+from penstock.kube.kinds import SECRET, Key
 from penstock.resources.delivery.annotations import RouteOptions
 from penstock.resources.secrets.uses import SIGNING, UsedSecret, UsedSecrets, find_certificate, find_secret
 

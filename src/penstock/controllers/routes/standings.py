@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Literal
 
+from penstock.contract.failure_causes import FailureCause
 from penstock.contract.reports import Standing
-from penstock.controllers.routes.allowance import Allowance
 from penstock.resources.delivery.delivering import DeliveryState, cause
+from penstock.token_bucket import TokenBucket
 
 NUMBERS_SECONDS = 5.0
 """How long the status of a route that fails, or is far behind, stays as it is at least."""
@@ -84,8 +85,8 @@ class RouteStandings:
         """Routes of which something was told since they were last looked at."""
         self._waiting: dict[str, None] = {}
         """Routes with something that is not shown yet, those that wait longest first."""
-        self._statuses = Allowance(STATUSES_PER_SECOND, BURST, KEPT_FOR_NEWS)
-        self._events = Allowance(EVENTS_PER_SECOND, BURST, KEPT_FOR_NEWS)
+        self._statuses = TokenBucket(STATUSES_PER_SECOND, BURST)
+        self._events = TokenBucket(EVENTS_PER_SECOND, BURST)
 
     def shown(self, route: str) -> DeliveryState | None:
         """What the status says of the route."""
@@ -123,8 +124,6 @@ class RouteStandings:
         """
         happenings: list[RouteHappening] = []
         chosen: list[str] = []
-        self._statuses.grow(now)
-        self._events.grow(now)
         looked_at = dict.fromkeys((*islice(self._fresh, FRESH_PER_SECOND), *islice(self._waiting, WAITING_PER_SECOND)))
         for uid in looked_at:
             self._fresh.pop(uid, None)
@@ -133,7 +132,7 @@ class RouteStandings:
             state = merged(one for name, one in route.instances.items() if not alive or name in alive)
             happenings += self._happenings(uid, route, state, now)
             kind = news(route.shown, state, now - route.shown_at)
-            if kind != "none" and self._statuses.use(urgent=kind == "urgent"):
+            if kind != "none" and _take(self._statuses, now, urgent=kind == "urgent"):
                 route.shown, route.shown_at = state, now
                 chosen.append(uid)
             if not route.is_settled(state):
@@ -146,7 +145,7 @@ class RouteStandings:
         def may(reason: Reason) -> bool:
             if now - told.get(reason, float("-inf")) < TELL_SECONDS:
                 return False
-            if not self._events.use(urgent=reason in {"DeliveryFailed", "DeliveryRecovered"}):
+            if not _take(self._events, now, urgent=reason in {"DeliveryFailed", "DeliveryRecovered"}):
                 return False
             told[reason] = now
             return True
@@ -165,6 +164,10 @@ class RouteStandings:
             yield RouteHappening(uid, "EventsDeadLettered", f"{_events(count)} went to the dead letter sink")
 
 
+def _take(bucket: TokenBucket, now: float, *, urgent: bool) -> bool:
+    return bucket.take(now, reserve=0 if urgent else KEPT_FOR_NEWS)
+
+
 def merged(standings: Iterable[Standing]) -> DeliveryState:
     """The tasks of a route taken together. One whose last failure is long past counts no more where others succeed."""
     every = list(standings)
@@ -181,7 +184,9 @@ def merged(standings: Iterable[Standing]) -> DeliveryState:
         due=min((one.due for one in failing if one.due), default=0.0),
         status=last.status if last else None,
         reason=last.reason if last else "",
+        cause=last.cause if last else FailureCause.DELIVERY_FAILED,
         url=last.url if last else next((one.url for one in every if one.url), ""),
+        expiring=any(one.expiring for one in every),
     )
 
 
@@ -192,8 +197,8 @@ def _failed_at(standing: Standing) -> float:
 def news(shown: DeliveryState | None, state: DeliveryState, age: float) -> Literal["urgent", "numbers", "none"]:
     """Whether `state` tells something that `shown`, which is so many seconds old, does not."""
     if shown is None:
-        return "urgent" if state.fails else "numbers"
-    if shown.fails != state.fails or (state.fails and _why(shown) != _why(state)):
+        return "urgent" if state.fails or state.expiring else "numbers"
+    if shown.expiring != state.expiring or shown.fails != state.fails or (state.fails and _why(shown) != _why(state)):
         return "urgent"
     if shown == state:
         return "none"

@@ -7,11 +7,11 @@ They are no secret, so the data plane hears of them with the routes. What is no 
 from __future__ import annotations
 
 from penstock.contract.routes import TrustBundle
-from penstock.controllers.api import CONFIG_MAP, Key, Obj
 from penstock.controllers.recorder import EventRecorder
 from penstock.controllers.routes.publisher import Publisher
+from penstock.kube.kinds import CONFIG_MAP, Key, Obj
 from penstock.resources.admission import SYSTEM_NAMESPACE
-from penstock.resources.sources.trust_bundles import bundle_of, is_bundle
+from penstock.resources.trust_bundles import bundle_of, is_bundle
 
 OWNER = "TrustBundle"
 

@@ -9,23 +9,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-import httpx2
 import structlog
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from penstock.controllers.api import BROKER, REQUEST_REPLY, Key
-from penstock.controllers.sinks.requests import event_of
+from penstock.controllers.sinks.requests import RequestNotTaken, event_of
 from penstock.controllers.tracker import Tracker
 from penstock.events import http
 from penstock.events.event import CloudEvent
-from penstock.observability.logs import describe
-from penstock.resources.requestreply.correlation import correlation_of, request_of
-from penstock.resources.requestreply.model import RequestReply
+from penstock.kube.kinds import BROKER, REQUEST_REPLY, Key
+from penstock.resources.correlation import correlation_of, request_of
+from penstock.resources.destinations.resolution import ResolvedAddress
+from penstock.resources.requestreply import RequestReply
+from penstock.sources.sinks import NotAccepted, Sinks
 
 MOST_WAITING = 10_000
-SEND_SECONDS = 30.0
 
 log = structlog.get_logger()
 
@@ -36,10 +35,11 @@ Waiting = tuple[Key, str]
 class RequestReplies:
     """An ASGI application."""
 
-    def __init__(self, tracker: Tracker, keys: Mapping[Key, list[bytes]], max_event_bytes: int) -> None:
-        self._tracker, self._keys, self._most = tracker, keys, max_event_bytes
+    def __init__(self, tracker: Tracker, keys: Mapping[Key, list[bytes]], sinks: Sinks, max_event_bytes: int) -> None:
+        """`sinks` send to the address in a Broker's status, which is not always the controller's own entry: users may
+        be allowed to write it, so it is judged like other destinations of the namespace."""
+        self._tracker, self._keys, self._sinks, self._most = tracker, keys, sinks, max_event_bytes
         self._waiting: dict[Waiting, asyncio.Future[CloudEvent]] = {}
-        self._client = httpx2.AsyncClient(trust_env=False, timeout=SEND_SECONDS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -48,7 +48,7 @@ class RequestReplies:
 
     async def close(self) -> None:
         """Ends its connections."""
-        await self._client.aclose()
+        await self._sinks.close()
 
     async def _answer(self, request: Request) -> Response:
         if request.method != "POST":
@@ -63,9 +63,10 @@ class RequestReplies:
             return PlainTextResponse("the RequestReplies are not known yet\n", 503)
         if obj is None:
             return PlainTextResponse("there is no RequestReply at this path\n", 404)
-        event = await event_of(request, self._most)
-        if isinstance(event, Response):
-            return event
+        try:
+            event = await event_of(request, self._most)
+        except RequestNotTaken as refusal:
+            return refusal.answer
         wanted = RequestReply.read(obj)
         return self._reply(key, wanted, event) if is_reply else await self._ask(key, wanted, event)
 
@@ -91,17 +92,15 @@ class RequestReplies:
         reply = self._waiting[place] = asyncio.get_running_loop().create_future()
         try:
             sent = event.with_attributes(**{wanted.correlation_attribute: correlation_of(event.id, keys[0])})
-            headers, body = http.to_binary(sent)
-            accepted = await self._client.post(str(url), headers=headers, content=body)
-            if not accepted.is_success:
-                return PlainTextResponse(f"the Broker answered {accepted.status_code}\n", 502)
+            await self._sinks.send(ResolvedAddress(str(url)), sent, key.namespace)
             async with asyncio.timeout(wanted.timeout):
                 return _as_response(await reply)
         except TimeoutError:
             return PlainTextResponse(f"no reply came within {wanted.timeout:g} s\n", 504)
-        except httpx2.HTTPError as error:
-            log.warning("a request did not reach its Broker", namespace=key.namespace, error=describe(error))
-            return PlainTextResponse("the Broker cannot be reached\n", 502)
+        except NotAccepted as refusal:
+            log.warning("a request was not accepted by its Broker", namespace=key.namespace, error=str(refusal))
+            told = "cannot be reached" if refusal.status is None else f"answered {refusal.status}"
+            return PlainTextResponse(f"the Broker {told}\n", 502)
         finally:
             del self._waiting[place]
 

@@ -1,24 +1,90 @@
-"""The event of a request, or the answer to one that has none."""
+"""What sinks of the control plane ask of a request: that it may be sent, by whom, and that it is an event."""
 
 from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 
 from penstock.events import http
+from penstock.events.attributes import AttributesTooLarge
 from penstock.events.event import CloudEvent, MalformedEvent
+from penstock.resources.eventpolicy import SinkGuard, TargetRules
+
+if TYPE_CHECKING:
+    from penstock.oidc.verifier import TokenRefused
+
+Subject = Callable[[str, str], Awaitable["str | TokenRefused"]]
+"""Whose a token is that is for this audience. (token, audience)"""
 
 
-async def event_of(request: Request, most_bytes: int) -> CloudEvent | Response:
-    """The event; never more than so many bytes of it are in memory."""
+class RequestNotTaken(Exception):
+    """The request is not taken."""
+
+    def __init__(self, answer: int | Response, why: str = "") -> None:
+        super().__init__(why)
+        if isinstance(answer, int):
+            answer = PlainTextResponse(f"{why}\n", answer, {"www-authenticate": "Bearer"} if answer == 401 else None)
+        self.answer = answer
+
+
+async def sender_of(request: Request, guard: SinkGuard, subject: Subject) -> str:
+    """Who sends; empty where everybody may. Raises RequestNotTaken."""
+    if not guard.takes(request.url.scheme):
+        raise RequestNotTaken(404, f"transport-encryption is {guard.transport}: the address is in the status")
+    if guard.rules is None:
+        return ""
+    audience = guard.rules.access.audience
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer":
+        raise RequestNotTaken(401, f'send `Authorization: Bearer` with a token for the audience "{audience}"')
+    found = await subject(token.strip(), audience)
+    if not isinstance(found, str):
+        raise RequestNotTaken(503 if found.is_passing else 401, found.reason)
+    why = guard.rules.why_not(found)
+    if why is not None:
+        raise RequestNotTaken(403, why)
+    return found
+
+
+def check_event(rules: TargetRules | None, sender: str, event: CloudEvent) -> None:
+    """Raises RequestNotTaken where the sender may not send this event."""
+    why = None if rules is None else rules.why_not_these(sender, [event])
+    if why is not None:
+        raise RequestNotTaken(403, why)
+
+
+async def event_of(request: Request, most_bytes: int) -> CloudEvent:
+    """The event. Raises RequestNotTaken."""
+    return read_event(request, await body_of(request, most_bytes))
+
+
+async def body_of(request: Request, most_bytes: int) -> bytes:
+    """The body; never more than so many bytes of it are in memory. Raises RequestNotTaken."""
+    encodings = request.headers.getlist(http.CONTENT_ENCODING)
+    if http.is_encoded({http.CONTENT_ENCODING: ", ".join(encodings)}):
+        why = "events are taken without a Content-Encoding\n"
+        raise RequestNotTaken(PlainTextResponse(why, 415, {"accept-encoding": "identity"}))
     body = b""
     try:
         async for chunk in request.stream():
             body += chunk
             if len(body) > most_bytes:
-                return PlainTextResponse(f"an event may have {most_bytes} bytes\n", 413)
-        return http.from_http(http.fold_headers(request.scope["headers"]), body)
-    except MalformedEvent as error:
-        return PlainTextResponse(f"{error}\n", 400)
+                raise RequestNotTaken(413, f"an event may have {most_bytes} bytes")
     except ClientDisconnect:
-        return Response(status_code=400)
+        raise RequestNotTaken(400, "the client is gone") from None
+    return body
+
+
+def read_event(request: Request, body: bytes) -> CloudEvent:
+    """The event of a request with this body. Raises RequestNotTaken."""
+    try:
+        event = http.from_http(http.fold_headers(request.scope["headers"]), body)
+        http.check_sizes([event], body)
+    except AttributesTooLarge as error:
+        raise RequestNotTaken(413, str(error)) from None
+    except MalformedEvent as error:
+        raise RequestNotTaken(400, str(error)) from None
+    return event

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from penstock.controllers.api import CRON_JOB, JOB, Obj
 from penstock.controllers.workloads.jobs import finished_condition
 from penstock.controllers.workloads.owned import reference_to
-from penstock.resources.sources.pingsource.schedule import BadLocation, BadSchedule, parse
+from penstock.kube.kinds import CRON_JOB, JOB, Obj
+from penstock.resources.schedules import BadLocation, BadSchedule, parse
 from penstock.timestamps import parse_rfc3339, rfc3339
 
 SCHEDULED = "batch.kubernetes.io/cronjob-scheduled-timestamp"

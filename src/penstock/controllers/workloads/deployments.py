@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from penstock.controllers.api import DEPLOYMENT, Obj
 from penstock.controllers.workloads.owned import SUFFIX_LETTERS, reference_to, with_condition
+from penstock.kube.kinds import DEPLOYMENT, Obj
 from penstock.resources.conditions import find
 from penstock.timestamps import parse_rfc3339, rfc3339
 

@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.controllers.api import ENDPOINTS, Obj
 from penstock.controllers.workloads.owned import reference_to
+from penstock.kube.kinds import ENDPOINTS, Obj
 
 SERVICE_LABEL = "kubernetes.io/service-name"
 MANAGER_LABEL, MANAGER = "endpointslice.kubernetes.io/managed-by", "endpointslicemirroring-controller.k8s.io"

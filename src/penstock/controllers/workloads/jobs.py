@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from penstock.controllers.api import Obj
 from penstock.controllers.workloads.owned import is_active, is_terminating, phase_of, ready_since, with_condition
+from penstock.kube.kinds import Obj
 from penstock.resources.conditions import find
 from penstock.retry import pause_after
 from penstock.timestamps import parse_rfc3339, rfc3339

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from penstock.controllers.api import Key, Kind, Obj
+from penstock.kube.kinds import Key, Kind, Obj
 from penstock.resources.conditions import READY, find
 from penstock.timestamps import parse_rfc3339
 

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
-from penstock.controllers.api import (
-    CONFLICT,
+from penstock.controllers.reconciler import Reconciler, ReconcilerContext, ReconcilerWorkers
+from penstock.controllers.workloads import cronjobs, deployments, endpointslices, jobs, replicasets
+from penstock.controllers.workloads.owned import is_terminating, owned_by, owner_of, pod_of
+from penstock.kube.errors import Conflict, KubeError, NotFound
+from penstock.kube.kinds import (
     CRON_JOB,
     DEPLOYMENT,
     ENDPOINT_SLICE,
     ENDPOINTS,
     JOB,
-    NOT_FOUND,
     POD,
     REPLICA_SET,
     Key,
     Kind,
     Obj,
-    code_of,
     key_of,
 )
-from penstock.controllers.reconciler import Reconciler, ReconcilerContext, ReconcilerWorkers
-from penstock.controllers.workloads import cronjobs, deployments, endpointslices, jobs, replicasets
-from penstock.controllers.workloads.owned import is_terminating, owned_by, owner_of, pod_of
 
 Clock = Callable[[], datetime]
 
@@ -51,9 +50,9 @@ class WorkloadReconciler:
         """Creates the object and tells of it; what is there already is fine."""
         try:
             await self._world.create(kind, obj)
-        except Exception as error:
-            if code_of(error) == CONFLICT:
-                return
+        except Conflict:
+            return
+        except KubeError as error:
             self._world.recorder.warning(owner, "FailedCreate", f"Error creating: {error}")
             raise
         name = obj["metadata"]["name"]
@@ -64,11 +63,8 @@ class WorkloadReconciler:
         for obj in objects:
             if is_terminating(obj):
                 continue
-            try:
+            with contextlib.suppress(NotFound):
                 await self._world.api.delete(kind, key_of(obj))
-            except Exception as error:
-                if code_of(error) != NOT_FOUND:
-                    raise
             if kind == POD:
                 self._world.recorder.normal(owner, "SuccessfulDelete", f"Deleted pod: {obj['metadata']['name']}")
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from penstock.controllers.api import Obj
 from penstock.controllers.workloads.owned import is_active, ready_since
+from penstock.kube.kinds import Obj
 
 
 @dataclass(frozen=True)

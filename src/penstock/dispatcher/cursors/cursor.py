@@ -6,6 +6,9 @@ generation N+1 starts while N still writes. No route loses an event by that: N w
 starts no later than right after N's last record, so an old route saw 103 from N before it saw 105; a new route is only
 in what N+1 writes, again in order.
 
+A route that the tail has left behind reads `penstock.matched` on its own, from `resume`. Where retention has removed
+records there, it reads the events themselves, from `gap`, until it is past everything that those records were about.
+
 What is written of a cursor is small, however much is outstanding: it lists the deliveries that have just begun, most of
 which will be over by the next flush. One that stays gets a record of its own, written when it changes and deleted when
 it ends.
@@ -15,6 +18,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable
+from itertools import islice
 
 import msgspec
 
@@ -37,12 +41,16 @@ of its own costs less. Under full load thousands a second wait their turn for a 
 would cost more than cursors that are long for a while."""
 
 
+NOT_MATCHED = -1
+"""In place of an offset in `penstock.matched`, of an event that was read from `penstock.events`."""
+
+
 class Outstanding(msgspec.Struct, array_like=True):
     """One event on its way to one route. Written as an array: there are many of them."""
 
     origin: int
     matched: int
-    """Offset in `penstock.matched`, to read the event again."""
+    """Offset in `penstock.matched`, to read the event again; or NOT_MATCHED."""
     at: int
     """When the record was matched, in Unix milliseconds."""
     key: int = 0
@@ -83,6 +91,10 @@ class CursorRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     seen: int = -1
     counts: Counts | None = None
     """On Replays only."""
+    fence: int = 0
+    gap: int | None = None
+    waits: int = -1
+    waits_at: int = 0
 
 
 _CURSOR_DECODER, _DELIVERY_DECODER = msgspec.json.Decoder(CursorRecord), msgspec.json.Decoder(Outstanding)
@@ -99,11 +111,15 @@ class Cursor:
         "_young",
         "behind",
         "counts",
+        "fence",
+        "gap",
         "next",
         "outstanding",
         "resume",
         "route",
         "seen",
+        "waits",
+        "waits_at",
     )
 
     def __init__(self, route: str, next: int, resume: int | None, changed: set[Cursor]) -> None:
@@ -124,6 +140,13 @@ class Cursor:
         """Events for this route that the tail has passed and the route has still to read."""
         self.seen = -1
         """The newest origin among them; what comes with an older one is a repeat."""
+        self.fence = 0
+        """The generation below which no record counts where the route stands, while it is detached."""
+        self.gap: int | None = None
+        """The next origin to look at in `penstock.events`, while the route reads there; None elsewhere."""
+        self.waits, self.waits_at = -1, 0
+        """While the route is detached: the origin and time (in Unix milliseconds) of the first event that had to wait.
+        It has had all of its events with older origins."""
         self._written_behind = 0
         self.counts: Counts | None = None
         """On Replays only."""
@@ -132,6 +155,15 @@ class Cursor:
     def attached(self) -> bool:
         """Whether the tail of the partition feeds this route."""
         return self.resume is None
+
+    @property
+    def waiting(self) -> tuple[int, int] | None:
+        """The oldest event that the route has not finished, at the earliest: its origin, and its time in Unix
+        milliseconds, which is 0 where it is not known; None where there is none."""
+        found = [(one.origin, one.at) for one in islice(self.outstanding.values(), 1)]
+        if self.resume is not None:
+            found.append((max(self.next, self.waits) if self.gap is None else self.gap, self.waits_at))
+        return min(found, default=None)
 
     def touch(self) -> None:
         """Notes that the cursor differs from what is written down."""
@@ -200,7 +232,18 @@ class Cursor:
         self._written_behind = self.behind
         if self.resume is None:
             return CursorRecord(self.next, None, young, counts=self.counts)
-        return CursorRecord(self.next, self.resume, young, self.behind, self.seen, self.counts)
+        return CursorRecord(
+            self.next,
+            self.resume,
+            young,
+            self.behind,
+            self.seen,
+            self.counts,
+            self.fence,
+            self.gap,
+            self.waits,
+            self.waits_at,
+        )
 
     def pass_over(self, origin: int) -> None:
         """A Replay has looked at everything before this origin."""
@@ -208,11 +251,42 @@ class Cursor:
             self.next = origin
             self.touch()
 
-    def detach(self, resume: int, origin: int) -> None:
-        """The tail goes on without this route, which will read on from `resume`, where `origin` waits for it."""
-        self.resume = resume
+    def detach(self, resume: int, origin: int, fence: int, at: int = 0) -> None:
+        """The tail goes on without this route, which will read on from `resume`, where `origin` waits for it since `at`
+        and this fence is in force."""
+        self.resume, self.fence, self.gap = resume, fence, None
         self.behind, self.seen = 1, origin
+        self.waits, self.waits_at = origin, at
         self.touch()
+
+    def wait(self, origin: int, at: int) -> None:
+        """The detached route has no room for an event."""
+        self.waits, self.waits_at = origin, at
+        self.touch()
+
+    def open_gap(self, begin: int, resume: int) -> None:
+        """What the route would read next is gone from `penstock.matched`, up to `resume`: it reads the events from
+        `begin` on."""
+        if self.gap is None or begin < self.gap:
+            self.gap, self.resume = begin, resume
+            self.touch()
+
+    def look_past(self, origin: int) -> None:
+        """A route that reads the events has looked at everything before this origin."""
+        if self.gap is not None and origin > self.gap:
+            self.gap = origin
+            self.touch()
+
+    def close_gap(self, resume: int, fence: int) -> None:
+        """It reads `penstock.matched` on from here, where this fence is in force and everything that it has looked at
+        comes before, or again."""
+        self.next = max(self.next, self.gap or 0)
+        self.resume, self.fence, self.gap = resume, fence, None
+        self.touch()
+
+    def pass_fence(self, generation: int) -> None:
+        """The route, which is detached, stands behind a fence of this generation. It is written with the position."""
+        self.fence = max(self.fence, generation)
 
     def pass_by(self, origin: int) -> None:
         """The tail has an event for this route, which is detached."""
@@ -231,12 +305,14 @@ class Cursor:
 
     def attach(self) -> None:
         """The route has reached the tail."""
-        self.resume, self.behind = None, 0
+        self.next = max(self.next, self.gap or 0)
+        self.resume, self.gap, self.behind = None, None, 0
+        self.waits, self.waits_at = -1, 0
         self.touch()
 
     def proceed(self, resume: int) -> None:
         """A detached route has read up to `resume`."""
-        if self.resume is not None and resume > self.resume:
+        if self.resume is not None and self.gap is None and resume > self.resume:
             self.resume = resume
             self.touch()
 
@@ -253,7 +329,8 @@ def restore(route: str, value: bytes, settled: Iterable[Outstanding], changed: s
     cursor.restore(record.outstanding, settled)
     cursor.counts = record.counts
     if record.resume is not None:
-        cursor.behind, cursor.seen = record.behind, record.seen
+        cursor.behind, cursor.seen, cursor.fence = record.behind, record.seen, record.fence
+        cursor.gap, cursor.waits, cursor.waits_at = record.gap, record.waits, record.waits_at
     return cursor
 
 

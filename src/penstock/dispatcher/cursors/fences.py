@@ -2,6 +2,9 @@
 
 A task of the router that was thought dead may write after its successor's fence. What it decided, by routes that are
 no longer in force, reaches nobody. Nothing is lost by that: its successor writes the same events.
+
+The tail knows the newest fence. A route that reads on its own keeps the one in force where it stands, and learns of the
+next ones as it comes to them.
 """
 
 from __future__ import annotations
@@ -13,9 +16,6 @@ import msgspec
 from penstock.contract import headers
 from penstock.dispatcher.matched.record import OFFSET_DIGITS, Matched
 
-KEPT = 32
-"""Fences that are remembered. A route that reads on its own from before the oldest of them takes what stands there."""
-
 
 class Fence(msgspec.Struct, frozen=True, array_like=True):
     """From this offset on no record of a lower generation counts."""
@@ -25,35 +25,49 @@ class Fence(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Fences:
-    """The fences of one partition, as far as its tail was read."""
+    """The newest fence of one partition, as far as its tail was read."""
 
-    def __init__(self, known: Iterable[Fence] = ()) -> None:
-        self.known = tuple(known)
-        self._newest = self._text()
+    def __init__(self, newest: Fence | None = None) -> None:
+        self.newest = newest
+        self._text = str(newest.generation).encode() if newest is not None else b""
 
     def see(self, record: Matched) -> None:
         """Takes a record of the tail that is for no route: it may be a fence. One of a lower generation is none: it is
         that of a router which does not know that it was replaced."""
-        if headers.FENCE not in record.fields:
-            return
-        generation = _generation(record)
-        if generation is not None and (not self.known or generation > self.known[-1].generation):
-            self.known = (*self.known, Fence(record.offset, generation))[-KEPT:]
-            self._newest = self._text()
+        generation = fence_of(record)
+        if generation > self.in_force:
+            self.newest = Fence(record.offset, generation)
+            self._text = str(generation).encode()
 
     def shut_out(self, record: Matched) -> bool:
         """Whether the record counts for nobody. Almost every one is of the newest generation, which costs a look."""
-        if not self.known or record.fields.get(headers.GENERATION) == self._newest:
+        if self.newest is None or record.fields.get(headers.GENERATION) == self._text:
             return False
-        generation = _generation(record)
-        return generation is not None and any(
-            fence.offset < record.offset and generation < fence.generation for fence in self.known
-        )
+        return is_below(self.newest.generation, record)
 
-    def _text(self) -> bytes:
-        return str(self.known[-1].generation).encode() if self.known else b""
+    @property
+    def in_force(self) -> int:
+        """The generation below which no record counts at the tail; 0 where none is shut out."""
+        return 0 if self.newest is None else self.newest.generation
 
 
-def _generation(record: Matched) -> int | None:
+def newest_before(offset: int, fences: Iterable[Fence]) -> int:
+    """The generation of the fence in force at an offset, as far as these tell; 0 where none is."""
+    return max((fence.generation for fence in fences if fence.offset < offset), default=0)
+
+
+def fence_of(record: Matched) -> int:
+    """The generation whose fence the record is; 0 where it is none."""
+    return (generation_of(record) or 0) if headers.FENCE in record.fields else 0
+
+
+def is_below(fence: int, record: Matched) -> bool:
+    """Whether a fence that stands before the record shuts it out."""
+    generation = generation_of(record)
+    return generation is not None and generation < fence
+
+
+def generation_of(record: Matched) -> int | None:
+    """The generation of the router that wrote the record; None where it does not say."""
     raw = record.fields.get(headers.GENERATION)
     return int(raw) if raw is not None and raw.isdigit() and len(raw) <= OFFSET_DIGITS else None

@@ -3,24 +3,66 @@
 The tail never waits for a route: one without room is detached and reads on from its own position, chunk by chunk, until
 it has reached the tail again. Detached routes take turns, so that a long backlog does not starve a short one; all that
 stand within the same chunk are served along.
+
+Retention may remove records of `penstock.matched` before a detached route, or the tail itself, has read them. Then the
+routes concerned read the events, by their own filters, until they are past everything that the lost records were about:
+
+1. A *bound* holds at a place of the log when no record before it has that origin or a later one. Each generation that
+   counts writes a partition in order and starts no later than right after what its predecessor had written. So a route
+   that has had every origin below the bound misses nothing if it reads on there and drops what is below it; also where
+   generations overlap, and whichever of them knows the route.
+2. At the tail the bound is known while everything before was read: it is the newest origin and one. So it is at places
+   that the tail has passed, which are remembered with the fence in force.
+3. Where the tail itself missed records, the bound is the end of the events, seen at any time afterwards: a record is
+   made of an event that was there.
+4. A detached route has had all its events that are older than the first that it had to leave; an attached one all that
+   are older than its `next`. From there on it looks at the events.
+5. Where the events are gone as well, the log may still reach further back than they do. From its first record on it has
+   all events but those that a generation wrote before and another one has still to repeat. So it is read ahead to see
+   where each generation begins: the newest of these origins is the first that certainly nothing is missing behind.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from bisect import bisect_right
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 import msgspec
 
+from penstock.contract import event_log, headers
+from penstock.contract.event_log import KnownEvent
 from penstock.contract.routes import Route
-from penstock.dispatcher.cursors.cursor import Cursor, Outstanding, Taken
-from penstock.dispatcher.cursors.fences import Fence, Fences
+from penstock.dispatcher.cursors.cursor import NOT_MATCHED, Cursor, Outstanding, Taken
+from penstock.dispatcher.cursors.fences import Fence, Fences, fence_of, generation_of, is_below, newest_before
 from penstock.dispatcher.matched.record import Matched
 
 Routes = Mapping[str, Route]
 HasRoom = Callable[[Cursor], bool]
 """Whether a route can take one more delivery, or a chunk of them."""
+
+
+class Matcher(Protocol):
+    """Knows what routes want."""
+
+    def __contains__(self, route: str, /) -> bool:
+        """Whether it was given this route."""
+
+    def wanting(self, record: Matched) -> Iterable[str]:
+        """The routes, of those that it was given, that an event is for."""
+
+
+PLACE_RECORDS, PLACES = 1000, 1000
+"""How far apart the places are that the tail remembers, and how many of them it does."""
+
+
+class Logs(msgspec.Struct, frozen=True, array_like=True):
+    """Kafka's ids of `penstock.events` and `penstock.matched`."""
+
+    events: str
+    matched: str
 
 
 class TailPosition(msgspec.Struct, frozen=True):
@@ -32,7 +74,13 @@ class TailPosition(msgspec.Struct, frozen=True):
     at: int = 0
     """Origin and time of the record before it."""
     fences: tuple[Fence, ...] | msgspec.UnsetType = msgspec.UNSET
-    """Those that were passed, see `fences.py`."""
+    """The newest that was passed, see `fences.py`; former versions wrote the last 32."""
+    logs: Logs | msgspec.UnsetType = msgspec.UNSET
+    """The topics that the offsets are of."""
+    known: KnownEvent | msgspec.UnsetType = msgspec.UNSET
+    """The newest event that was read, by its origin."""
+    newest: int | msgspec.UnsetType = msgspec.UNSET
+    """The newest origin of all records before `next`, where that is known."""
 
 
 class NewDelivery(msgspec.Struct, frozen=True):
@@ -41,6 +89,46 @@ class NewDelivery(msgspec.Struct, frozen=True):
     cursor: Cursor
     delivery: Outstanding
     record: Matched
+
+
+class Edge(NamedTuple):
+    """Where the log begins."""
+
+    offset: int
+    whole_from: int
+    """From this origin on no event is missing behind that offset."""
+
+
+class EdgeSearch:
+    """Finds the edge of a log by its first records."""
+
+    def __init__(self, newest: Fence | None) -> None:
+        self._newest = newest
+        self._offset, self._fence = 0, 0
+        self._firsts: dict[int | None, int] = {}
+
+    def look_at(self, record: Matched) -> None:
+        """The next record of the log."""
+        if not self._firsts:
+            self._offset = record.offset
+            self._fence = newest_before(record.offset, () if self._newest is None else (self._newest,))
+        self._fence = max(self._fence, fence_of(record))
+        if record.origin >= 0 and not fence_of(record) and not is_below(self._fence, record):
+            self._firsts.setdefault(generation_of(record), record.origin)
+
+    @property
+    def found(self) -> Edge | None:
+        """The edge; None where no record shows it."""
+        return Edge(self._offset, max(self._firsts.values())) if self._firsts else None
+
+
+class Place(NamedTuple):
+    """Where in `penstock.matched` a route may read on that has had every origin below the bound."""
+
+    offset: int
+    bound: int
+    fence: int
+    """The generation below which no record counts there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +149,22 @@ class PartitionCursors:
         """The next offset of `penstock.matched` to read; None: from the beginning."""
         self._last_origin, self._last_at = -1, 0
         self.newest_origin = -1
+        self._is_bound = True
+        """Whether no record before the tail has a newer origin."""
+        self._places: deque[Place] = deque(maxlen=PLACES)
+        self._before: tuple[int, int] | None = None
+        """How far the log had been read, and the time of the last record, before it was begun again."""
+        self._emptied = -1
+        self.retained = 0
+        """Nothing is left of the log before this offset."""
+        self.jumps = 0
+        """How often the tail has gone on elsewhere than behind the last record."""
         self.fences = Fences()
+        self.logs: Logs | None = None
+        self._known: KnownEvent | None = None
+        """The newest event before this task."""
+        self._newest_event: tuple[int, Mapping[str, bytes | None]] = (-1, {})
+        """Origin and headers of the newest event, or marker, that this task has read."""
         self.cursors: dict[str, Cursor] = {}
         self.changed: set[Cursor] = set()
         """Cursors that differ from what is written down."""
@@ -78,14 +181,21 @@ class PartitionCursors:
         """Tail and cursors as they were found in the topic."""
         if tail is not None:
             self.tail, self._last_origin, self._last_at = tail.next, tail.origin, tail.at
-            self.fences = Fences(tail.fences or ())
+            self.logs, self._known = tail.logs or None, tail.known or None
+            self._is_bound = tail.newest is not msgspec.UNSET
+            self.newest_origin = tail.origin if tail.newest is msgspec.UNSET else tail.newest
+            self.fences = Fences(max(tail.fences or (), key=lambda fence: fence.generation, default=None))
         for cursor in cursors:
             self.cursors[cursor.route] = cursor
             if cursor.resume is None:
                 continue
-            if self.tail is None or cursor.resume > self.tail:
+            if cursor.gap is not None:
+                self._turns[cursor.route] = None
+            elif self.tail is None or cursor.resume > self.tail:
                 cursor.attach()  # the topic lost its end between both records: the tail is the one that is sure
             else:
+                passed = () if tail is None else tail.fences or ()
+                cursor.pass_fence(newest_before(cursor.resume, passed))
                 self._turns[cursor.route] = None
 
     @property
@@ -93,18 +203,114 @@ class PartitionCursors:
         """How far the partition was read; None before anything was."""
         if self.tail is None:
             return None
-        return TailPosition(self.tail, self._last_origin, self._last_at, self.fences.known or msgspec.UNSET)
+        fences = msgspec.UNSET if self.fences.newest is None else (self.fences.newest,)
+        logs, known = self.logs or msgspec.UNSET, self.known or msgspec.UNSET
+        newest = self.newest_origin if self._is_bound and self.newest_origin >= 0 else msgspec.UNSET
+        return TailPosition(self.tail, self._last_origin, self._last_at, fences, logs, known, newest)
+
+    @property
+    def known(self) -> KnownEvent | None:
+        """The newest event that was read; None where there is none."""
+        origin, fields = self._newest_event
+        if self._known is not None and self._known.offset >= origin:
+            return self._known
+        return event_log.known(origin, fields.items())
 
     def was_last(self, record: Matched) -> bool:
         """Whether this is the record that was read last. One that was written again has another time, if not origin."""
         return (record.offset + 1, record.origin, record.at) == (self.tail, self._last_origin, self._last_at)
 
-    def start_over(self) -> None:
-        """The log is another one: all routes read it from its beginning. What they have taken, their origins tell."""
-        self.tail, self.fences = None, Fences()
+    def check_logs(self, logs: Logs, end: int) -> bool:
+        """Whether the matched events are in the same topic as when the cursors were written. The events have to be.
+
+        Their partition ends at `end`. Raises AnotherLog.
+        """
+        before = self.logs
+        if before is not None:
+            event_log.check_id(before.events, logs.events)
         for cursor in self.cursors.values():
-            if not cursor.attached:
-                self._attach(cursor)
+            if cursor.counts is None:  # a Replay goes on to an end that was set when it was made
+                event_log.check_end(self.partition, cursor.next, end, f"the cursor of the route {cursor.route}")
+        self.logs = logs
+        self.events_ended(end)
+        return before is None or before.matched == logs.matched
+
+    def start_over(self) -> None:
+        """The log is another one: all routes read it from its beginning. What they have taken, their origins tell.
+
+        Those that stood further back than it reaches now read events: `begin_again` decides when its first record is
+        there."""
+        if self.tail is not None:
+            self._before = self.tail, self._last_at
+        self.jumps += 1
+        self.tail, self.fences, self._is_bound, self.retained = None, Fences(), False, 0
+        self._places.clear()
+
+    def begin_again(self, first: int) -> None:
+        """The tail begins with the first record that there is: routes that it left behind read on with it."""
+        for uid in list(self._turns):
+            cursor = self.cursors[uid]
+            if cursor.gap is None and cursor.resume is not None:
+                if cursor.resume < first:
+                    self._open_gap(cursor, first)
+                else:
+                    self._attach(cursor)
+
+    def lacks(self, record: Matched) -> bool:
+        """Whether records before this one, which the tail reads next, are gone and had not been read.
+
+        After the log was begun again, records from before that have been read: those that are older than the last one.
+        """
+        if self.tail is not None:
+            return record.offset > self.tail
+        was_read = self._before is not None and record.offset < self._before[0] and record.at <= self._before[1]
+        return record.offset > 0 and not was_read
+
+    def jump(self, first: int, routes: Iterable[str]) -> None:
+        """The tail goes on here, behind records that are gone and had not been read. They may have been for any route,
+        also for one that has no cursor yet."""
+        self.jumps += 1
+        self.retained = max(self.retained, first)
+        self._is_bound = False
+        self._places.clear()
+        for uid in {*self.cursors, *routes}:
+            cursor = self.cursor(uid)
+            if cursor.counts is None:
+                self._open_gap(cursor, first)
+
+    def emptied(self, first: int, routes: Iterable[str]) -> None:
+        """Nothing is left of the log before `first`, and nothing comes after it yet. If records are gone that the tail
+        has not read, no other record may tell of it for long."""
+        if (self.tail or 0) < first and first != self._emptied:
+            self._emptied = first
+            self.jump(first, routes)
+
+    def adopt(self, route: str) -> None:
+        """A route that was not known until now may have been in records that the tail has missed."""
+        if self.jumps:
+            cursor = self.cursor(route)
+            cursor.open_gap(cursor.next, self.tail or 0)
+            self._turns[route] = None
+
+    def events_ended(self, end: int) -> None:
+        """`penstock.events` ended there at some time after the tail was where it is."""
+        if not self._is_bound:
+            self.newest_origin, self._is_bound = max(self.newest_origin, end - 1), True
+
+    def removed_before(self, retained: int) -> None:
+        """Retention has removed all records before this offset: routes that stand there read the events."""
+        self.retained = max(self.retained, retained)
+        while self._places and self._places[0].offset < retained:
+            self._places.popleft()
+        for uid in self._turns:
+            cursor = self.cursors[uid]
+            if cursor.gap is None and cursor.resume is not None and cursor.resume < retained:
+                self._open_gap(cursor, retained)
+
+    def _open_gap(self, cursor: Cursor, resume: int) -> None:
+        if cursor.gap is None:
+            cursor.open_gap(max(cursor.next, cursor.waits), resume)
+            self._turns[cursor.route] = None
 
     def forget(self, route: str) -> None:
         """The route is gone."""
@@ -115,11 +321,17 @@ class PartitionCursors:
 
     def take(self, record: Matched, routes: Routes, gone: Iterable[str], has_room: HasRoom) -> Iterator[NewDelivery]:
         """Takes a record at the tail. A route that is not known yet is detached: its snapshot is still to come."""
+        if self.tail is None:
+            self.begin_again(record.offset)
         if not record.routes:
             self.fences.see(record)
         self.tail = record.offset + 1
         self._last_origin, self._last_at = record.origin, record.at
         self.newest_origin = max(self.newest_origin, record.origin)
+        if record.origin > self._newest_event[0] and headers.FENCE not in record.fields:
+            self._newest_event = record.origin, record.fields
+        if self._is_bound and self.tail % PLACE_RECORDS == 0:
+            self._places.append(Place(self.tail, self.newest_origin + 1, self.fences.in_force))
         for uid in record.routes:
             if uid in gone:
                 continue
@@ -129,24 +341,29 @@ class PartitionCursors:
                 continue
             start = self._give(cursor, record, routes.get(uid), has_room)
             if start is Taken.FULL:
-                cursor.detach(record.offset, record.origin)
+                cursor.detach(record.offset, record.origin, self.fences.in_force, record.at)
                 self._turns[uid] = None
             elif isinstance(start, NewDelivery):
                 yield start
 
     @staticmethod
-    def _give(cursor: Cursor, record: Matched, route: Route | None, has_room: HasRoom) -> NewDelivery | Taken:
+    def _give(
+        cursor: Cursor, record: Matched, route: Route | None, has_room: HasRoom, matched: int | None = None
+    ) -> NewDelivery | Taken:
         free = route is not None and not route.paused and has_room(cursor)
         key = record.ordering_key() if free and route is not None and route.ordering == "key" else 0
-        taken = cursor.take(record.origin, record.offset, record.at, key, room=free)
+        offset = record.offset if matched is None else matched
+        taken = cursor.take(record.origin, offset, record.at, key, room=free)
         return NewDelivery(cursor, taken, record) if isinstance(taken, Outstanding) else taken
 
     def next_chunk(self, routes: Routes, has_room_for_chunk: HasRoom) -> int | None:
         """Where the catch-up reader reads next: at the position of the detached route whose turn it is."""
-        for uid in list(self._turns):
+        for uid in list(self._turns) if self.tail is not None else ():
             cursor = self.cursors[uid]
             route = routes.get(uid)
-            if route is None or route.paused or cursor.resume is None or not has_room_for_chunk(cursor):
+            if cursor.gap is not None or route is None or route.paused or cursor.resume is None:
+                continue
+            if not has_room_for_chunk(cursor):
                 continue
             if self.tail is None or cursor.resume >= self.tail:
                 self._attach(cursor)
@@ -170,13 +387,16 @@ class PartitionCursors:
         served: dict[str, Cursor] = {}
         for uid in self._turns:
             cursor, route = self.cursors[uid], routes.get(uid)
-            within = cursor.resume is not None and begin <= cursor.resume < end
+            within = cursor.gap is None and cursor.resume is not None and begin <= cursor.resume < end
             if within and route is not None and not route.paused and has_room_for_chunk(cursor):
                 served[uid] = cursor
+        newest = max((cursor.fence for cursor in served.values()), default=0)
         for record in records:
             if record.offset >= end:
                 break
-            if self.fences.shut_out(record):
+            if not record.routes:
+                newest = max(newest, _pass_fence(served.values(), record))
+            elif newest and is_below(newest, record) and _is_shut_out(served.values(), record):
                 continue
             for uid in record.routes:
                 behind = served.get(uid)
@@ -185,6 +405,7 @@ class PartitionCursors:
                 start = self._give(behind, record, routes.get(uid), has_room)
                 if start is Taken.FULL:
                     behind.proceed(record.offset)
+                    behind.wait(record.origin, record.at)
                     del served[uid]
                     continue
                 behind.proceed(record.offset + 1)
@@ -210,16 +431,131 @@ class PartitionCursors:
         """Whether any route is behind the tail on its own."""
         return bool(self._turns)
 
-    def skip_lost(self, retained: int, origin: int, routes: Routes) -> list[LostOrigins]:
-        """Retention has removed everything before `retained`, with this origin: moves routes that stood there."""
-        lost = []
-        for uid, cursor in self.cursors.items():
-            stands = self.tail if cursor.attached else cursor.resume
-            if uid not in routes or routes[uid].replay is not None or stands is None or stands >= retained:
+    # --- what is gone from the log -------------------------------------------------------------------------------
+
+    def next_gap(self, routes: Routes, has_room_for_chunk: HasRoom) -> tuple[int, int | None] | None:
+        """From where on events are read for the route whose turn it is, and the bound at the tail, where it is known.
+        None where no route reads events: those that are past the bound of a place go on there."""
+        for uid in list(self._turns):
+            cursor, route = self.cursors[uid], routes.get(uid)
+            if cursor.gap is None or route is None or route.paused:
                 continue
-            cursor.proceed(retained)
-            start = routes[uid].start
-            begin = max(cursor.next, start[self.partition] if self.partition < len(start) else 0)
-            if begin < origin:
-                lost.append(LostOrigins(uid, begin, origin - 1))
+            if route.replay is not None:  # its record could not be read when the gap was opened
+                self._attach(cursor)
+                continue
+            if not has_room_for_chunk(cursor):
+                continue
+            cursor.look_past(self._start(route))
+            if self._leave_gap(cursor):
+                continue
+            self._turns.move_to_end(uid)
+            return cursor.gap, self.newest_origin + 1 if self._is_bound else None
+        return None
+
+    def _start(self, route: Route) -> int:
+        return route.start[self.partition] if self.partition < len(route.start) else 0
+
+    def _leave_gap(self, cursor: Cursor) -> bool:
+        """Whether the route has looked at enough events to go on with matched ones."""
+        if cursor.gap is None or not self._is_bound:
+            return False
+        if cursor.gap > self.newest_origin:
+            self._attach(cursor)
+            return True
+        number = bisect_right(self._places, cursor.gap, key=lambda place: place.bound)
+        if not number:
+            return False
+        place = self._places[number - 1]
+        cursor.close_gap(place.offset, place.fence)
+        return True
+
+    def in_gap(self) -> list[str]:
+        """The routes that read events."""
+        return [uid for uid in self._turns if self.cursors[uid].gap is not None]
+
+    def lose(self, begin: int, first: int, routes: Routes) -> list[LostOrigins]:
+        """No event from `begin` up to `first` (exclusive) is kept anywhere: routes that stand there go on behind it."""
+        return [
+            lost
+            for cursor, route in self._standing(begin, first, routes)
+            if (lost := self._lose(cursor, route, first)) is not None
+        ]
+
+    def go_on(self, begin: int, end: int, edge: Edge, routes: Routes) -> list[LostOrigins]:
+        """No event from `begin` up to `end` (exclusive) is kept, but the log reaches further back: routes that stand
+        there read it from its edge on. Returns what they lose by that."""
+        lost = []
+        fence = newest_before(edge.offset, () if self.fences.newest is None else (self.fences.newest,))
+        for cursor, route in self._standing(begin, end, routes):
+            if (gone := self._lose(cursor, route, edge.whole_from)) is not None:
+                lost.append(gone)
+            cursor.close_gap(edge.offset, max(fence, cursor.fence))
         return lost
+
+    def _standing(self, begin: int, end: int, routes: Routes) -> list[tuple[Cursor, Route]]:
+        found = [(self.cursors[uid], routes[uid]) for uid in self._turns if uid in routes]
+        return [(cursor, route) for cursor, route in found if cursor.gap is not None and begin <= cursor.gap < end]
+
+    def _lose(self, cursor: Cursor, route: Route, first: int) -> LostOrigins | None:
+        begin = max(cursor.gap or 0, self._start(route))
+        cursor.look_past(first)
+        return LostOrigins(cursor.route, begin, first - 1) if begin < first else None
+
+    def fill(
+        self,
+        begin: int,
+        end: int,
+        events: Sequence[Matched],
+        routes: Routes,
+        *,
+        matcher: Matcher,
+        has_room: HasRoom,
+        has_room_for_chunk: HasRoom,
+    ) -> Iterator[NewDelivery]:
+        """Gives the events from `begin` up to `end` (exclusive) to every route that reads events and stands there.
+
+        One that has just begun to, so that the matcher does not know it yet, has its turn later."""
+        served: dict[str, tuple[Cursor, Route]] = {}
+        for uid in self._turns:
+            cursor, route = self.cursors[uid], routes.get(uid)
+            if cursor.gap is None or route is None or route.paused or not has_room_for_chunk(cursor):
+                continue
+            cursor.look_past(self._start(route))
+            if begin <= cursor.gap < end and uid in matcher:
+                served[uid] = cursor, route
+        for event in events:
+            for uid in matcher.wanting(event) if served else ():
+                if uid not in served:
+                    continue
+                cursor, route = served[uid]
+                if cursor.gap is None or event.origin < cursor.gap:
+                    continue
+                given = self._give(cursor, event, route, has_room, NOT_MATCHED)
+                if given is Taken.FULL:
+                    cursor.look_past(event.origin)
+                    cursor.wait(event.origin, event.at)
+                    del served[uid]
+                elif isinstance(given, NewDelivery):
+                    cursor.caught_up_one()
+                    yield given
+        for cursor, _ in served.values():
+            cursor.look_past(end)
+            if events:
+                cursor.waits_at = events[-1].at
+
+
+def _pass_fence(cursors: Iterable[Cursor], record: Matched) -> int:
+    """Those that stand at or before the record come past it: it may be a fence. Returns its generation; 0 for none."""
+    if fence := fence_of(record):
+        for cursor in cursors:
+            if cursor.resume is not None and cursor.resume <= record.offset:
+                cursor.pass_fence(fence)
+    return fence
+
+
+def _is_shut_out(cursors: Iterable[Cursor], record: Matched) -> bool:
+    """Whether a fence stands before the record that one of them has passed: then it stands there for all of them."""
+    return any(
+        cursor.resume is not None and cursor.resume <= record.offset and is_below(cursor.fence, record)
+        for cursor in cursors
+    )

@@ -43,7 +43,8 @@ class StagePayload(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def size(self) -> int:
         """Bytes in memory, roughly."""
-        return OVERHEAD_BYTES + len(self.data or b"")
+        attributes = sum(len(name) + len(value) for name, value in (self.attributes or {}).items())
+        return OVERHEAD_BYTES + attributes + len(self.data or b"")
 
 
 _DECODER = msgspec.msgpack.Decoder(StagePayload)

@@ -14,7 +14,7 @@ from penstock.contract.routes import Endpoint, Route, Target
 from penstock.dispatcher.cursors import stage_payload as stage_payloads
 from penstock.dispatcher.cursors.cursor import STAGE_NAMES, Stage
 from penstock.dispatcher.cursors.stage_payload import StagePayload
-from penstock.dispatcher.delivery.credentials import DeliveryCredentials, NoCredentials
+from penstock.dispatcher.delivery.credentials import DeliveryCredentials, NeverSent
 from penstock.dispatcher.delivery.dead_letter import NO_ANSWER, error_data, no_answer_data
 from penstock.dispatcher.delivery.decision import Verdict, destination, expects_reply
 from penstock.dispatcher.delivery.replies import ReplyNotStored, ReplyWriter
@@ -34,8 +34,6 @@ BAD_GATEWAY = 502
 UNAUTHORIZED = 401
 UNAVAILABLE = 503
 """`knativeerrorcode` where a reply could not be stored."""
-ATTRIBUTES_BYTES = 512 * 1024
-"""How long the attributes of a reply may be: half of what a record may have beyond an event's data."""
 
 NOWHERE = Endpoint("")
 
@@ -82,7 +80,7 @@ class _Exchange(msgspec.Struct, frozen=True):
         discarded: bool = False,
     ) -> AttemptResult:
         latency = time.perf_counter() - self.begun
-        return AttemptResult(verdict, self.endpoint.url, latency, code, data, payload, stored, discarded)
+        return AttemptResult(verdict, self.endpoint.shown, latency, code, data, payload, stored, discarded)
 
     def failed(self, status: int, reason: str, code: int) -> AttemptResult:
         """An answer that looked well and was not."""
@@ -114,7 +112,7 @@ class AttemptSender:
             record_route_span(self._tracer, record, targets.get(record.header(stored.TARGET) or ""))
 
     async def attempt(self, route: Route, stage: Stage, record: Matched, payload: StagePayload | None) -> AttemptResult:
-        """Sends the event to where its stage leads."""
+        """Sends the event to where its stage leads. Raises Withheld where no attempt can be made for now."""
         begun = time.perf_counter()
         endpoint = destination(route, stage)
         if endpoint is None:
@@ -127,14 +125,12 @@ class AttemptSender:
             return _refused(f"the stored event cannot be sent: {problem!r}", endpoint, begun)
         seconds = route.delivery.timeout or self._default_timeout
         certificate = None
+        if route.client_certificate is not None:
+            certificate = self._credentials.certificate(route)
         try:
-            if route.client_certificate is not None:
-                certificate = self._credentials.certificate(route)
             if route.signing is not None or (route.account and endpoint.audience):
-                lines += await self._credentials.lines(
-                    route, endpoint, stage, record, payload=payload, body=body, seconds=seconds
-                )
-        except NoCredentials as problem:
+                lines += await self._credentials.lines(route, endpoint, stage, record, payload=payload, body=body)
+        except NeverSent as problem:
             return _no_answer(NoAnswer(str(problem)), endpoint, begun)
         counts = expects_reply(route, stage)
         try:
@@ -155,7 +151,7 @@ class AttemptSender:
         else:
             if 200 <= answer.status <= 299 and not answer.headers and not answer.body:
                 # Nothing but a status that counts: how nearly all deliveries end.
-                report = AttemptResult(_delivered(answer.status), endpoint.url, time.perf_counter() - begun)
+                report = AttemptResult(_delivered(answer.status), endpoint.shown, time.perf_counter() - begun)
             else:
                 report = await self._judge(_Exchange(route, record, endpoint, span, counts, begun), answer)
         if self._tracer.enabled:
@@ -169,16 +165,16 @@ class AttemptSender:
         outcome = classify(answer.status)
         if outcome is not Outcome.DELIVERED:
             reason = f"HTTP status {answer.status}"
-            verdict = Verdict(outcome, answer.status, answer.retry_after, reason=reason)
-            return exchange.report(verdict, code=answer.status, data=error_data(answer.body))
+            verdict = Verdict(outcome, answer.status, answer.headers.get("retry-after"), reason=reason)
+            return exchange.report(verdict, code=answer.status, data=error_data(answer.error_body()))
         delivered = Verdict(outcome, answer.status)
         if not exchange.counts or not answer.headers or not http.is_event(answer.headers):
             discarded = exchange.counts and answer.status != 202 and bool(answer.body)
             return exchange.report(delivered, discarded=discarded)
         try:
-            if answer.cut:
-                raise MalformedEvent("it is larger than an event may be")
-            reply = http.from_http(answer.headers, answer.body)
+            body = answer.event_body()
+            reply = http.from_http(answer.headers, body)
+            http.check_sizes([reply], body)
         except MalformedEvent as problem:
             reason = f"the answer claims to be an event and is none: {problem}"
             return exchange.failed(answer.status, reason, BAD_GATEWAY)
@@ -190,24 +186,26 @@ class AttemptSender:
         if route.role == "Subscription":
             if route.reply is None:
                 return exchange.report(Verdict(Outcome.DELIVERED, answer.status), discarded=True)
-            if not self._fits(reply):
+            if len(reply.data or b"") > self._max_event_bytes:
                 reason = f"the reply is larger than an event may be ({self._max_event_bytes} bytes)"
                 return exchange.failed(answer.status, reason, UNAVAILABLE)
             verdict = Verdict(Outcome.DELIVERED, answer.status, replied=True)
             return exchange.report(verdict, payload=stage_payloads.reply(reply, passed))
         ttl = exchange.record.event.attributes.get(TTL)
         try:
-            await self._store.store(route.target, reply, ttl, passed, exchange.span)
+            await self._store.store(
+                route.target,
+                reply,
+                ttl,
+                passed,
+                span=exchange.span,
+                tracestate=exchange.record.header(stored.TRACE_STATE),
+            )
         except TooManyHops:
             return exchange.report(Verdict(Outcome.DELIVERED, answer.status), discarded=True)
         except ReplyNotStored as problem:
             return exchange.failed(answer.status, str(problem), UNAVAILABLE)
         return exchange.report(Verdict(Outcome.DELIVERED, answer.status), stored=True)
-
-    def _fits(self, reply: CloudEvent) -> bool:
-        """Whether Kafka takes the reply with all that belongs to it."""
-        attributes = sum(len(name) + len(value.encode()) for name, value in reply.attributes.items())
-        return len(reply.data or b"") <= self._max_event_bytes and attributes <= ATTRIBUTES_BYTES
 
     def _trace(
         self,
@@ -245,13 +243,13 @@ def _delivered(status: int) -> Verdict:
 
 def _no_answer(problem: NoAnswer, endpoint: Endpoint, begun: float) -> AttemptResult:
     latency, reason = time.perf_counter() - begun, str(problem)
-    verdict = Verdict(Outcome.RETRYABLE, reason=reason)
+    verdict = Verdict(Outcome.RETRYABLE, reason=reason, cause=problem.cause)
     unreached = isinstance(problem, NoConnection)
-    return AttemptResult(verdict, endpoint.url, latency, NO_ANSWER, no_answer_data(reason), unreached=unreached)
+    return AttemptResult(verdict, endpoint.shown, latency, NO_ANSWER, no_answer_data(reason), unreached=unreached)
 
 
 def _refused(reason: str, endpoint: Endpoint, begun: float) -> AttemptResult:
     latency = time.perf_counter() - begun
     return AttemptResult(
-        Verdict(Outcome.REFUSED, reason=reason), endpoint.url, latency, NO_ANSWER, no_answer_data(reason)
+        Verdict(Outcome.REFUSED, reason=reason), endpoint.shown, latency, NO_ANSWER, no_answer_data(reason)
     )

@@ -1,6 +1,7 @@
 """How long to wait before a retry: linear `delay * i`, exponential `delay * 2^i`, `i` from 0, without jitter.
 
-`Retry-After` of a 429 or 503 lengthens the wait, up to the delivery spec's `retryAfterMax`; without that it is ignored.
+The delivery spec's `backoffMax` bounds this wait. `Retry-After` of a 429 or 503 may ask for a longer one, up to
+`retryAfterMax` and whatever `backoffMax` says; without `retryAfterMax` it is ignored.
 """
 
 from __future__ import annotations
@@ -11,16 +12,19 @@ from penstock.contract.routes import Delivery
 from penstock.retry import pause_after
 
 LONGEST_SECONDS = 30 * 24 * 3600.0
-"""Exponential waits end here: a month, longer than any retention by default."""
+"""No wait that a policy leads to is longer: a month, longer than any retention by default."""
 
 
 def backoff(policy: Delivery, retry: int) -> float:
     """Seconds before the retry with this index, counted from 0. Both a policy and a delay must be set to wait."""
     if policy.backoff_policy is None or not policy.backoff_delay:
         return 0.0
+    longest = min(policy.backoff_max or LONGEST_SECONDS, LONGEST_SECONDS)
+    # The first product must not overflow: infinity times 0 is no number.
+    delay = min(policy.backoff_delay, longest)
     if policy.backoff_policy == "linear":
-        return min(policy.backoff_delay * retry, LONGEST_SECONDS)
-    return pause_after(retry + 1, policy.backoff_delay, LONGEST_SECONDS)
+        return min(delay * retry, longest)
+    return pause_after(retry + 1, delay, longest)
 
 
 def retry_after(header: str | None, now: float) -> float | None:
@@ -34,6 +38,11 @@ def retry_after(header: str | None, now: float) -> float | None:
         return max(0.0, parsedate_to_datetime(text).timestamp() - now)
     except (ValueError, TypeError, OverflowError):
         return None
+
+
+def longest_wait(policy: Delivery, retry: int) -> float:
+    """The most that there can be to wait before the retry with this index, whatever an answer asked for."""
+    return max(backoff(policy, retry), policy.retry_after_max or 0.0)
 
 
 def wait_before(policy: Delivery, retry: int, status: int | None, header: str | None, now: float) -> float:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import msgspec
 
+from penstock.contract.failure_causes import FailureCause
 from penstock.contract.routes import Delivery, Endpoint, Route
 from penstock.dispatcher.cursors.cursor import Stage
 from penstock.dispatcher.delivery.backoff import wait_before
@@ -35,6 +36,8 @@ class Verdict(msgspec.Struct, frozen=True):
     """Whether the answer carries an event that has still to be sent to the Subscription's reply."""
     reason: str = ""
     """Why it failed, for people."""
+    cause: FailureCause = FailureCause.DELIVERY_FAILED
+    """The same for programs, where no answer came."""
 
 
 class Retry(msgspec.Struct, frozen=True):

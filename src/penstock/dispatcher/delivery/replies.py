@@ -7,8 +7,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from penstock.contract import headers
-from penstock.contract.event_record import record_of
+from penstock.contract.event_record import record_of, travelling
 from penstock.events.broker_attributes import TTL, enter_broker
 from penstock.events.event import CloudEvent
 from penstock.log.events import EventWriter, NoRoom, NotStored, RecordTooLarge
@@ -31,22 +30,31 @@ class ReplyWriter:
 
     def __init__(self, settings: Settings, failed: Failed, stored: Stored = lambda target, reply: None) -> None:
         self._stored = stored
-        self._default_ttl, self._max_event_bytes = settings.broker_ttl, settings.max_event_bytes
+        self._highest_ttl, self._max_event_bytes = settings.broker_ttl, settings.max_event_bytes
         self._loop = asyncio.get_running_loop()
         self._writer = EventWriter(settings, "replies", failed, timeout_seconds=STORE_SECONDS)
 
     async def store(
-        self, target: str, reply: CloudEvent, original_ttl: str | None, passed: list[tuple[str, str]], trace: str
+        self,
+        target: str,
+        reply: CloudEvent,
+        original_ttl: str | None,
+        passed: list[tuple[str, str]],
+        *,
+        span: str,
+        tracestate: str | None,
     ) -> None:
-        """Stores the reply in the Broker `target`. Raises ReplyNotStored, or TooManyHops when its TTL is used up."""
+        """Stores the reply in the Broker `target`, in the trace of the event that it replies to.
+
+        Raises ReplyNotStored, or TooManyHops when its TTL is used up.
+        """
         if len(reply.data or b"") > self._max_event_bytes:
             raise ReplyNotStored(f"the reply is larger than an event may be ({self._max_event_bytes} bytes)")
-        event = enter_broker(reply.with_attributes(**{TTL: original_ttl}), self._default_ttl, time.time_ns())
-        travelling = [(headers.TARGET, target.encode()), (headers.TRACE, trace.encode())]
-        travelling += [(headers.PASSED + name, value.encode("latin-1", "replace")) for name, value in passed]
+        event = enter_broker(reply.with_attributes(**{TTL: original_ttl}), self._highest_ttl, time.time_ns())
+        along = travelling(target.encode(), dict(passed), span, tracestate)
         done: asyncio.Future[None] = self._loop.create_future()
         try:
-            self._writer.store([record_of(event, travelling)], partial(_settle, done))
+            self._writer.store([record_of(event, along)], partial(_settle, done))
         except (NoRoom, NotStored, RecordTooLarge) as error:
             raise _not_stored(error) from error
         await done

@@ -21,7 +21,7 @@ from penstock.dispatcher.matched.stored_headers import OF_THE_CONNECTION, Fields
 from penstock.events import http
 from penstock.events.broker_attributes import TTL
 from penstock.events.event import CloudEvent
-from penstock.observability.trace import header_of
+from penstock.observability.trace import TRACEPARENT, TRACESTATE
 
 HttpHeaders = list[tuple[str, str]]
 
@@ -46,8 +46,8 @@ def request(
         return header_lines(composed), body
     lines = record.lines(with_ttl=route.role != "Trigger") + _route_lines(route.namespace, expects_reply(route, stage))
     if tracestate:
-        lines += header_lines([("tracestate", tracestate)])
-    return b"%b%b: %b\r\n" % (lines, header_of(traceparent).encode(), traceparent.encode()), record.value or b""
+        lines += header_lines([(TRACESTATE, tracestate)])
+    return b"%btraceparent: %b\r\n" % (lines, traceparent.encode()), record.value or b""
 
 
 @lru_cache(maxsize=4096)
@@ -69,15 +69,15 @@ def compose(
     route: Route, stage: Stage, event: CloudEvent, passed: HttpHeaders, *, traceparent: str, tracestate: str | None
 ) -> tuple[HttpHeaders, bytes]:
     """Headers and body of a request with this event."""
-    if route.role == "Trigger" and stage is not Stage.REPLY and TTL in event.attributes:
+    if route.role == "Trigger" and stage is Stage.SUBSCRIBER and TTL in event.attributes:
         event = event.with_attributes(**{TTL: None})
     composed, body = http.to_structured(event) if route.delivery.format == "json" else http.to_binary(event)
     composed.append(("kn-namespace", route.namespace))
     if expects_reply(route, stage):
         composed.append(("prefer", "reply"))
-    composed.append((header_of(traceparent), traceparent))
+    composed.append((TRACEPARENT, traceparent))
     if tracestate:
-        composed.append(("tracestate", tracestate))
+        composed.append((TRACESTATE, tracestate))
     if passed:
         composed.extend(passed)
     return composed, body

@@ -12,11 +12,12 @@ from itertools import islice
 
 import msgspec
 
+from penstock.contract.failure_causes import FailureCause
 from penstock.contract.reports import Standing
 from penstock.dispatcher.cursors.cursor import Stage
 from penstock.dispatcher.delivery.attempt import AttemptResult
 from penstock.dispatcher.delivery.decision import Done, Dropped, Retry, Step
-from penstock.dispatcher.http.outcome import Outcome
+from penstock.dispatcher.http.outcome import Outcome, Withheld
 
 NUMBERS_SECONDS = 5.0
 """How long the numbers of a route stay untold at least, once they were told."""
@@ -29,9 +30,11 @@ class RouteStanding:
     """One route in this task. Times are those of the wall clock; 0: never."""
 
     __slots__ = (
+        "cause",
         "dead_lettered",
         "dropped",
         "due",
+        "expiring",
         "failed_at",
         "failures",
         "lag",
@@ -51,6 +54,8 @@ class RouteStanding:
         self.oldest = self.succeeded = self.since = self.failed_at = self.due = self.told_at = 0.0
         self.status: int | None = None
         self.reason = self.url = ""
+        self.cause = FailureCause.DELIVERY_FAILED
+        self.expiring = False
         self.told: Standing | None = None
 
     def failed(self, result: AttemptResult, step: Step, now: float) -> bool:
@@ -58,14 +63,25 @@ class RouteStanding:
         if not self.failures:
             self.since = now
         self.failures += 1
-        self.failed_at = now
-        before = self.status, self.reason, self.url
-        self.status, self.reason, self.url = result.verdict.status, result.verdict.reason, result.url
+        is_other = self._note(result.verdict.status, result.verdict.reason, result.verdict.cause, result.url, now)
         self.due = step.at if isinstance(step, Retry) else 0.0
         if isinstance(step, Dropped):
             self.dropped += 1
             return True
-        return self.failures <= 2 or before != (self.status, self.reason, self.url)
+        return self.failures <= 2 or is_other
+
+    def withheld(self, problem: Withheld, url: str, now: float) -> bool:
+        """No attempt can be made, and none is counted; whether that is new."""
+        begins = not self.failures
+        if begins:
+            self.failures, self.since = 1, now
+        self.due = 0.0
+        return self._note(None, str(problem), problem.cause, url, now) or begins
+
+    def _note(self, status: int | None, reason: str, cause: FailureCause, url: str, now: float) -> bool:
+        before = self.status, self.reason, self.url
+        self.status, self.reason, self.cause, self.url, self.failed_at = status, reason, cause, url, now
+        return before != (status, reason, url)
 
     def report(self, route: str, instance: str, now: float) -> Standing:
         """What is to be told. Failures that have just begun may be over at once: they are not told yet."""
@@ -81,6 +97,7 @@ class RouteStanding:
             url=self.url,
             dropped=self.dropped,
             dead_lettered=self.dead_lettered,
+            expiring=self.expiring,
         )
         if not fails:
             return told
@@ -92,6 +109,7 @@ class RouteStanding:
             due=self.due,
             status=self.status,
             reason=self.reason,
+            cause=self.cause,
         )
 
 
@@ -124,7 +142,16 @@ class TaskStandings:
                 self._urgent[route] = None
         self._stirred[route] = None
 
-    def mended(self, route: str) -> None:
+    def withheld(self, route: str, url: str, problem: Withheld, now: float) -> None:
+        """No attempt could be made, because something on this side is missing."""
+        standing = self._routes.get(route)
+        if standing is None:
+            standing = self._routes[route] = RouteStanding()
+        if standing.withheld(problem, url, now):
+            self._urgent[route] = None
+        self._stirred[route] = None
+
+    def released(self, route: str) -> None:
         """What kept the route from any attempt is over; nothing is known of how attempts go."""
         standing = self._routes.get(route)
         if standing is not None and standing.failures:
@@ -132,11 +159,14 @@ class TaskStandings:
             self._urgent[route] = None
             self._stirred[route] = None
 
-    def measured(self, route: str, lag: int, outstanding: int, oldest: float) -> None:
+    def measured(self, route: str, lag: int, outstanding: int, oldest: float, *, expiring: bool = False) -> None:
         """So much waits for the route; `oldest` is when the first of it was accepted."""
         standing = self._routes.get(route)
         if standing is None:
             standing = self._routes[route] = RouteStanding()
+        if standing.expiring != expiring:
+            standing.expiring = expiring
+            self._urgent[route] = None
         if (standing.lag, standing.outstanding, standing.oldest) != (lag, outstanding, oldest):
             standing.lag, standing.outstanding, standing.oldest = lag, outstanding, oldest
             self._stirred[route] = None
@@ -185,7 +215,9 @@ class TaskStandings:
 def _is_urgent(told: Standing | None, news: Standing) -> bool:
     """Whether there is more to tell than numbers."""
     if told is None:
-        return bool(news.failures or news.dropped or news.dead_lettered)
+        return bool(news.failures or news.dropped or news.dead_lettered or news.expiring)
+    if told.expiring != news.expiring:
+        return True
     if (told.dropped, told.dead_lettered) != (news.dropped, news.dead_lettered):
         return True
     if bool(told.failures) != bool(news.failures):

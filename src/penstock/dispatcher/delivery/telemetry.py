@@ -14,9 +14,10 @@ from penstock.dispatcher.cursors.cursor import STAGE_NAMES, Cursor, Stage
 from penstock.dispatcher.cursors.partition import LostOrigins, PartitionCursors
 from penstock.dispatcher.cursors.unflushed import Unflushed
 from penstock.dispatcher.delivery.attempt import AttemptResult
-from penstock.dispatcher.delivery.decision import Dropped, Retry, Step, Verdict, destination
+from penstock.dispatcher.delivery.decision import Dropped, Step, destination
+from penstock.dispatcher.delivery.retention import Forecast
 from penstock.dispatcher.delivery.standing import TaskStandings
-from penstock.dispatcher.http.outcome import Outcome
+from penstock.dispatcher.http.outcome import Outcome, Withheld
 from penstock.dispatcher.matched.record import Matched
 from penstock.dispatcher.schedule.lanes import Job, Lane
 from penstock.log.reports import Reporter
@@ -60,8 +61,9 @@ class Telemetry:
         if metrics is not None:
             metrics.forget()
 
-    def shut_out(self, record: Matched) -> Matched:
-        """A task of the router that was replaced has written: the record is for nobody. Told once a minute."""
+    def shut_out(self, record: Matched, fence: int) -> Matched:
+        """A task of the router that was replaced has written: the record is for nobody. Told once a minute, also to the
+        pipeline, which knows whether the generation was replaced."""
         SHUT_OUT.bind().inc()
         now = time.monotonic()
         if now - self._warned.get(SHUT_OUT.name, -WARN_SECONDS) >= WARN_SECONDS:
@@ -71,7 +73,9 @@ class Telemetry:
                 partition=record.partition,
                 offset=record.offset,
                 generation=record.header(headers.GENERATION),
+                fence=fence,
             )
+            self._reporter.shut_out(record.partition, int(record.header(headers.GENERATION) or 0), fence)
         return record.for_nobody()
 
     # --- attempts ------------------------------------------------------------------------------------------------
@@ -97,13 +101,14 @@ class Telemetry:
         if isinstance(step, Dropped):
             metrics.dropped.inc()
 
-    def withheld(self, route: Route, reason: str | None, wall: float) -> None:
-        """The route may attempt nothing, for this reason; None: it may again."""
-        if reason is None:
-            self._standings.mended(route.uid)
-        elif reason and (endpoint := destination(route, Stage.SUBSCRIBER)) is not None:
-            failure = AttemptResult(Verdict(Outcome.RETRYABLE, reason=reason), endpoint.url, 0.0)
-            self._standings.attempted(route.uid, Stage.SUBSCRIBER, failure, Retry(wall), wall)
+    def withheld(self, route: Route, stage: Stage, problem: Withheld, wall: float) -> None:
+        """The route may attempt nothing in this stage."""
+        if (endpoint := destination(route, stage)) is not None:
+            self._standings.withheld(route.uid, endpoint.shown, problem, wall)
+
+    def released(self, route: Route) -> None:
+        """What was missing is here."""
+        self._standings.released(route.uid)
 
     def _warn_of_body(self, route: Route, status: int | None, now: float) -> None:
         """Once a minute for each route, for a subscriber that answers `200 ok` does so to every event."""
@@ -155,9 +160,13 @@ class Telemetry:
         """Whether the record of another attempt can wait to be written."""
         return self._unwritten < UNWRITTEN_LIMIT
 
-    def collected(self) -> None:
-        """The records so far are being written."""
-        self._unwritten = 0
+    def has_share(self, partition: int) -> bool:
+        """Whether it can in a partition that has no more room than its share, because it cannot be written."""
+        return len(self._unflushed[partition].attempts) < UNWRITTEN_LIMIT // len(self._unflushed)
+
+    def collected(self, partition: int) -> None:
+        """The records of a partition so far are being written."""
+        self._unwritten -= len(self._unflushed[partition].attempts)
 
     # --- what went wrong -----------------------------------------------------------------------------------------
 
@@ -192,6 +201,7 @@ class Telemetry:
         ends: Mapping[int, int],
         lanes: Mapping[str, Lane],
         now: float,
+        forecasts: Mapping[int, Forecast],
     ) -> None:
         """For routes that have something to show, and once more for those that no longer have.
 
@@ -202,28 +212,39 @@ class Telemetry:
         stuck = any(unread[c.partition] and self._tails.get(c.partition, -1) == c.tail for c in partitions)
         self._tails = {cursors.partition: cursors.tail for cursors in partitions}
         busy: dict[str, list[Cursor]] = {uid: [] for uid in (lanes if stuck else self._shown)}
+        expiring: set[str] = set()
         for cursors in partitions:
+            forecast = forecasts.get(cursors.partition)
             for uid, cursor in cursors.cursors.items():
                 if uid in lanes and (cursor.outstanding or not cursor.attached):
                     busy.setdefault(uid, []).append(cursor)
+                    if forecast is not None and _will_lose(cursor, forecast):
+                        expiring.add(uid)
         self._shown = {uid for uid, standing in busy.items() if standing or stuck}
         for uid, standing in busy.items():
             if uid in lanes:
                 beyond = sum(unread.values()) if standing or stuck else 0
-                self._set_gauges_of(lanes[uid], standing, beyond, now)
+                self._set_gauges_of(lanes[uid], standing, beyond, now, expiring=uid in expiring)
         self._standings.report(now)
 
-    def _set_gauges_of(self, lane: Lane, standing: list[Cursor], beyond: int, now: float) -> None:
+    def _set_gauges_of(self, lane: Lane, standing: list[Cursor], beyond: int, now: float, *, expiring: bool) -> None:
         metrics = self.metrics(lane.route)
-        oldest = [next(iter(cursor.outstanding.values())).at for cursor in standing if cursor.outstanding]
+        oldest = [waiting[1] for cursor in standing if (waiting := cursor.waiting) is not None and waiting[1]]
         count = sum(len(cursor.outstanding) for cursor in standing)
         lag, accepted = count + sum(cursor.behind for cursor in standing) + beyond, min(oldest, default=0) / 1000
-        self._standings.measured(lane.route.uid, lag, count, accepted)
+        self._standings.measured(lane.route.uid, lag, count, accepted, expiring=expiring)
+        metrics.expiring.set(expiring)
         metrics.outstanding.set(count)
         metrics.lag.set(lag)
         metrics.oldest.set(max(0.0, now - accepted) if accepted else 0.0)
         metrics.detached.set(sum(not cursor.attached for cursor in standing))
         metrics.unreachable.set(lane.unreachable)
+
+
+def _will_lose(cursor: Cursor, forecast: Forecast) -> bool:
+    """Whether retention will soon remove what the route still has to get. A Replay takes what there is."""
+    waiting = cursor.waiting
+    return waiting is not None and cursor.counts is None and forecast.is_near(waiting[0])
 
 
 def _unread(cursors: PartitionCursors, ends: Mapping[int, int]) -> int:

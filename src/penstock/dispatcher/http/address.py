@@ -35,7 +35,7 @@ class HttpAddress(NamedTuple):
 
     origin: Origin
     opening: bytes
-    """Request line and the headers that say who is asked by whom."""
+    """Request line, and the headers that are the same in every request."""
 
 
 @lru_cache(maxsize=4096)
@@ -59,6 +59,7 @@ def address(
         f"POST {_request_target(parts)} HTTP/1.1",
         f"host: {named or _host_header(parts, host)}",
         "user-agent: penstock",
+        "accept-encoding: gzip",
     ]
     if parts.username is not None:
         lines.append(f"authorization: Basic {_credentials(parts)}")

@@ -7,12 +7,21 @@ certificate is checked against the name, not the address.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
+from penstock.contract.failure_causes import FailureCause
 from penstock.contract.names import Location, NameTable, NothingThere
 from penstock.contract.routes import Endpoint
 from penstock.destinations import Destinations
-from penstock.dispatcher.http.address import HttpAddress, address
-from penstock.dispatcher.http.connection import IGNORED_BODY_BYTES, NoConnection, SubscriberResponse
+from penstock.dispatcher.http.address import HttpAddress, Origin, address
+from penstock.dispatcher.http.connection import (
+    IGNORED_BODY_BYTES,
+    ClosedUnanswered,
+    NoConnection,
+    ResetUnanswered,
+    SubscriberConnection,
+    SubscriberResponse,
+)
 from penstock.dispatcher.http.pool import Pool
 from penstock.log.threads import Owner
 from penstock.tls.clients import ClientCertificate
@@ -50,20 +59,45 @@ class SubscriberClient:
         reply_counts: bool,
         certificate: ClientCertificate | None = None,
     ) -> SubscriberResponse:
-        """Sends one request with these header lines for a route of the namespace. Raises NoAnswer or Unsendable."""
+        """Sends one request with these header lines for a route of the namespace.
+
+        Raises NoAnswer, Unsendable, or Withheld where it could not be sent for a reason that is not the subscriber's.
+
+        Within its time it is sent again, on a new connection, where no byte of an answer came and the subscriber closed
+        a connection that it had kept, or reset a new one: that once only.
+        """
         origin, opening = self._address(endpoint, names, self._zone(namespace), certificate)
         head = b"%b%bcontent-length: %d\r\n\r\n" % (opening, lines, len(body))
         deadline = self._loop.time() + seconds
         connection = self._pool.idle(origin)
-        if connection is None:
+        is_kept, may_reset = connection is not None, True
+        while True:
+            if connection is None:
+                connection = await self._connect(origin, endpoint, names, deadline)
             try:
-                connection = await self._pool.connect(origin, seconds)
-            except ValueError as error:
-                raise Unsendable(str(error)) from error
+                return await connection.ask(head, body, deadline, seconds, reply_counts)
+            except ClosedUnanswered as problem:
+                if not is_kept:
+                    if not (may_reset and isinstance(problem, ResetUnanswered)):
+                        raise
+                    may_reset = False
+            except asyncio.CancelledError:
+                connection.abort()
+                raise
+            connection, is_kept = None, False
+
+    async def _connect(
+        self, origin: Origin, endpoint: Endpoint, names: NameTable, deadline: float
+    ) -> SubscriberConnection:
         try:
-            return await connection.ask(head, body, deadline, seconds, reply_counts)
-        except asyncio.CancelledError:
-            connection.abort()
+            return await self._pool.connect(origin, deadline - self._loop.time())
+        except NoConnection:
+            # A Pod that ends may refuse connections before the snapshot says so: others of its Service take them.
+            for place in names.every_location(endpoint.url):
+                other = address(place.url, place.host, origin.ca_certs, origin.zone, origin.certificate).origin
+                if other != origin:
+                    with contextlib.suppress(NoConnection):
+                        return await self._pool.connect(other, deadline - self._loop.time())
             raise
 
     def _address(
@@ -73,9 +107,11 @@ class SubscriberClient:
             location = self._locate(endpoint.url, names)
             return address(location.url, location.host, endpoint.ca_certs, zone, certificate)
         except NothingThere as error:
-            raise NoConnection(str(error)) from error
+            raise NoConnection(str(error), FailureCause.NO_READY_ADDRESS) from error
         except ValueError as error:
-            raise Unsendable(f"{endpoint.url} is no valid address: {error}") from error
+            # What is wrong may quote the password.
+            why = f": {error}" if endpoint.shown == endpoint.url else ""
+            raise Unsendable(f"{endpoint.shown} is no valid address{why}") from error
 
     def _locate(self, url: str, names: NameTable) -> Location:
         if names is not self._names:

@@ -8,43 +8,128 @@ anything odd is never used again.
 from __future__ import annotations
 
 import asyncio
+import gzip
+import io
+import math
+import ssl
+import zlib
 from collections.abc import Callable
 from typing import cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
+from penstock.contract.failure_causes import FailureCause
 from penstock.dispatcher.http.outcome import may_carry_reply
 from penstock.events import http
+from penstock.events.attributes import shown
+from penstock.events.event import MalformedEvent
 
 IGNORED_BODY_BYTES = 64 * 1024
 """How much of an unneeded body is read so that the connection can be used again; beyond that it is closed."""
 HEAD_BYTES = 64 * 1024
 """How long the head of an answer may be, with everything that comes before it."""
 
+_GZIP = ("gzip", "x-gzip")
+_TOO_LARGE = "it is larger than an event may be"
+_CLIENT_CERTIFICATE_ALERTS = frozenset(
+    {
+        "ACCESS_DENIED",
+        "BAD_CERTIFICATE",
+        "CERTIFICATE_EXPIRED",
+        "CERTIFICATE_REQUIRED",
+        "CERTIFICATE_REVOKED",
+        "CERTIFICATE_UNKNOWN",
+        "HANDSHAKE_FAILURE",
+        "NO_CERTIFICATE",
+        "UNKNOWN_CA",
+        "UNSUPPORTED_CERTIFICATE",
+    }
+)
+"""Alerts by which servers refuse a client for its certificate, as OpenSSL calls them after `…_ALERT_`."""
+
 
 class NoAnswer(Exception):
     """No answer came; the request may or may not have arrived."""
+
+    def __init__(self, reason: str, cause: FailureCause = FailureCause.DELIVERY_FAILED) -> None:
+        super().__init__(reason)
+        self.cause = cause
 
 
 class NoConnection(NoAnswer):
     """No connection could be made: the request has certainly not arrived."""
 
 
+class ClosedUnanswered(NoAnswer):
+    """The connection was closed before a byte of the answer came, as servers do with one that they have kept."""
+
+
+class ResetUnanswered(ClosedUnanswered):
+    """It was reset: the system of the subscriber had bytes of the request that no program had read."""
+
+
+def cause_of(problem: BaseException | None) -> FailureCause:
+    """What ended a connection, or kept it from being made; None: its end in order."""
+    match problem:
+        case ssl.SSLError():
+            _, _, alert = (getattr(problem, "reason", None) or "").partition("_ALERT_")
+            shown_refused = alert in _CLIENT_CERTIFICATE_ALERTS
+            return FailureCause.CLIENT_CERTIFICATE_REFUSED if shown_refused else FailureCause.CERTIFICATE_REFUSED
+        case ConnectionRefusedError():
+            return FailureCause.CONNECTION_REFUSED
+        case TimeoutError():
+            return FailureCause.CONNECTION_TIMEOUT
+        case None | ConnectionError():
+            return FailureCause.CONNECTION_CLOSED
+    return FailureCause.DELIVERY_FAILED
+
+
 class SubscriberResponse:
     """What came back."""
 
-    __slots__ = ("body", "cut", "headers", "retry_after", "status")
+    __slots__ = ("_limit", "body", "headers", "status")
 
-    def __init__(
-        self, status: int, headers: dict[str, str], body: bytes, cut: bool, retry_after: str | None = None
-    ) -> None:
+    def __init__(self, status: int, headers: dict[str, str], body: bytes, limit: int) -> None:
+        """`limit`: how many bytes of the body were to be read; a longer one is not complete."""
         self.status = status
         self.headers = headers
-        """Empty where an event in the answer would mean nothing."""
+        """Those of a failure, and of an answer that may carry a reply; otherwise empty."""
         self.body = body
-        self.cut = cut
+        """As it came, encoded or not."""
+        self._limit = limit
+
+    @property
+    def is_cut(self) -> bool:
         """Whether the body was longer than what was read."""
-        self.retry_after = retry_after
+        return len(self.body) > self._limit
+
+    def event_body(self) -> bytes:
+        """The body of an answer that carries an event, without its Content-Encoding. Raises MalformedEvent."""
+        if self.is_cut:
+            raise MalformedEvent(_TOO_LARGE)
+        encoding = self.headers.get(http.CONTENT_ENCODING, "").strip().lower()
+        if not self.body or encoding in ("", "identity"):
+            return self.body
+        if encoding not in _GZIP:
+            raise MalformedEvent(
+                f"its Content-Encoding is {shown(encoding)}, but gzip is the only one that is accepted"
+            )
+        try:
+            decoded = gzip.GzipFile(fileobj=io.BytesIO(self.body)).read(self._limit + 1)
+        except (OSError, EOFError, zlib.error) as error:
+            raise MalformedEvent(f"its body cannot be decompressed: {error}") from error
+        if len(decoded) > self._limit:
+            raise MalformedEvent(_TOO_LARGE)
+        return decoded
+
+    def error_body(self) -> bytes:
+        """The body of a failure, decompressed as far as possible."""
+        if self.headers.get(http.CONTENT_ENCODING, "").strip().lower() in _GZIP:
+            try:
+                return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(self.body, IGNORED_BODY_BYTES)
+            except zlib.error:
+                pass
+        return self.body
 
 
 class SubscriberConnection(asyncio.Protocol):
@@ -52,6 +137,8 @@ class SubscriberConnection(asyncio.Protocol):
 
     def __init__(self, idle: Callable[[SubscriberConnection], None], event_limit: int) -> None:
         self.idle_since = 0.0
+        self.retires_at = math.inf
+        """When it has been used for long enough, by the loop's time."""
         self.closed = False
         self._idle, self._event_limit = idle, event_limit
         self._loop = asyncio.get_running_loop()
@@ -59,7 +146,7 @@ class SubscriberConnection(asyncio.Protocol):
         self._parser = HttpResponseParser(self)
         self._waiter: asyncio.Future[SubscriberResponse] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._reply_counts = False
+        self._reply_counts = self._heard = False
         self._begin_answer()
 
     def _begin_answer(self) -> None:
@@ -78,10 +165,11 @@ class SubscriberConnection(asyncio.Protocol):
 
         The deadline is in the loop's time, `seconds` what it was reckoned from.
         """
-        self._reply_counts = reply_counts
+        self._reply_counts, self._heard = reply_counts, False
         waiter = self._waiter = self._loop.create_future()
         if self.closed or self._transport is None:
-            self._fail("the connection was closed as soon as it was made")
+            reason = "the connection was closed as soon as it was made"
+            self._fail(reason, FailureCause.CONNECTION_CLOSED, ClosedUnanswered)
         else:
             self._timer = self._loop.call_at(deadline, self._expire, seconds)
             self._transport.writelines((head, body))
@@ -100,16 +188,22 @@ class SubscriberConnection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
+        self._heard = True
         try:
             self._parser.feed_data(data)
         except HttpParserUpgrade:
             self._complete(reusable=False)  # no other protocol was asked for: an answer like any other
         except HttpParserError as problem:
-            self._fail(f"the answer is no HTTP: {problem}")
+            self._fail(f"the answer is no HTTP: {problem}", FailureCause.NOT_HTTP)
         if not self._status and self._waiter is not None:
             self._head_size += len(data)
             if self._head_size > HEAD_BYTES:
-                self._fail(f"the head of the answer is longer than {HEAD_BYTES} bytes")
+                self._fail(f"the head of the answer is longer than {HEAD_BYTES} bytes", FailureCause.NOT_HTTP)
+
+    def eof_received(self) -> None:
+        # The transport would first send the rest of the request, which nothing may ever read.
+        self.connection_lost(None)
+        self.abort()
 
     def connection_lost(self, problem: Exception | None) -> None:
         self.closed = True
@@ -119,7 +213,10 @@ class SubscriberConnection(asyncio.Protocol):
             self._complete(reusable=False)
             return
         told = f": {problem}" if problem is not None else ""
-        self._fail(f"the connection was closed before the answer was complete{told}")
+        kind: type[NoAnswer] = NoAnswer
+        if not self._heard:
+            kind = ResetUnanswered if isinstance(problem, ConnectionError) else ClosedUnanswered
+        self._fail(f"the connection was closed before the answer was complete{told}", cause_of(problem), kind)
 
     # --- what the parser says ------------------------------------------------------------------------------------
 
@@ -160,11 +257,9 @@ class SubscriberConnection(asyncio.Protocol):
         waiter = self._forget()
         if waiter is None:
             return
-        retry_after = None
-        if self._status in (429, 503):
-            retry_after = _folded(self._headers).get("retry-after")
-        body = b"".join(self._chunks)
-        answer = SubscriberResponse(self._status, self._answered, body, self._size > self._limit, retry_after)
+        if not 200 <= self._status <= 299:
+            self._answered = _folded(self._headers)
+        answer = SubscriberResponse(self._status, self._answered, b"".join(self._chunks), self._limit)
         self._begin_answer()
         # An answer that came before the whole request was sent leaves the connection in the middle of it.
         sent = self._transport is not None and not self._transport.get_write_buffer_size()
@@ -176,13 +271,13 @@ class SubscriberConnection(asyncio.Protocol):
             waiter.set_result(answer)
 
     def _expire(self, seconds: float) -> None:
-        self._fail(f"no answer within {seconds:g} s")
+        self._fail(f"no answer within {seconds:g} s", FailureCause.TIMEOUT)
 
-    def _fail(self, reason: str) -> None:
+    def _fail(self, reason: str, cause: FailureCause, kind: type[NoAnswer] = NoAnswer) -> None:
         waiter = self._forget()
         self.abort()
         if waiter is not None and not waiter.done():
-            waiter.set_exception(NoAnswer(reason))
+            waiter.set_exception(kind(reason, cause))
 
     def _forget(self) -> asyncio.Future[SubscriberResponse] | None:
         waiter, self._waiter = self._waiter, None

@@ -1,7 +1,9 @@
 """DNS for names that the snapshot does not know: each asked once at a time, in threads of its own.
 
-The event loop's own look-ups share four threads, so that a few names whose servers do not answer would hold up all
-others. Here a name that hangs holds one thread, however many deliveries wait for it.
+A look-up in progress cannot be stopped, and those of a zone whose servers do not answer take half a minute each. So
+that names which hang keep no others waiting, look-ups that take long are counted apart: they leave their place to the
+next one, in another thread. A name that hung before has no more than a few places, and its deliveries do not wait for
+it: they are held, and have their turn again when it may be known.
 """
 
 from __future__ import annotations
@@ -9,11 +11,44 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+
+from penstock.contract.failure_causes import FailureCause
+from penstock.dispatcher.http.outcome import Withheld
 
 LOOKUPS = 64
-"""Names that may be asked for at the same time."""
+"""Names that may be asked for at the same time, those that take long not counted."""
+SLOW_LOOKUPS = 8
+"""The same for names that did not answer the last time."""
+THREADS = 256
+"""Look-ups of both kinds together."""
+SLOW_SECONDS = 1.0
+"""After so long a look-up takes long."""
+CACHE_SECONDS = 10.0
+"""For so long what was found is used again."""
+REMEMBERED = 4096
+"""Names whose addresses, or whose silence, are remembered."""
+
+NOT_FOUND = frozenset(
+    getattr(socket, name) for name in ("EAI_NONAME", "EAI_NODATA", "EAI_ADDRFAMILY") if hasattr(socket, name)
+)
+"""The answers of DNS that there is no such name, or no address behind it. All other failures are those of DNS."""
+INVALID = ".invalid"
+"""No name below it exists (RFC 6761), whether or not a DNS server can be asked."""
+
+_T = TypeVar("_T")
+
+
+@dataclass(slots=True, eq=False)
+class _Lookup:
+    host: str
+    answer: asyncio.Future[list[str]]
+    is_slow: bool
+    """Whether it has a place among the slow ones: the name hung before, or it has taken long already."""
 
 
 class Resolver:
@@ -22,31 +57,106 @@ class Resolver:
     def __init__(self, look_up: Callable[[str], list[str]] | None = None) -> None:
         self._look_up = look_up or ask_system
         self._loop = asyncio.get_running_loop()
-        self._threads = ThreadPoolExecutor(LOOKUPS, thread_name_prefix="names")
-        self._asked: dict[str, asyncio.Future[list[str]]] = {}
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="names")
+        self._asked: dict[str, _Lookup] = {}
+        self._waiting: deque[_Lookup] = deque()
+        self._waiting_slow: deque[_Lookup] = deque()
+        self._running = self._running_slow = 0
+        self._found: dict[str, tuple[float, list[str]]] = {}
+        """Addresses, and until when they are used."""
+        self._silent: dict[str, None] = {}
+        """Names that hang, or did the last time."""
 
     async def addresses(self, host: str) -> list[str]:
-        """The addresses of a host, in the order in which to try them. Raises OSError or UnicodeError."""
+        """The addresses of a host, in the order in which to try them.
+
+        Raises gaierror or UnicodeError where the name does not exist, and Withheld where that cannot be found out.
+        """
         if _is_address(host):
             return [host]
-        asked = self._asked.get(host)
-        if asked is None:
-            asked = self._asked[host] = self._loop.run_in_executor(self._threads, self._look_up, host)
-            asked.add_done_callback(lambda done: self._answered(host, done))
-        return await asyncio.shield(asked)
+        found = self._found.get(host)
+        if found is not None and self._loop.time() < found[0]:
+            return found[1]
+        hung_before = host in self._silent
+        lookup = self._asked.get(host) or self._ask(host, hung_before)
+        if hung_before:
+            raise Withheld(f"DNS does not answer for {host}", FailureCause.DNS_UNAVAILABLE)
+        try:
+            return await asyncio.shield(lookup.answer)
+        except OSError as error:
+            if isinstance(error, socket.gaierror) and error.errno in NOT_FOUND:
+                raise
+            reason = f"the address of {host} cannot be found out: {error}"
+            raise Withheld(reason, FailureCause.DNS_UNAVAILABLE) from error
 
-    def _answered(self, host: str, asked: asyncio.Future[list[str]]) -> None:
-        del self._asked[host]
-        if not asked.cancelled():
-            asked.exception()  # those who asked may be gone by now
+    def forget(self, host: str) -> None:
+        """Nothing answers at the addresses that were found: they may be others by now."""
+        self._found.pop(host, None)
 
     def close(self) -> None:
         """Asks nothing more."""
+        self._waiting.clear()
+        self._waiting_slow.clear()
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _ask(self, host: str, hung_before: bool) -> _Lookup:
+        lookup = self._asked[host] = _Lookup(host, self._loop.create_future(), hung_before)
+        (self._waiting_slow if hung_before else self._waiting).append(lookup)
+        self._begin_next()
+        return lookup
+
+    def _begin_next(self) -> None:
+        while self._waiting and self._running - self._running_slow < LOOKUPS and self._running < THREADS:
+            self._begin(self._waiting.popleft())
+        while self._waiting_slow and self._running_slow < SLOW_LOOKUPS and self._running < THREADS:
+            self._begin(self._waiting_slow.popleft())
+
+    def _begin(self, lookup: _Lookup) -> None:
+        self._running += 1
+        self._running_slow += lookup.is_slow
+        asked = self._loop.run_in_executor(self._threads, self._look_up, lookup.host)
+        timer = self._loop.call_later(SLOW_SECONDS, self._takes_long, lookup)
+        asked.add_done_callback(lambda done: self._answered(lookup, done, timer))
+
+    def _takes_long(self, lookup: _Lookup) -> None:
+        _remember(self._silent, lookup.host, None)
+        if not lookup.is_slow:
+            lookup.is_slow = True
+            self._running_slow += 1
+            self._begin_next()
+
+    def _answered(self, lookup: _Lookup, asked: asyncio.Future[list[str]], timer: asyncio.TimerHandle) -> None:
+        timer.cancel()
+        del self._asked[lookup.host]
+        self._running -= 1
+        self._running_slow -= lookup.is_slow
+        if asked.cancelled():
+            lookup.answer.cancel()
+            return
+        problem = asked.exception()
+        if problem is None:
+            _remember(self._found, lookup.host, (self._loop.time() + CACHE_SECONDS, asked.result()))
+            self._silent.pop(lookup.host, None)
+            lookup.answer.set_result(asked.result())
+        else:
+            if isinstance(problem, socket.gaierror) and problem.errno in NOT_FOUND:
+                self._silent.pop(lookup.host, None)
+            lookup.answer.set_exception(problem)
+            lookup.answer.exception()  # those who asked may be gone by now
+        self._begin_next()
+
+
+def _remember(table: dict[str, _T], host: str, value: _T) -> None:
+    table.pop(host, None)
+    table[host] = value
+    if len(table) > REMEMBERED:
+        del table[next(iter(table))]
 
 
 def ask_system(host: str) -> list[str]:
     """What the system says; blocks."""
+    if host.rstrip(".").endswith(INVALID):
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
     found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(place[4][0]) for place in found))
 

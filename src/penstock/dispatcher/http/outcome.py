@@ -2,11 +2,15 @@
 
 Success is 200 to 299. Network errors, 404, 408, 409, 429 and 5xx are retried; everything else, redirects included, is
 final. A successful answer that claims to be an event and is not one counts as a failure that is retried.
+
+Where something is missing on this side, nothing is sent and no attempt is counted: that is `Withheld`.
 """
 
 from __future__ import annotations
 
 import enum
+
+from penstock.contract.failure_causes import FailureCause
 
 RETRYABLE = frozenset({404, 408, 409, 429})
 
@@ -17,6 +21,17 @@ class Outcome(enum.Enum):
     DELIVERED = "delivered"
     RETRYABLE = "retryable"
     REFUSED = "refused"
+
+
+class Withheld(Exception):  # not a failure of the subscriber
+    """Something that is not the subscriber's is missing: a token, a Secret, DNS. The request waits until it is there.
+
+    `cause` is what the status of the route shows.
+    """
+
+    def __init__(self, reason: str, cause: FailureCause) -> None:
+        super().__init__(reason)
+        self.cause = cause
 
 
 def classify(status: int | None) -> Outcome:

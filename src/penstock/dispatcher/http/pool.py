@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import random
+import socket
 import ssl
 from collections import deque
 
+from penstock.contract.failure_causes import FailureCause
 from penstock.destinations import Destinations
 from penstock.dispatcher.http.address import Origin
-from penstock.dispatcher.http.connection import NoAnswer, NoConnection, SubscriberConnection
+from penstock.dispatcher.http.connection import NoAnswer, NoConnection, SubscriberConnection, cause_of
 from penstock.dispatcher.http.dns import Resolver
+from penstock.dispatcher.http.outcome import Withheld
 from penstock.dispatcher.http.single_flight import SingleFlight
 from penstock.log.threads import Owner
 from penstock.tls.clients import tls_to
@@ -18,7 +23,12 @@ IDLE_SECONDS = 1.5
 """Connections unused for this long are closed here, before the servers in common use (2 to 5 seconds) close them: a
 request that crosses such a close would fail for nothing."""
 SWEEP_SECONDS = 0.5
+MAX_AGE_SECONDS = 60.0
+"""No connection is used for longer, however busy it is: what DNS says of its name, the Pods of a Service and the trust
+bundles may be others by now. Each ends up to a quarter of that sooner, so that not all are made anew at once."""
 CONNECT_SECONDS = 10.0
+EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+"""What the system says where this process or machine has no file or memory for another connection."""
 
 
 class Pool:
@@ -47,20 +57,20 @@ class Pool:
         return None
 
     async def connect(self, origin: Origin, seconds: float) -> SubscriberConnection:
-        """A new connection. Raises NoAnswer, or ValueError where certificates cannot be used."""
+        """A new connection. Raises NoAnswer, or Withheld where none could be tried."""
         return await self._single_flight.connect(origin, min(seconds, CONNECT_SECONDS))
 
     async def _open(self, origin: Origin, seconds: float) -> SubscriberConnection:
-        tls = None if origin.tls_name is None else tls_to(origin.ca_certs, origin.certificate, self.trusted)
+        tls = None if origin.tls_name is None else self._tls_to(origin)
         deadline = self._loop.time() + seconds
         problem: Exception = TimeoutError(f"none within {seconds:g} s")
         try:
             async with asyncio.timeout_at(deadline):
                 addresses = await self._resolver.addresses(origin.host)
         except TimeoutError as error:
-            raise NoAnswer(f"no address of {origin} within {seconds:g} s") from error
-        except (OSError, UnicodeError) as error:
-            raise NoConnection(f"no connection to {origin}: {error}") from error
+            raise Withheld(f"no address of {origin} within {seconds:g} s", FailureCause.DNS_UNAVAILABLE) from error
+        except (socket.gaierror, UnicodeError) as error:
+            raise NoConnection(f"no connection to {origin}: {error}", FailureCause.NAME_NOT_FOUND) from error
         addresses = self._allowed(origin, addresses)
         for position, address in enumerate(addresses):
             # Each gets its share of the time that is left: the first may be unreachable from here.
@@ -72,16 +82,29 @@ class Pool:
             except TimeoutError:
                 continue
             except OSError as error:
+                if _is_exhausted(error, address):
+                    reason = f"no connection to {origin}: {error}"
+                    raise Withheld(reason, FailureCause.OUT_OF_RESOURCES) from error
                 problem = error
+        self._resolver.forget(origin.host)
         unsure = isinstance(problem, TimeoutError)
-        raise (NoAnswer if unsure else NoConnection)(f"no connection to {origin}: {problem}") from problem
+        kind = NoAnswer if unsure else NoConnection
+        raise kind(f"no connection to {origin}: {problem}", cause_of(problem)) from problem
+
+    def _tls_to(self, origin: Origin) -> ssl.SSLContext:
+        try:
+            return tls_to(origin.ca_certs, origin.certificate, self.trusted)
+        except ValueError as error:
+            raise Withheld(f"no connection to {origin}: {error}", FailureCause.CACERTS_UNREADABLE) from error
 
     def _allowed(self, origin: Origin, addresses: list[str]) -> list[str]:
         """Those of the addresses that events may go to. Raises NoConnection where it is none of them."""
         refusals = {address: self._destinations.refusal(origin.zone, address) for address in addresses}
         allowed = [address for address, refusal in refusals.items() if refusal is None]
         if not allowed:
-            raise NoConnection(f"no connection to {origin}: {next(iter(refusals.values()), 'it has no address')}")
+            refusal = next(iter(refusals.values()), None)
+            cause = FailureCause.NAME_NOT_FOUND if refusal is None else FailureCause.DESTINATION_REFUSED
+            raise NoConnection(f"no connection to {origin}: {refusal or 'it has no address'}", cause)
         return allowed
 
     async def _connect(self, origin: Origin, address: str, tls: ssl.SSLContext | None) -> SubscriberConnection:
@@ -92,10 +115,14 @@ class Pool:
             ssl=tls,
             server_hostname=origin.tls_name,
         )
+        connection.retires_at = self._loop.time() + MAX_AGE_SECONDS * random.uniform(0.75, 1.0)  # noqa: S311
         return connection
 
     def _keep(self, origin: Origin, connection: SubscriberConnection) -> None:
-        connection.idle_since = self._loop.time()
+        now = connection.idle_since = self._loop.time()
+        if now >= connection.retires_at:
+            connection.abort()
+            return
         waiting = self._idle.get(origin)
         if waiting is None:
             waiting = self._idle[origin] = deque()
@@ -126,3 +153,12 @@ class Pool:
             for connection in waiting:
                 connection.abort()
         self._idle.clear()
+
+
+def _is_exhausted(error: OSError, address: str) -> bool:
+    """Whether this side has nothing left to connect with."""
+    if error.errno == errno.EADDRNOTAVAIL:
+        return (
+            ":" not in address
+        )  # all ports are in use; without IPv6 here the system says the same of every such address
+    return error.errno in EXHAUSTED

@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from penstock.contract.failure_causes import FailureCause
 from penstock.dispatcher.http.address import Origin
 from penstock.dispatcher.http.connection import NoAnswer, NoConnection, SubscriberConnection
+from penstock.dispatcher.http.outcome import Withheld
 
 REMEMBERED = 4096
 """Deserted origins that are remembered; beyond that the oldest is looked at afresh by everybody."""
@@ -22,36 +24,37 @@ class SingleFlight:
         self._connect = connect
         self._loop = asyncio.get_running_loop()
         self._deserted: dict[Origin, None] = {}
-        self._looks: dict[Origin, asyncio.Future[str]] = {}
+        self._looks: dict[Origin, asyncio.Future[NoConnection | Withheld | None]] = {}
         """What those who look will tell: why there is no connection, or nothing if they did not find out."""
 
     async def connect(self, origin: Origin, seconds: float) -> SubscriberConnection:
-        """A new connection. Raises what the given one raises; NoConnection also where another's attempt failed."""
+        """A new connection. Raises what the given one raises, NoConnection and Withheld also where another tried."""
         if origin not in self._deserted:
             return await self._try(origin, seconds)
         deadline = self._loop.time() + seconds
         while (look := self._looks.get(origin)) is not None:
             try:
                 async with asyncio.timeout_at(deadline):
-                    reason = await asyncio.shield(look)
+                    failure = await asyncio.shield(look)
             except TimeoutError as error:
-                raise NoAnswer(f"no connection to {origin} within {seconds:g} s") from error
-            if reason:
-                raise NoConnection(reason)
+                reason = f"no connection to {origin} within {seconds:g} s"
+                raise NoAnswer(reason, FailureCause.CONNECTION_TIMEOUT) from error
+            if failure is not None:
+                raise type(failure)(str(failure), failure.cause)
         connect = self._look if origin in self._deserted else self._try
         return await connect(origin, max(0.0, deadline - self._loop.time()))
 
     async def _look(self, origin: Origin, seconds: float) -> SubscriberConnection:
         look = self._looks[origin] = self._loop.create_future()
-        reason = ""
+        failure: NoConnection | Withheld | None = None
         try:
             return await self._try(origin, seconds)
-        except NoConnection as problem:
-            reason = str(problem)
+        except (NoConnection, Withheld) as problem:
+            failure = problem
             raise
         finally:
             del self._looks[origin]
-            look.set_result(reason)
+            look.set_result(failure)
 
     async def _try(self, origin: Origin, seconds: float) -> SubscriberConnection:
         try:

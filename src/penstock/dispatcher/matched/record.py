@@ -18,8 +18,10 @@ from penstock.log.tail import Decoder
 from penstock.observability import trace
 
 KEY_HEADER = kafka.PREFIX + "partitionkey"
-OVERHEAD_BYTES = 2048
-"""What a record in memory takes besides its data, roughly: headers as Python objects."""
+OVERHEAD_BYTES = 512
+"""What a record in memory takes besides its data and its headers, roughly."""
+HEADER_BYTES = 128
+"""What a header takes besides its value: its name, and both as Python objects."""
 
 OFTEN_BYTES = 4096
 """Lists of routes longer than this are not worth remembering."""
@@ -69,7 +71,9 @@ class Matched:
         self.routes, self.value = routes, value
         self.fields: Fields = raw if isinstance(raw, dict) else dict(raw)
         """The record's headers."""
-        self.size = OVERHEAD_BYTES + len(value or b"")
+        # Values count twice: as they are stored, and in the lines that are made of them.
+        headers = 2 * sum(map(len, filter(None, self.fields.values()))) + HEADER_BYTES * len(self.fields)
+        self.size = OVERHEAD_BYTES + headers + len(value or b"")
         self.references = 0
         self._event: CloudEvent | None = None
         self._identity: tuple[str, str, str] | None = None

@@ -9,17 +9,21 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from penstock.dispatcher.matched.record import Matched
-from penstock.log.random_reader import Chunk
+from penstock.log.random_reader import Chunk, NotReadNow
+
+AGAIN_SECONDS = 1.0
+"""After which a partition is asked again that did not answer."""
 
 
 class StoredEvents(Protocol):
     """Random access to the events that are kept."""
 
     async def chunk(self, partition: int, begin: int, end: int) -> Chunk[Matched]:
-        """The events from `begin` to `end`, exclusive; fewer where retention removed them."""
+        """The events from `begin` to `end`, exclusive. It begins later, perhaps beyond `end`, where the first of them
+        are not kept any more, and may end earlier. Raises HistoryProblem where that cannot be known."""
 
     async def record(self, partition: int, offset: int) -> Matched | None:
-        """One event; None where it is no longer kept."""
+        """One event; None where it is no longer kept. Raises HistoryProblem where that cannot be known."""
 
 
 class Feed:
@@ -41,6 +45,7 @@ class Feed:
         self.read_to, self.end = min(position, end), end
         """Everything before `read_to` was read."""
         self._missing = 0
+        self._reading: asyncio.Task[None] | None = None
 
     @property
     def exhausted(self) -> bool:
@@ -52,25 +57,43 @@ class Feed:
         missing, self._missing = self._missing, 0
         return missing
 
-    async def read(self) -> None:
-        """Reads the next piece."""
-        if self._only is None:
-            await self._read_chunk()
-        else:
-            await self._read_some(self._only)
+    async def read(self, seconds: float) -> bool:
+        """Reads the next piece. False where that takes longer: it goes on, and the next call waits for the same one."""
+        if self._reading is None:
+            self._reading = asyncio.create_task(
+                self._read_chunk() if self._only is None else self._read_some(self._only)
+            )
+        await asyncio.wait([self._reading], timeout=seconds)
+        if not self._reading.done():
+            return False
+        reading, self._reading = self._reading, None
+        reading.result()
+        return True
+
+    def close(self) -> None:
+        """Ends reading."""
+        if self._reading is not None:
+            self._reading.cancel()
 
     async def _read_chunk(self) -> None:
         begin, end = self.read_to, min(self.end, self.read_to + self._at_once)
         chunk = await self._events.chunk(self._partition, begin, end)
-        self._missing += min(chunk.begin, end) - begin
-        self.waiting.extend(chunk.records)
-        self.read_to = end
+        self._missing += min(chunk.begin, self.end) - begin
+        self.waiting.extend(record for record in chunk.records if record.offset < self.end)
+        self.read_to = min(self.end, max(chunk.begin, chunk.end))
 
     async def _read_some(self, only: Sequence[int]) -> None:
         first = bisect_left(only, self.read_to)
         wanted = [offset for offset in only[first : first + self._at_once] if offset < self.end]
-        found = await asyncio.gather(*(self._events.record(self._partition, offset) for offset in wanted))
+        found = await asyncio.gather(*map(self._record, wanted))
         self._missing += found.count(None)
         self.waiting.extend(record for record in found if record is not None)
         ends = first + self._at_once >= len(only) or not wanted
         self.read_to = self.end if ends else wanted[-1] + 1
+
+    async def _record(self, offset: int) -> Matched | None:
+        while True:
+            try:
+                return await self._events.record(self._partition, offset)
+            except NotReadNow:
+                await asyncio.sleep(AGAIN_SECONDS)

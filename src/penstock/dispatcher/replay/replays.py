@@ -12,6 +12,8 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
+import structlog
+
 from penstock.contract.reports import ReplayProgress
 from penstock.contract.routes import Replay, Route
 from penstock.dispatcher.cursors.cursor import Counts, Cursor, Outstanding
@@ -21,6 +23,9 @@ from penstock.dispatcher.replay.feed import Feed, StoredEvents
 from penstock.dispatcher.replay.pace import ReplayPace, share
 from penstock.dispatcher.replay.selection import ReplaySelection, as_replayed
 from penstock.log.reports import Reporter
+from penstock.observability.logs import describe
+
+log = structlog.get_logger()
 
 LOOKED_AT_ONCE = 64
 """Events that are looked at in one go, which is well below a millisecond: live events have their turn in between."""
@@ -40,6 +45,8 @@ class ReplayDeliveries(Protocol):
     """What a Replay needs of the dispatcher."""
 
     partitions: dict[int, PartitionCursors]
+    awaited: set[int]
+    """Those among them whose cursors are not here yet."""
 
     def replays(self) -> list[Route]:
         """The Replays that there are now."""
@@ -75,31 +82,47 @@ class Replays:
         self._selections: dict[str, ReplaySelection] = {}
         self._paces: dict[str, ReplayPace] = {}
         self._told: dict[tuple[str, int], tuple[float, ReplayProgress]] = {}
+        self._failed: dict[str, str] = {}
+        """Replays that ended by an exception, and by which."""
 
     async def run(self) -> None:
         """Feeds the Replays that there are, each at its own pace; never returns."""
-        async with asyncio.TaskGroup() as group:
-            while True:
-                for route in self._deliveries.replays():
-                    if route.uid not in self._running:
-                        self._running.add(route.uid)
-                        group.create_task(self._run(route.uid), name=f"replay {route.namespace}/{route.name}")
-                self._report(self._deliveries.replays())
-                await asyncio.sleep(REPORT_SECONDS)
+        try:
+            async with asyncio.TaskGroup() as group:
+                while True:
+                    for route in self._deliveries.replays():
+                        if route.uid not in self._running:
+                            self._running.add(route.uid)
+                            group.create_task(self._run(route.uid), name=f"replay {route.namespace}/{route.name}")
+                    self._report(self._deliveries.replays())
+                    await asyncio.sleep(REPORT_SECONDS)
+        finally:
+            for feed in self._feeds.values():
+                feed.close()
 
     async def _run(self, uid: str) -> None:
-        """Feeds one Replay until it is gone. One that is finished stays until the control plane has taken note."""
+        """Feeds one Replay until it is gone. One that is finished, or has failed, stays until the control plane has
+        taken note."""
+        try:
+            await self._feed_all(uid)
+        except Exception as error:
+            log.exception("a Replay has failed and does not go on; others do", route=uid)
+            self._failed[uid] = describe(error)
+        while self._find(uid) is not None:  # noqa: ASYNC110  # snapshots come to the dispatcher, which is asked
+            await asyncio.sleep(LOOK_SECONDS)
+        self._forget(uid)
+
+    async def _feed_all(self, uid: str) -> None:
         while (route := self._find(uid)) is not None:
             moved = False
             for partition in self._deliveries.partitions:
                 began = time.perf_counter()
-                if await self._serve(route, partition):
+                if partition not in self._deliveries.awaited and await self._serve(route, partition):
                     moved = True
                     # Rests for as long as it worked, so that it never takes more than half of what there is.
                     await asyncio.sleep(min(LOOK_SECONDS, time.perf_counter() - began))
             if not moved:
                 await asyncio.sleep(LOOK_SECONDS)
-        self._forget(uid)
 
     def _find(self, uid: str) -> Route | None:
         return next((route for route in self._deliveries.replays() if route.uid == uid), None)
@@ -116,8 +139,8 @@ class Replays:
         if not feed.waiting and feed.read_to < feed.end:
             if not self._has_room(cursor):
                 return False
-            await feed.read()
-            if not self._is_in_force(route):
+            # A partition that does not answer must not keep the others waiting.
+            if not await feed.read(LOOK_SECONDS) or not self._is_in_force(route):
                 return False
         return self._take(route, replay, cursor, feed)
 
@@ -193,10 +216,12 @@ class Replays:
 
     def _forget(self, uid: str) -> None:
         self._running.discard(uid)
+        self._failed.pop(uid, None)
         self._paces.pop(uid, None)
         self._selections.pop(uid, None)
         for partition in self._deliveries.partitions:
-            self._feeds.pop((uid, partition), None)
+            if (feed := self._feeds.pop((uid, partition), None)) is not None:
+                feed.close()
             self._told.pop((uid, partition), None)
 
     # --- progress ------------------------------------------------------------------------------------------------
@@ -206,7 +231,9 @@ class Replays:
         for route in routes:
             for partition, cursors in self._deliveries.partitions.items():
                 cursor, feed = cursors.cursors.get(route.uid), self._feeds.get((route.uid, partition))
-                if cursor is not None and cursor.counts is not None and feed is not None:
+                if problem := self._failed.get(route.uid):
+                    self._tell(failed_progress(route.uid, partition, cursor, problem), now)
+                elif cursor is not None and cursor.counts is not None and feed is not None:
                     self._tell(progress_of(cursor, cursor.counts, feed, partition), now)
 
     def _tell(self, progress: ReplayProgress, now: float) -> None:
@@ -215,6 +242,15 @@ class Replays:
         if told is None or told[1] != progress or now - told[0] >= REPEAT_SECONDS:
             self._told[place] = (now, progress)
             self._reporter.replayed(progress)
+
+
+def failed_progress(route: str, partition: int, cursor: Cursor | None, problem: str) -> ReplayProgress:
+    """How far a Replay had got that does not go on."""
+    counts = (cursor.counts if cursor is not None else None) or Counts()
+    position, under_way = (0, 0) if cursor is None else (cursor.next, len(cursor.outstanding))
+    return ReplayProgress(
+        route, partition, position, counts.counted, counts.failed, under_way, counts.missing, False, problem
+    )
 
 
 def progress_of(cursor: Cursor, counts: Counts, feed: Feed, partition: int) -> ReplayProgress:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import httpx2
 
+from penstock.kube.paths import NotASegment, api_path
 from penstock.oidc.api_client import NoAccess, api_client, message_of
 from penstock.resources.secrets.content import MalformedSecret, content_of
 from penstock.settings import Settings
@@ -35,13 +36,14 @@ class SecretRequests:
     async def __call__(self, place: SecretPlace) -> dict[str, bytes]:
         """What the Secret holds. Raises NoSecret."""
         try:
+            path = api_path("v1", "secrets", place.namespace, place.name)
             if self._client is None:
                 self._client = api_client(self._settings)
-            answer = await self._client.get(f"/api/v1/namespaces/{place.namespace}/secrets/{place.name}")
+            answer = await self._client.get(path)
             if answer.status_code >= 300:
                 raise NoSecret(f"the Secret {place} cannot be read: {message_of(answer)}")
             return content_of(answer.json())
-        except (NoAccess, httpx2.HTTPError) as error:
+        except (NoAccess, NotASegment, httpx2.HTTPError) as error:
             raise NoSecret(f"the Secret {place} cannot be read: {error or type(error).__name__}") from error
         except (ValueError, TypeError, AttributeError) as error:
             # What could not be read is not shown: it may be the Secret.

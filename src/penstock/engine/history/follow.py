@@ -40,7 +40,7 @@ async def run(settings: Settings, lifecycle: Lifecycle, released: asyncio.Event)
                 looked_after = time.monotonic()
         except KafkaAway as error:
             log.warning("waiting for Kafka", error=str(error))
-        except Exception as error:
+        except Exception as error:  # raised again, in words for the supervisor
             raise RuntimeError(told(error, settings)) from error
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(lifecycle.stopping.wait(), max(0.0, EVERY_SECONDS - (time.monotonic() - began)))

@@ -84,7 +84,7 @@ class HistoryKeeper:
             while not stopping.is_set():
                 try:
                     await self._round(watch, stopping)
-                except Exception as error:  # whatever it is: the stack does not depend on it
+                except Exception as error:  # the stack does not depend on the history, whatever is wrong with it
                     log.exception("the history is not kept for now")
                     await self._failed(watch, str(error), stopping)
         finally:

@@ -67,7 +67,7 @@ def main() -> None:
             lifecycle.status(begun_anew=", ".join(writer.begun_anew))
         _write(writer)
         code = 0
-    except Exception as error:
+    except Exception as error:  # the process ends; its supervisor is shown why
         log.exception("the history could not be written")
         lifecycle.fail(told(error, settings))
         code = 1
@@ -80,7 +80,7 @@ def _write(writer: HistoryWriter) -> None:
     try:
         writer.write()
     except Exception:
-        # Where there is no room to write, this makes some; what is told is why nothing was written.
+        # Raised again below. Where there is no room to write, this makes some; what is told is why nothing was written.
         with contextlib.suppress(Exception):
             writer.look_after()
         raise

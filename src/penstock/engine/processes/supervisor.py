@@ -153,25 +153,29 @@ class Supervisor:
                 continue
             if deaths.one_try_left:
                 watch.component.before_last_try()
-            watch.restarts += 1
-            self._set(watch, "restarting")
             when = f" in {decision.delay:g} s" if decision.delay else ""
-            self._observer.remark(watch, f"{watch.reason}; starting it again{when}")
+            said = f"{watch.reason}; starting it again{when}"
+            self._restarting(watch, said, diagnosis.remedy([watch.reason or "", *watch.log.last]))
+            self._observer.remark(watch, said)
             await asyncio.sleep(decision.delay)
 
     async def _rest(self, watch: Watch, decision: GiveUp) -> None:
         """Waits before one that keeps dying is tried once more."""
-        watch.restarts += 1
-        self._set(watch, "restarting")
         problem, pause = self._given_up(watch, decision), self._patience.pause_when_given_up
-        self._observer.remark(
-            watch, f"{problem.what} The others go on; trying it again in {pause:g} s. {problem.remedy}"
-        )
+        said = f"{problem.what} The others go on; trying it again in {pause:g} s."
+        self._restarting(watch, said, problem.remedy)
+        self._observer.remark(watch, f"{said} {problem.remedy}")
         await asyncio.sleep(pause)
+
+    def _restarting(self, watch: Watch, problem: str, remedy: str | None) -> None:
+        """The record says why it is not there until it is ready again."""
+        watch.restarts += 1
+        watch.details = {"problem": f"{problem}. {remedy}" if remedy else problem}
+        self._set(watch, "restarting")
 
     async def _live(self, watch: Watch) -> bool:
         """One life of a component, from start to death. True if it was ready in between."""
-        watch.reason, watch.details = None, {}
+        watch.reason, watch.details = None, {name: watch.details[name] for name in watch.details if name == "problem"}
         self._set(watch, "starting")
         said_ready = asyncio.Event()
 
@@ -189,10 +193,14 @@ class Supervisor:
             self._observer.changed(watch)
 
         component = watch.component
-        command = await component.command()
-        child = await process.spawn(
-            watch.name, command, self._env, heard=hear, logged=watch.log.write, speaks=component.probe is None
-        )
+        try:
+            command = await component.command()
+            child = await process.spawn(
+                watch.name, command, self._env, heard=hear, logged=watch.log.write, speaks=component.probe is None
+            )
+        except OSError as error:  # the disk is full, say: later it may work, and the others go on
+            watch.reason = f"could not be started: {error}"
+            return False
         watch.child = child
         self._observer.changed(watch)
         ended = asyncio.create_task(child.wait())
@@ -206,6 +214,7 @@ class Supervisor:
                 child.kill()
             elif became_ready in done and not became_ready.cancelled() and became_ready.exception() is None:
                 watch.ready.set()
+                watch.details.pop("problem", None)
                 self._set(watch, "ready")
             elif became_ready in done:
                 watch.reason = str(became_ready.exception())

@@ -26,7 +26,7 @@ async def live(role: Role, settings: Settings, lifecycle: Lifecycle, released: a
         log.error(problem.what, remedy=problem.remedy)
         lifecycle.fail(str(problem))
         return 1
-    except Exception as error:
+    except Exception as error:  # the process ends; its supervisor is shown why
         log.exception("the component failed")
         lifecycle.fail(_reason(error))
         return 1

@@ -53,6 +53,10 @@ REFUSED = {
 EXTENDED = {"spark.jars": ",", "spark.archives": ",", "spark.executorEnv.PYTHONPATH": ":"}
 """Lists that penstock has entries of its own in, and what stands between entries: what the user names is added."""
 
+AUTHENTICATED = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
+"""The driver's ports deserialise objects of Java, so they ask for the application's secret. Spark makes one for each
+application; only with a standalone cluster it has to be that of the cluster."""
+
 HUNG_HOST = {
     "spark.executor.heartbeatInterval": "3s",
     "spark.executor.heartbeat.maxFailures": "4",
@@ -73,6 +77,19 @@ def check(given: Mapping[str, object]) -> None:
     ]
     if wrong:
         raise Problem("\n".join(wrong), "`docs/spark.md` says which properties can be set.")
+
+
+def check_secret(master: Master, given: Mapping[str, object]) -> None:
+    """Raises Problem where a standalone cluster is named without its secret."""
+    authenticates = str(given.get("spark.authenticate", True)).lower() != "false"
+    if master.kind == "standalone" and authenticates and "spark.authenticate.secret" not in given:
+        raise Problem(
+            f"spark_conf has no spark.authenticate.secret, by which {master.url}, its executors and this driver know "
+            "each other.",
+            "Set spark.authenticate and spark.authenticate.secret for the Master and the Workers, and the secret in "
+            "spark_conf. spark.authenticate = false there does without: then all who reach the driver's ports can run "
+            "code in it.",
+        )
 
 
 def with_given(chosen: Properties, given: Mapping[str, object]) -> Properties:

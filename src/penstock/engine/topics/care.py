@@ -172,7 +172,7 @@ def _check_order(settings: Settings, partitions: int) -> None:
     routes = standing.routes(settings)
     if not keeps_order(routes.values()):
         return
-    found = obstacles(routes, standing.ingresses(settings), standing.standings(settings, partitions))
+    found = obstacles(routes, standing.instances(settings, "ingress"), standing.standings(settings, partitions))
     if found:
         raise Problem(
             "There are routes that keep the order of events by key, and with more partitions a key has another one. So "

@@ -29,6 +29,7 @@ LARGEST_SEGMENT = 64 * MIB
 SEGMENTS = 4
 """Segments a partition is divided into: retention removes whole ones, so more of them waste less."""
 COMPACTED_SEGMENT_MS = 10 * 60 * 1000
+FOR_EVER = {"retention.ms": "-1"}
 
 
 def partitions_of(topic: Topic, settings: Settings) -> int:
@@ -75,10 +76,10 @@ def _compacted(settings: Settings) -> dict[str, str]:
 
 
 def check_security(settings: Settings) -> None:
-    """The embedded Kafka knows no passwords and certificates; who gives some means another one."""
-    if settings.kafka is None and settings.kafka_conf.get("security.protocol") not in (None, "plaintext", "PLAINTEXT"):
+    """The embedded Kafka has credentials of its own; those of `kafka_conf` are for another one."""
+    if settings.kafka is None and "security.protocol" in settings.kafka_conf:
         raise Problem(
-            "kafka_conf has a security.protocol, but the embedded Kafka knows only plaintext.",
+            "kafka_conf has a security.protocol, but the embedded Kafka has its own.",
             "Name the Kafka that is meant with --kafka, or remove kafka_conf.",
         )
 
@@ -104,9 +105,27 @@ def ensure(settings: Settings) -> None:
         present = [topic for topic in TOPICS if topic.name in existing]
         if settings.kafka is None:
             # Brings the limits of the embedded Kafka's topics to what the settings say now.
-            admin.configure({topic.name: config_of(topic, settings, 1) for topic in present})
+            held = _held(admin, present)
+            admin.configure(
+                {topic.name: config_of(topic, settings, 1) | (FOR_EVER if topic in held else {}) for topic in present}
+            )
         else:
             _check_cleanup(admin, settings, present)
+
+
+def hold_events(settings: Settings) -> None:
+    """Has the embedded Kafka remove nothing for its age any more, until `penstock topics --configure`. Raises
+    NotDone."""
+    admin = TopicAdmin(settings)
+    there = admin.topics()
+    admin.configure({topic.name: FOR_EVER for topic in TOPICS if topic.cleanup == "delete" and topic.name in there})
+
+
+def _held(admin: TopicAdmin, present: list[Topic]) -> list[Topic]:
+    """Those of which nothing is to be removed for its age until a person says so."""
+    configs = admin.configs([topic.name for topic in present])
+    kept = FOR_EVER["retention.ms"]
+    return [one for one in present if one.cleanup == "delete" and configs[one.name].get("retention.ms") == kept]
 
 
 def connect(settings: Settings) -> TopicAdmin:

@@ -6,7 +6,7 @@ import threading
 import time
 
 from penstock.contract import reports, topics
-from penstock.contract.reports import Ack
+from penstock.contract.reports import Ack, Component
 from penstock.contract.routes import Route
 from penstock.dispatcher.cursors.cursor_store import Restored, understand
 from penstock.engine.problem import Problem
@@ -18,6 +18,7 @@ from penstock.router.matched_record import MatchedRecord, decode
 from penstock.settings import Settings
 
 READ_SECONDS = 60.0
+LISTEN_SECONDS = 1.5 * reports.HEARTBEAT_SECONDS
 
 
 def routes(settings: Settings) -> dict[str, Route]:
@@ -31,14 +32,15 @@ def routes(settings: Settings) -> dict[str, Route]:
     return dict(follower.snapshot.routes)
 
 
-def ingresses(settings: Settings) -> list[str]:
-    """Instances of the ingress that were heard of lately."""
+def instances(settings: Settings, *components: Component) -> list[str]:
+    """Instances of these components that are at work: those that are heard of while this listens. No clock is asked,
+    since those of machines differ."""
     heard: dict[str, Ack] = {}
     end, failures = threading.Event(), list[BaseException]()
 
     def apply(key: str, value: bytes | None) -> None:
         heard.pop(key, None)
-        if value is not None and key.startswith("ack/ingress/"):
+        if value is not None and end.is_set() and key.startswith(tuple(f"ack/{name}/" for name in components)):
             report = reports.decode(key, value)
             if isinstance(report, Ack):
                 heard[key] = report
@@ -46,10 +48,11 @@ def ingresses(settings: Settings) -> list[str]:
     follower = TableFollower(settings, topics.REPORTS, apply, end.set, failures.append)
     follower.start()
     read = end.wait(READ_SECONDS)
+    if read:
+        time.sleep(LISTEN_SECONDS)
     follower.stop()
     _check(read, failures)
-    since = time.time() - reports.SILENT_SECONDS
-    return sorted(ack.instance for ack in heard.values() if ack.at >= since)
+    return sorted(ack.instance for ack in heard.values())
 
 
 def standings(settings: Settings, partitions: int) -> list[PartitionStanding]:

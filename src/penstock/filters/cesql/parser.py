@@ -39,7 +39,7 @@ class ParseError(ValueError):
 def parse(text: str) -> syntax.Expression:
     """The syntax tree of the expression; `ParseError` where it is none."""
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
-        raise ParseError("the expression holds half of a surrogate pair, which is no character")
+        raise ParseError("the expression holds half of a surrogate pair, which is not a character")
     try:
         expression: syntax.Expression = _lark().parse(text)  # type: ignore[assignment]  # the transformer's result
     except VisitError as error:

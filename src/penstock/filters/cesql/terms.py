@@ -79,7 +79,7 @@ def cast(term: Term, target: Type) -> Term:
 def _cast(term: Term, target: Type) -> Column:
     match term.type, target:
         case Type.STRING, Type.INTEGER:
-            # Spark also reads blanks and fractions; what is no integer to CESQL becomes "", which is none to Spark.
+            # Spark also reads blanks and fractions; what CESQL refuses becomes "", which Spark refuses, too.
             digits = F.regexp_extract(term.column, rf"\A({INTEGER_TEXT})\z", 1)
             return digits.try_cast("int")
         case Type.STRING, Type.BOOLEAN:

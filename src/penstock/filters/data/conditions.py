@@ -21,7 +21,7 @@ from penstock.filters.problem import FilterProblem, is_text
 OPERATORS = ("prefix", "suffix", *COMPARE, "in", "exists")
 
 LARGEST_INTEGER = 2**53 - 1
-"""Whole numbers up to here are told apart from all others."""
+"""Whole numbers up to this one are represented exactly."""
 
 _JSON_DATA = Prefix(READABLE, "")
 _EXPECTED = "expected a string, a number, true, false, or an object of " + ", ".join(OPERATORS)
@@ -163,7 +163,7 @@ def _value_problems(value: Any, at: str, expected: str) -> list[FilterProblem]:
         case str():
             return [] if is_text(value) else [_invalid(value, at, "expected a text that an event can hold")]
         case int():
-            rule = f"whole numbers beyond {LARGEST_INTEGER} cannot be told from their neighbours"
+            rule = f"whole numbers beyond {LARGEST_INTEGER} cannot be distinguished from their neighbours"
             return [] if abs(value) <= LARGEST_INTEGER else [_invalid(value, at, rule)]
         case float():
             return [] if math.isfinite(value) else [_invalid(str(value), at, "expected a finite number")]

@@ -41,7 +41,7 @@ def read(event: CloudEvent) -> Any:
     try:
         data = json.loads(event.data.decode(), parse_int=_number, parse_float=_number, parse_constant=_refuse)
         if b"\\u" in event.data:
-            json.dumps(data, ensure_ascii=False).encode()  # half of a surrogate pair is no text
+            json.dumps(data, ensure_ascii=False).encode()  # half of a surrogate pair is not text
     except (ValueError, RecursionError) as error:
         raise NoJson from error
     return data

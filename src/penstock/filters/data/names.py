@@ -20,7 +20,7 @@ _SPECIAL = re.compile(r"([.\\])")
 
 
 def path_of(key: str) -> Path | None:
-    """The names of members that a key such as `order.country` leads through; None for what is no key.
+    """The names of members that a key such as `order.country` leads through; None for an invalid key.
 
     A dot or a backslash that belongs to a name has a backslash before it.
     """

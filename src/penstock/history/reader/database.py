@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.history.reader.statements import check_reads_only
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 MEMORY_MIB = 2048
 GUEST_MEMORY_MIB = 512
 """Where it shares a process with deliveries."""
+WORKING_MEMORY_MIB = 512
+"""Where it has a folder for what does not fit."""
+ROWS_AT_ONCE = 20_000
 
 _SQL_TYPES = {
     "int": "INTEGER",
@@ -32,16 +36,18 @@ _SQL_TYPES = {
 class Database:
     """The views `events` and `attempts`, of one moment."""
 
-    def __init__(self, *, guest: bool = False) -> None:
-        """`guest`: in a process whose own work must not wait for it."""
+    def __init__(self, *, guest: bool = False, folder: Path | None = None) -> None:
+        """`guest`: in a process whose own work must not wait for it. `folder`: where it puts what does not fit into
+        memory, also of tables of its own."""
         try:
             import duckdb
         except ImportError:
             raise HistoryProblem("The history cannot be read here.", HOW_TO_INSTALL) from None
         self._connection: DuckDBPyConnection = duckdb.connect(":memory:")
-        self._connection.execute(
-            f"set memory_limit='{GUEST_MEMORY_MIB if guest else MEMORY_MIB}MiB'; set TimeZone='UTC'"
-        )
+        if folder is not None:
+            self._connection.execute("set temp_directory=?", [str(folder)])
+        memory = GUEST_MEMORY_MIB if guest else MEMORY_MIB if folder is None else WORKING_MEMORY_MIB
+        self._connection.execute(f"set memory_limit='{memory}MiB'; set TimeZone='UTC'")
         # How far a statement is, a command shows in its own way.
         self._connection.execute("set enable_progress_bar=true; set enable_progress_bar_print=false")
         if guest:
@@ -80,6 +86,27 @@ class Database:
         with _told():
             check_reads_only(self._connection, statement)
             return self._answer(statement, parameters)
+
+    def do(self, statement: str, parameters: Sequence[Any] = ()) -> None:
+        """Carries out a statement of penstock's own that has no answer."""
+        with _told():
+            self._connection.execute(statement, list(parameters))
+
+    def batches(self, statement: str, parameters: Sequence[Any] = ()) -> Iterator[pa.RecordBatch]:
+        """The rows of a question of penstock's own, some thousands at a time. Tables may grow meanwhile."""
+        with _told():
+            yield from self._connection.sql(statement, params=list(parameters)).to_arrow_reader(ROWS_AT_ONCE)
+
+    def insert(self, table: str, columns: Sequence[str], rows: Collection[tuple[object, ...]]) -> None:
+        """Puts rows into a table of its own."""
+        import pyarrow as pa
+
+        if not rows:
+            return
+        arrays = [pa.array(values) for values in zip(*rows, strict=True)]
+        with _told(), self._connection.cursor() as writing:  # what is being read on the connection itself goes on
+            writing.register("rows_to_insert", pa.table(arrays, names=list(columns)))
+            writing.execute(f"insert into {table} select * from rows_to_insert")
 
     def _answer(self, statement: str, parameters: Sequence[Any]) -> pa.Table:
         return self._connection.sql(statement, params=list(parameters)).to_arrow_table()

@@ -17,7 +17,7 @@ from penstock.log.ranges import LogRecord
 from penstock.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 FRESH_SECONDS = 30.0
 """How long a version of the tables is good enough: what is new in them is what Kafka still has."""
@@ -30,6 +30,13 @@ class FirstKept(NamedTuple):
     """Offset of the first event that came at the time asked for, or later."""
     first: int
     """Offset of the first event at all."""
+
+
+class Stretch(NamedTuple):
+    """Offsets of a partition, from `first` up to, not including, `end`, of which the table has every event."""
+
+    first: int
+    end: int
 
 
 @dataclass(frozen=True)
@@ -49,6 +56,11 @@ class KeptEvents:
         self._settings, self._clock = settings, clock
         self._databases: dict[str, tuple[float, Database | None]] = {}
         self._firsts: dict[int, FirstKept] | None = None
+        self._stretches: dict[int, list[Stretch]] | None = None
+        self._positions: dict[int, int] = {}
+        """First offset of each partition that is not in the table of events, where the table says so."""
+        self._gaps: dict[int, tuple[int, ...]] = {}
+        """Where something is missing in it."""
 
     def close(self) -> None:
         """Gives everything back."""
@@ -73,6 +85,35 @@ class KeptEvents:
         self._firsts = self._firsts if since else found
         return found
 
+    def stretch(self, partition: int, offset: int, *, newest: bool = False) -> Stretch | None:
+        """The first offsets from this one on of which the table has every event; with `newest`, as it is now."""
+        self._database(EVENTS, -1.0 if newest else FRESH_SECONDS)
+        return next(iter(self._whole(partition, offset)), None)
+
+    def lasting(self, since: float) -> dict[int, tuple[Stretch, ...]]:
+        """By partition, the offsets of which the table has every event, of those that came since then."""
+        return {partition: self._whole(partition, kept.since) for partition, kept in self.firsts(since).items()}
+
+    def _whole(self, partition: int, offset: int) -> tuple[Stretch, ...]:
+        """What the table has all of from this offset on."""
+        if self._stretches is None:
+            rows = self._ask(
+                EVENTS, 'select partition, min("offset") as first, max("offset") as last from events group by partition'
+            )
+            self._stretches = {row["partition"]: self._without_gaps(**row) for row in rows}
+        stretches = self._stretches.get(partition, ())
+        return tuple(Stretch(max(offset, one.first), one.end) for one in stretches if one.end > offset)
+
+    def _without_gaps(self, partition: int, first: int, last: int) -> list[Stretch]:
+        stretches, end = [], self._positions.get(partition, last + 1)
+        for gap in self._gaps.get(partition, ()):
+            if first <= gap < end:
+                stretches.append(Stretch(first, gap))
+                statement = 'select min("offset") as next from events where partition = ? and "offset" >= ?'
+                [row] = self._ask(EVENTS, statement, [partition, gap])
+                first = end if row["next"] is None else row["next"]
+        return [one for one in (*stretches, Stretch(first, end)) if one.first < one.end]
+
     def read(self, partition: int, begin: int, end: int) -> list[LogRecord]:
         """The events from `begin` to `end`, exclusive, as the records that they were."""
         rows = self._ask(
@@ -94,22 +135,25 @@ class KeptEvents:
         )
         return sorted(row["offset"] for row in rows)
 
-    def _ask(self, table: Table, statement: str, parameters: list[Any]) -> list[dict[str, Any]]:
+    def _ask(self, table: Table, statement: str, parameters: Sequence[Any] = ()) -> list[dict[str, Any]]:
         database = self._database(table)
         return [] if database is None else database.ask(statement, parameters)
 
-    def _database(self, table: Table) -> Database | None:
-        opened, database = self._databases.get(table.name, (None, None))
-        if opened is None or self._clock() - opened > FRESH_SECONDS:
+    def _database(self, table: Table, fresh_seconds: float = FRESH_SECONDS) -> Database | None:
+        opened, database = self._databases.pop(table.name, (None, None))
+        if opened is None or self._clock() - opened > fresh_seconds:
             if database is not None:
                 database.close()
-            database, self._firsts = self._open(table), None
-            self._databases[table.name] = (self._clock(), database)
+            database, self._firsts, self._stretches = self._open(table), None, None
+            opened = self._clock()
+        self._databases[table.name] = (opened, database)
         return database
 
     def _open(self, table: Table) -> Database | None:
         """None where nothing has been written yet."""
         files = read_table(self._settings, table, self._settings.partitions)
+        if table is EVENTS:
+            self._positions, self._gaps = ({}, {}) if files is None else (files.positions, files.gaps)
         if files is None:
             return None
         from penstock.history.schema.arrow import schema_of

@@ -30,6 +30,8 @@ class TableFiles:
     days: tuple[str, ...]
     positions: dict[int, int]
     """First offset of each partition that is not in the table."""
+    gaps: dict[int, tuple[int, ...]]
+    """Where offsets begin that Kafka removed before they were written, the newest gaps of each partition."""
     remote: Any = None
     """The Delta table itself, where its files are not on this machine."""
 
@@ -56,6 +58,7 @@ def read_table(settings: Settings, table: Table, partitions: int) -> TableFiles 
         sum(actions.get("size_bytes", ())),
         tuple(sorted({str(day) for day in actions.get(f"partition.{DAY}", ())})),
         _positions(found, table, partitions),
+        _gaps(found, table, partitions),
         None if local else found,
     )
 
@@ -112,6 +115,11 @@ def check(found: DeltaTable, place: str, table: Table) -> None:
             f"The table {place} uses a feature of Delta that is not understood here: {', '.join(sorted(features))}.",
             "Ask with --engine spark.",
         )
+
+
+def _gaps(found: DeltaTable, table: Table, partitions: int) -> dict[int, tuple[int, ...]]:
+    noted = {number: map(found.transaction_version, table.gaps(number)) for number in range(partitions)}
+    return {number: tuple(sorted(at for at in every if at is not None)) for number, every in noted.items()}
 
 
 def _positions(found: DeltaTable, table: Table, partitions: int) -> dict[int, int]:

@@ -17,6 +17,9 @@ VERSION = 1
 VERSION_ID = "penstock.schema"
 """Id of the Delta transaction whose version is that of the schema: it is committed with the rows."""
 
+GAPS = 8
+"""How many gaps of a partition are remembered."""
+
 DAY = "day"
 """What both tables are partitioned by."""
 
@@ -66,6 +69,11 @@ class Table(NamedTuple):
     def position(self, partition: int) -> str:
         """Id of the Delta transaction whose version is the first offset of the partition that is not in the table."""
         return f"{self.topic}/{partition}"
+
+    def gaps(self, partition: int) -> tuple[str, ...]:
+        """Ids of the Delta transactions whose versions are the offsets at which the newest gaps of the partition begin:
+        what Kafka removed before it was written. A gap ends with the next offset that is in the table."""
+        return tuple(f"{self.topic}/{partition}/gap/{number}" for number in range(GAPS))
 
 
 EVENTS = Table(

@@ -15,7 +15,7 @@ import structlog
 
 from penstock.history.schema.columns import Table, TableName
 from penstock.history.writer.ranges import Next, next_ranges
-from penstock.history.writer.stored_table import Conflict, StoredTable
+from penstock.history.writer.stored_table import Commit, Conflict, StoredTable
 from penstock.log.topic_ends import Retained
 
 MOST_RECORDS = 100_000
@@ -58,6 +58,14 @@ class Batches:
         commit = self._stored.begin(ids.values())
         known = {partition: commit.positions[one] for partition, one in ids.items()}
         wanted = next_ranges(retained, known, self._most)
+        gaps: dict[str, int] = {}
+        if wanted.lost:
+            # Seldom, so that the notes of former gaps are asked for only here.
+            notes = [one for partition in retained for one in self._table.gaps(partition)]
+            commit = self._stored.begin([*ids.values(), *notes])
+            known = {partition: commit.positions[one] for partition, one in ids.items()}
+            wanted = next_ranges(retained, known, self._most)
+            gaps = {self._note(commit, one.partition): one.first for one in wanted.lost}
         self._tell_loss(wanted)
         if not wanted.ranges:
             return None
@@ -65,7 +73,7 @@ class Batches:
         self._before_commit()
         positions = {partition: one.end for partition, one in wanted.ranges.items()}
         try:
-            commit.finish({ids[partition]: end for partition, end in positions.items()})
+            commit.finish({ids[partition]: end for partition, end in positions.items()} | gaps)
         except Conflict as error:
             log.warning(
                 "another writer was faster; nothing was written twice", table=self._table.name, error=str(error)
@@ -75,6 +83,10 @@ class Batches:
         lost = sum(one.end - one.first for one in wanted.lost)
         seconds = time.monotonic() - begun
         return Written(self._table.name, wanted.records, known_now, wanted.rest, lost, seconds)
+
+    def _note(self, commit: Commit, partition: int) -> str:
+        """Where a gap is noted: in place of the oldest one where there are as many as are remembered."""
+        return min(self._table.gaps(partition), key=lambda one: -1 if (at := commit.positions[one]) is None else at)
 
     def _tell_loss(self, wanted: Next) -> None:
         for one in wanted.lost:

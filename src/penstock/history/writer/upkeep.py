@@ -6,8 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 
-from penstock.history.schema.columns import TableName
+from penstock.history.reader.storage import storage_options
+from penstock.history.reader.tables import file_sizes, location, open_table
+from penstock.history.schema.columns import TABLES, TableName
 from penstock.history.writer.stored_table import StoredTable
+from penstock.settings import Settings
 
 MIB = 2**20
 SMALL_BYTES = 16 * MIB
@@ -64,6 +67,28 @@ def plan(files: Iterable[DataFile], today: date, days: int, mib: int) -> TableUp
     return TableUpkeep(
         first if removes else None, tuple(sorted(key for key, count in small.items() if count >= MANY_SMALL))
     )
+
+
+def plan_ahead(files: Iterable[DataFile], now: datetime, within: timedelta, days: int, mib: int) -> TableUpkeep:
+    """What will be to do after so much time, if as much is written as since yesterday."""
+    files, yesterday = list(files), now.date() - timedelta(days=1)
+    written = sum(file.bytes for file in files if file.day >= yesterday)
+    growth = written * (within / (now - _midnight(yesterday)))
+    return plan(files, (now + within).date(), days, int(mib - growth / MIB))
+
+
+def removed_soon(settings: Settings, now: datetime, within: timedelta) -> float:
+    """Unix time of the oldest event that the tables still have after so much time; 0 where none will be removed.
+
+    Blocks. Raises HistoryProblem."""
+    files = []
+    for table in TABLES:
+        place = location(settings.history_root, table)
+        found = open_table(place, storage_options(place, settings.spark_conf))
+        if found is not None:
+            files += [DataFile(table.name, *size) for size in file_sizes(found, table)]
+    before = plan_ahead(files, now, within, settings.history_days, settings.history_mib).remove_before
+    return 0.0 if before is None else before.timestamp()
 
 
 _FAR = datetime.max.replace(tzinfo=UTC)

@@ -16,7 +16,7 @@ from penstock.ingress.responses import Response
 from penstock.ingress.senders.keys import KeyRecogniser
 from penstock.ingress.senders.sender import Sender
 from penstock.ingress.targets import Addressee
-from penstock.resources.eventpolicy.rules import TargetRules
+from penstock.resources.eventpolicy import TargetRules
 
 NO_CREDENTIALS = responses.unauthorized(
     "this address takes events only from senders it knows; send `Authorization: Bearer` with an API key, or with a "

@@ -21,6 +21,7 @@ from penstock.ingress.responses import Response
 from penstock.ingress.senders.sender import Sender
 from penstock.ingress.targets import Addressee
 from penstock.timestamps import rfc3339_of
+from penstock.token_bucket import TokenBucket
 
 PREFIX = "pk_"
 """What every key begins with, so that it is told from a token, and found where it was published by mistake."""
@@ -33,30 +34,25 @@ UNKNOWN = responses.unauthorized("this API key is not known here: it was revoked
 class KeyAllowance:
     """What is left of the events and bytes that a key may send in a second."""
 
-    def __init__(self, key: ApiKey, now: float) -> None:
-        self._rates = {"events": key.events, "bytes": key.bytes}
-        self._left = {what: rate for what, rate in self._rates.items() if rate is not None}
-        self._seen = now
+    def __init__(self, key: ApiKey) -> None:
+        rates = {"events": key.events, "bytes": key.bytes}
+        self._buckets = {what: TokenBucket(rate, rate) for what, rate in rates.items() if rate is not None}
 
     def used_up(self, now: float) -> str | None:
         """Which of them is used up; None where the key may send."""
-        passed, self._seen = max(0.0, now - self._seen), now
-        for what in self._left:
-            rate = self._rates[what] or 0.0
-            self._left[what] = min(rate, self._left[what] + passed * rate)
-        return next((what for what, left in self._left.items() if left <= 0), None)
+        return next((what for what, bucket in self._buckets.items() if bucket.level(now) <= 0), None)
 
     def begin(self) -> None:
         """A request was let in. What others send beside it is judged before its body is there."""
-        if "events" in self._left:
-            self._left["events"] -= 1
+        if events := self._buckets.get("events"):
+            events.spend(1)
 
     def spend(self, events: Sequence[CloudEvent]) -> None:
         """What it has sent."""
-        if "events" in self._left:
-            self._left["events"] -= len(events) - 1
-        if "bytes" in self._left:
-            self._left["bytes"] -= sum(len(event.data or b"") for event in events)
+        if bucket := self._buckets.get("events"):
+            bucket.spend(len(events) - 1)
+        if bucket := self._buckets.get("bytes"):
+            bucket.spend(sum(len(event.data or b"") for event in events))
 
 
 class KeyRecogniser:
@@ -77,18 +73,18 @@ class KeyRecogniser:
             return UNKNOWN
         if key.expires is not None and key.expires <= now:
             return responses.unauthorized(f"the API key {key.name} ended at {rfc3339_of(int(key.expires))}")
-        allowance = self._allowance(addressee.target.uid, key, now)
+        allowance = self._allowance(addressee.target.uid, key)
         used_up = allowance.used_up(now)
         if used_up is not None:
             return responses.too_fast(f"the API key {key.name} has sent all the {used_up} that it may in a second")
         allowance.begin()
         return Sender(f"key:{key.name}", is_invited=True, spend=allowance.spend)
 
-    def _allowance(self, target: str, key: ApiKey, now: float) -> KeyAllowance:
+    def _allowance(self, target: str, key: ApiKey) -> KeyAllowance:
         place = (target, key)
         found = self._allowances.get(place)
         if found is None:
-            found = self._allowances[place] = KeyAllowance(key, now)
+            found = self._allowances[place] = KeyAllowance(key)
             if len(self._allowances) > MOST_ALLOWANCES:
                 self._allowances.popitem(last=False)
         self._allowances.move_to_end(place)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from penstock.resources.admission import Obj, annotations_of
+from penstock.kube.kinds import Obj
+from penstock.resources.admission import annotations_of
 from penstock.resources.field_errors import FieldError, FieldErrors, invalid
 from penstock.resources.metadata import is_object_name
 from penstock.resources.moments import EXPECTED, moment_of

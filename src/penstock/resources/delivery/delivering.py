@@ -6,35 +6,37 @@ attempt on; its message has no numbers that move, so that its time is that of th
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any
 
+from penstock.contract.failure_causes import FailureCause
 from penstock.resources.conditions import ConditionFinding
 from penstock.timestamps import rfc3339
 
 DELIVERING = "Delivering"
 
-_CAUSES = (
-    ("^the Secret ", "SecretUnavailable", "is sent nothing, because a Secret is needed for it that cannot be read"),
-    (
-        "alert[_ ]((bad[_ ])?certificate|handshake[_ ]failure|unknown[_ ]ca|access[_ ]denied)",
-        "ClientCertificateRefused",
-        "does not take the certificate that it is shown, or misses one",
-    ),
-    ("is refused as a destination", "DestinationRefused", "is a destination that the settings refuse"),
-    ("refused|Errno 111|Errno 61|Connect call failed", "ConnectionRefused", "refuses connections"),
-    ("has no ready address", "NoReadyAddress", "has nothing ready behind it"),
-    (r"Name or service not known|nodename nor servname|Errno -\d", "NameNotFound", "has a name that leads nowhere"),
-    ("no (connection|address) .*within", "ConnectionTimeout", "cannot be connected to in time"),
-    ("no answer within", "Timeout", "does not answer in time"),
-    ("closed", "ConnectionClosed", "closes connections without an answer"),
-    ("certificate|SSL|TLS", "CertificateRefused", "has a certificate that is not trusted"),
-    ("is no HTTP|head of the answer", "NotHTTP", "does not speak HTTP"),
-)
-"""What the words of a failure mean: a reason for programs, and what the destination does, for people."""
+_DOES = {
+    FailureCause.CONNECTION_REFUSED: "refuses connections",
+    FailureCause.CONNECTION_TIMEOUT: "cannot be connected to in time",
+    FailureCause.CONNECTION_CLOSED: "closes connections without an answer",
+    FailureCause.TIMEOUT: "does not answer in time",
+    FailureCause.NAME_NOT_FOUND: "has a host name that does not resolve",
+    FailureCause.NO_READY_ADDRESS: "has nothing ready behind it",
+    FailureCause.DESTINATION_REFUSED: "is a destination that the settings refuse",
+    FailureCause.CERTIFICATE_REFUSED: "has a certificate that is not trusted",
+    FailureCause.CLIENT_CERTIFICATE_REFUSED: "does not take the certificate that it is shown, or misses one",
+    FailureCause.SECRET_UNAVAILABLE: "is sent nothing, because a Secret is needed for it that cannot be read",
+    FailureCause.TOKEN_UNAVAILABLE: "is sent nothing, because a token of the ServiceAccount is missing",
+    FailureCause.HISTORY_UNAVAILABLE: "is not sent its oldest events: they may be in the history, which cannot be read",
+    FailureCause.CACERTS_UNREADABLE: "is sent nothing, because the CACerts given for it cannot be read",
+    FailureCause.DNS_UNAVAILABLE: "is sent nothing, because no DNS server answers for its host name",
+    FailureCause.OUT_OF_RESOURCES: "is sent nothing, because this machine cannot make another connection",
+    FailureCause.NOT_HTTP: "does not speak HTTP",
+    FailureCause.DELIVERY_FAILED: "does not take events",
+}
+"""What the destination does, for people: words that follow its address."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,10 @@ class DeliveryState:
     due: float = 0.0
     status: int | None = None
     reason: str = ""
+    cause: FailureCause = FailureCause.DELIVERY_FAILED
     url: str = ""
+    expiring: bool = False
+    """Whether retention will soon remove events that wait from wherever they are kept."""
 
     @property
     def fails(self) -> bool:
@@ -79,10 +84,7 @@ def cause(state: DeliveryState) -> tuple[str, str]:
         return f"HTTPStatus{state.status}", f"answers {state.status}{_phrase(state.status)}"
     if state.status is not None:
         return "ReplyRefused", f"answers {state.status}, but {state.reason}"
-    for words, reason, does in _CAUSES:
-        if re.search(words, state.reason, re.IGNORECASE):
-            return reason, does
-    return "DeliveryFailed", "does not take events"
+    return state.cause.value, _DOES[state.cause]
 
 
 def delivery_fields(state: DeliveryState | None, paused: bool) -> dict[str, Any]:

@@ -22,6 +22,7 @@ class DeliveryOptions:
     retry: int = 0
     backoff_policy: Literal["linear", "exponential"] | None = None
     backoff_delay: float | None = None
+    backoff_max: float | None = None
     timeout: float | None = None
     retry_after_max: float | None = None
     format: Literal["json", "binary"] | None = None
@@ -36,6 +37,7 @@ class DeliveryOptions:
             retry=max(0, int(spec.get("retry") or 0)),
             backoff_policy=cast("Literal['linear', 'exponential']", policy) if policy in POLICIES else None,
             backoff_delay=_seconds(spec.get("backoffDelay")),
+            backoff_max=_seconds(spec.get("backoffMax")),
             timeout=_seconds(spec.get("timeout")),
             retry_after_max=_seconds(spec.get("retryAfterMax")),
             format=cast("Literal['json', 'binary']", form) if form in FORMATS else None,
@@ -64,25 +66,28 @@ def check_delivery(delivery: dict[str, Any] | None, ctx: AdmissionContext) -> Fi
     retry = delivery.get("retry")
     if retry is not None and retry < 0:
         errors.append(invalid(retry, "retry"))
-    errors += _check_timeout(delivery.get("timeout"), ctx)
+    errors += _check_positive(delivery, "timeout", "delivery-timeout", ctx)
     policy = delivery.get("backoffPolicy")
     if policy is not None and policy not in POLICIES:
         errors.append(invalid(policy, "backoffPolicy"))
     delay = delivery.get("backoffDelay")
     if delay is not None and not _at_least(delay, 0):
         errors.append(invalid(delay, "backoffDelay"))
+    errors += _check_positive(delivery, "backoffMax", "delivery-backoff-max", ctx)
     form = delivery.get("format")
     if form is not None and form not in FORMATS:
         errors.append(invalid(form, "format"))
     return errors + _check_retry_after(delivery.get("retryAfterMax"), ctx)
 
 
-def _check_timeout(timeout: str | None, ctx: AdmissionContext) -> FieldErrors:
-    if timeout is None:
+def _check_positive(delivery: dict[str, Any], field: str, feature: str, ctx: AdmissionContext) -> FieldErrors:
+    """A duration above zero that is allowed where its feature is enabled."""
+    duration = delivery.get(field)
+    if duration is None:
         return []
-    if not features.enabled("delivery-timeout", ctx):
-        return [disallowed("timeout")]
-    return [] if _at_least(timeout, 0) and parse_duration(timeout) > 0 else [invalid(timeout, "timeout")]
+    if not features.enabled(feature, ctx):
+        return [disallowed(field)]
+    return [] if (_seconds(duration) or 0) > 0 else [invalid(duration, field)]
 
 
 def _check_retry_after(longest: str | None, ctx: AdmissionContext) -> FieldErrors:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.resources.admission import Obj
+from penstock.kube.kinds import Obj
 from penstock.resources.conditions import ConditionFinding
 from penstock.resources.delivery.delivering import DeliveryState, delivering_finding
-from penstock.resources.eventpolicy.access import NOBODY, SenderIdentity
-from penstock.resources.replay.past import NO_PAST, PastObservation, past_findings
+from penstock.resources.eventpolicy import NOBODY, SenderIdentity
+from penstock.resources.replay import NO_PAST, PastObservation, past_findings
 from penstock.resources.secrets.uses import NONE as NO_SECRETS
 from penstock.resources.secrets.uses import UsedSecrets
 
@@ -27,4 +27,6 @@ class RouteObservation:
 
     def warnings(self, obj: Obj) -> list[ConditionFinding]:
         """Conditions of the route `obj` that do not count towards Ready."""
-        return [*past_findings(obj, self.past, self.losses), *delivering_finding(self.delivery, self.paused)]
+        expiring = self.delivery is not None and self.delivery.expiring
+        past = past_findings(obj, self.past, self.losses, expiring=expiring)
+        return [*past, *delivering_finding(self.delivery, self.paused)]

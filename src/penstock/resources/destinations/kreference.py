@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.kube.kinds import Obj
+from penstock.resources.admission import AccessUnknown, AdmissionContext, EventOrigin, annotations_of, namespace_of
 from penstock.resources.field_errors import FieldError, FieldErrors, missing
 
 
@@ -54,3 +56,29 @@ def check_reference(ref: dict[str, Any], namespace: str | None) -> FieldErrors:
             )
         )
     return errors
+
+
+def check_event_link(
+    ref: dict[str, Any], resource: str, obj: Obj, old: Obj | None, ctx: AdmissionContext
+) -> FieldErrors:
+    """Whether the user may take events from what the reference names, where that is in another namespace.
+
+    `resource` is the resource of the reference's kind. Every change of the spec and of the annotations is checked,
+    because it may send the events elsewhere. A change of anything else is not: the garbage collector of a cluster
+    removes finalizers, and has no such right.
+    """
+    origin = EventOrigin(
+        KReference.read(ref, "").group, resource, str(ref.get("namespace") or ""), str(ref.get("name"))
+    )
+    if origin.namespace in ("", namespace_of(obj, ctx)):
+        return []
+    if old is not None and (old.get("spec"), annotations_of(old)) == (obj.get("spec"), annotations_of(obj)):
+        return []
+    try:
+        if ctx.may_subscribe(origin):
+            return []
+        message = f"user {ctx.user} is not authorized to get target resource in namespace: {origin.namespace}"
+    except AccessUnknown as unknown:
+        asked = "failed to make authorization request to see if user can subscribe to resources in namespace"
+        message = f"{asked}: {unknown}"
+    return [FieldError(message, (f"spec.{ref.get('kind')}Namespace",))]

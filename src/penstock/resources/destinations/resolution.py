@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,12 @@ from penstock.resources.conditions import ConditionFinding, false, true
 
 DEAD_LETTER_SINK_RESOLVED = "DeadLetterSinkResolved"
 EVENTS_RETAINED = "EventsRetained"
+EXPIRING = "EventsExpiring"
+EXPIRING_MESSAGE = (
+    "Within an hour, retention begins to remove events that wait from wherever they are kept. Resume the route or let "
+    "its subscriber take more; or raise retention_mib and retention_hours, or what the history keeps (history, "
+    "history_mib, history_days)."
+)
 
 
 @dataclass(frozen=True)
@@ -53,18 +60,26 @@ def dead_letter_finding(resolution: Resolution) -> ConditionFinding:
     return true(DEAD_LETTER_SINK_RESOLVED)
 
 
-def loss_finding(losses: tuple[str, ...]) -> list[ConditionFinding]:
-    """The condition `EventsRetained`, only where events were lost. It warns and does not count towards Ready."""
+def loss_finding(losses: tuple[str, ...], *, expiring: bool = False) -> list[ConditionFinding]:
+    """The condition `EventsRetained`, only where events were lost, or are about to be. It warns and does not count
+    towards Ready."""
     if not losses:
-        return []
+        return [ConditionFinding(EVENTS_RETAINED, "Unknown", EXPIRING, EXPIRING_MESSAGE, "Warning")] if expiring else []
     message = "Events were removed by retention before they could be delivered: " + "; ".join(losses)
-    return [ConditionFinding(EVENTS_RETAINED, "False", "EventsLost", message, "Warning")]
+    more = f". More will be: {EXPIRING_MESSAGE}" if expiring else ""
+    return [ConditionFinding(EVENTS_RETAINED, "False", "EventsLost", message + more, "Warning")]
+
+
+def is_expiring(condition: Mapping[str, Any] | None) -> bool:
+    """Whether the condition `EventsRetained` warns of a loss to come."""
+    found = condition or {}
+    return found.get("reason") == EXPIRING or EXPIRING_MESSAGE in str(found.get("message") or "")
 
 
 def addresses(*known: ResolvedAddress) -> dict[str, Any]:
     """`address` and `addresses` of an Addressable. Who may choose takes the first; who knows only one gets the last."""
-    told = [_addressable(address) for address in known]
-    return {"address": told[-1], "addresses": told}
+    addresses = [_addressable(address) for address in known]
+    return {"address": addresses[-1], "addresses": addresses}
 
 
 def _addressable(address: ResolvedAddress) -> dict[str, str]:

@@ -1,2 +1,2 @@
-"""What Triggers and Subscriptions take from Secrets: what such a Secret has to hold, and what is told of one that does
+"""What Triggers and Subscriptions take from Secrets: what such a Secret has to hold, and how one is reported that does
 not."""

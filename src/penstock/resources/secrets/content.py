@@ -1,4 +1,4 @@
-"""A Secret as the API has it: its data in base64. Whatever is wrong with it is told without telling what it holds."""
+"""A Secret as the API has it: its data in base64. Errors never contain its values."""
 
 from __future__ import annotations
 

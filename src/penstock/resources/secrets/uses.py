@@ -72,13 +72,13 @@ def find_secret(use: Use, name: str | None, look: Look) -> UsedSecret | None:
     if name is None:
         return None
     found = look(name)
-    told = _told(use)
+    subject = _subject(use)
     if isinstance(found, str):
-        return UsedSecret(name, reason=f"{use.word}Missing", message=f"{told}: {found}.")
+        return UsedSecret(name, reason=f"{use.word}Missing", message=f"{subject}: {found}.")
     try:
         use.read(content_of(found))
     except MalformedSecret as problem:
-        return UsedSecret(name, reason=f"{use.word}Malformed", message=f'{told}: of the Secret "{name}", {problem}.')
+        return UsedSecret(name, reason=f"{use.word}Malformed", message=f'{subject}: of the Secret "{name}", {problem}.')
     return UsedSecret(name, str(found["metadata"].get("resourceVersion") or ""))
 
 
@@ -88,9 +88,10 @@ def find_certificate(name: str | None, subscriber: str | None, look: Look) -> Us
         reason = (
             "is not https, so that no certificate can be shown. Use an address with https, or remove the annotation"
         )
-        return UsedSecret(name, reason="ClientCertificateUnused", message=f"{_told(SHOWING)}: {subscriber} {reason}.")
+        message = f"{_subject(SHOWING)}: {subscriber} {reason}."
+        return UsedSecret(name, reason="ClientCertificateUnused", message=message)
     return find_secret(SHOWING, name, look)
 
 
-def _told(use: Use) -> str:
+def _subject(use: Use) -> str:
     return f"Nothing is sent, and events wait, because of the annotation {use.annotation}"

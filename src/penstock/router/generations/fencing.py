@@ -9,6 +9,10 @@ count, and all must find the same. The rules, for each partition of `penstock.ma
    counts for the dispatcher. Points are noted by the router that took over last only: Kafka itself refuses others.
 3. Routing goes on right after the newest record of the generation whose point was noted last; where it wrote none, at
    its start. A router reads what was noted after it took over, so nobody changes it meanwhile.
+4. A fence above every point shows that points were lost, in a power loss. Routing then goes on right after the newest
+   record of the fence's generation, and the next number is above everything in `penstock.matched`. Lost with the points
+   is what was noted before them: which routes these generations did without. A fence says which generation counted
+   before its own, so the first that is lost can be found, and from its start on all routes are owed their events.
 
 Why nothing is lost: what the dispatcher leaves out has a lower number than G and lies behind the fence of G. G reads
 every event from its start on, so either G has written the event for all routes it knows, or G has not come to it, and
@@ -23,10 +27,10 @@ Kafka is asked first whether this router is still the one that may note: another
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
-from penstock.contract import generations
+from penstock.contract import event_log, generations
 from penstock.contract.generations import LivePoint
 from penstock.contract.reports import Served
 from penstock.log.fences import RouterSuperseded
@@ -39,14 +43,18 @@ class RouterNotes(Protocol):
     def note_epoch(self, epoch: int) -> None:
         """Gives this router its epoch."""
 
+    def note_log(self, topic_id: str) -> None:
+        """Routing goes by the events in the topic with this id."""
+
     def note(self, point: LivePoint, forget: Iterable[str]) -> None:
         """Routing goes on from this point."""
 
     def note_served(self, changes: Mapping[str, Served | None]) -> None:
         """Which routes are served, and which were left out."""
 
-    def put_up(self, point: LivePoint) -> None:
-        """Puts up a generation's fence in every partition. Raises KafkaAway where it cannot be sure."""
+    def put_up(self, point: LivePoint, follows: int) -> None:
+        """Puts up a generation's fence in every partition; the one that counted before has the number `follows`. Raises
+        KafkaAway where it cannot be sure."""
 
 
 class FormerNotes(Protocol):
@@ -60,6 +68,61 @@ class FormerNotes(Protocol):
     def epoch(self) -> int:
         """The newest."""
 
+    @property
+    def log(self) -> str:
+        """Id of the topic of the events that routing went by; empty where none was noted."""
+
+    @property
+    def fence(self) -> int:
+        """The highest fence that was found to shut out a generation by mistake; 0 where there was none."""
+
+
+ENOUGH_RECORDS, ENOUGH_AFTER = 256, 65_536
+"""Records without a number above the noted one that are enough to look no further back: where none was seen at all, and
+after one was."""
+
+
+class LookBack(NamedTuple):
+    """What a partition tells of generations that are not noted."""
+
+    highest: int = 0
+    """The highest number of all, 0 where there is no record."""
+    fence: int = 0
+    """That of the highest fence above the noted point; 0 where there is none."""
+    since: int = 0
+    """The events from this one on may not have been routed for all routes."""
+
+
+def look_back(pieces: Iterable[Sequence[MatchedRecord]], noted: int) -> LookBack:
+    """Looks through a partition, whose records come in pieces from its end back.
+
+    A fence stands where its generation begins to count, so as long as there are records of a generation that is not
+    noted, its fence may lie further back. The fence of the first generation that is not noted follows the noted one.
+    """
+    highest = fence = without = 0
+    since = routed = None
+    oldest: MatchedRecord | None = None
+    for records in pieces:
+        above = [record for record in records if record.generation > noted]
+        highest = max([highest, *(record.generation for record in records)])
+        fence = max([fence, *(record.generation for record in above if record.fence)])
+        for record in reversed(records):
+            if record.fence and record.follows == noted < record.generation:
+                since = record.origin + 1
+            elif routed is None and record.generation == noted:
+                routed = record.origin + 1
+        oldest = records[0] if records else oldest
+        without = 0 if above else without + len(records)
+        found = fence and fence == highest and since is not None
+        if found or without >= (ENOUGH_AFTER if highest > noted else ENOUGH_RECORDS):
+            break
+    else:
+        if oldest is not None and oldest.offset > 0 and oldest.generation > noted:
+            fence = max(fence, oldest.generation)  # retention has removed the fence of one that wrote all there is
+    if since is None and not fence:
+        since = routed  # the fence was lost as well
+    return LookBack(highest, fence, since or 0)
+
 
 class Fencing:
     """The point that counts, for one router."""
@@ -69,11 +132,50 @@ class Fencing:
         self._found, self._writer, self._beat = found, writer, beat
         self._own: LivePoint | None = None
         self._epoch: int | None = None
+        self._fence = 0
+        self._highest = 0
+        self.highest: list[int] = []
+        """By partition: the highest generation that was found there before the first of this router."""
+        self.owed: tuple[int, ...] = ()
+        """By partition, where generations were noted and the notes are lost: from where on all routes are owed their
+        events."""
+
+    def check_log(self, topic_id: str) -> None:
+        """To be called before the first generation, with the id of the events' topic. Raises AnotherLog."""
+        event_log.check_id(self._found.log, topic_id)
+        if topic_id and not self._found.log:
+            self._beat()
+            self._writer.note_log(topic_id)
+
+    def look_for_lost_notes(self, partitions: Iterable[Iterable[Sequence[MatchedRecord]]]) -> None:
+        """To be called before the first generation: the notes of former routers may have been lost, and their fences
+        not, in a power loss. What follows needs a higher number than any fence, or nothing of it would count.
+
+        Each partition gives its records in pieces from its end back. Where a fence is higher than every point, routing
+        goes on from that fence's generation.
+        """
+        point = generations.newest(self._found.points.values())
+        noted = point.number if point is not None else 0
+        looks = [look_back(pieces, noted) for pieces in partitions]
+        self.highest = [look.highest for look in looks]
+        self._highest = max([self._found.fence, *self.highest])
+        fence = max([self._found.fence, *(look.fence for look in looks)])
+        if fence > noted:
+            # By a fence that is gone here, tasks may have left out even what the noted generation wrote.
+            self.owed = tuple(look.since if look.fence >= self._found.fence else 0 for look in looks)
+            self._fence = fence
+
+    @property
+    def unnoted(self) -> int:
+        """The generation that routing goes on from, where a fence shows it and no point does; otherwise 0."""
+        return 0 if self._own else self._fence
 
     def number_after(self, newest: int) -> int:
-        """The number of the next generation, where `newest` is the highest that was seen."""
+        """The number of the next generation, where `newest` is the highest that this router has given."""
+        newest = max(newest, self._highest)
         if self._epoch is None:
-            epoch = max([self._found.epoch, *(generations.epoch_of(one.number) for one in self._found.points.values())])
+            numbers = [one.number for one in self._found.points.values()] + ([newest] if newest else [])
+            epoch = max([self._found.epoch, *map(generations.epoch_of, numbers)])
             self._beat()
             self._writer.note_epoch(epoch + 1)
             self._epoch = epoch + 1
@@ -89,11 +191,13 @@ class Fencing:
     def shut_out_others(self, point: LivePoint) -> None:
         """From now on only this generation counts, and what follows it."""
         forget = [] if self._own else [key for key in self._found.points if key != generations.key_of(point.number)]
+        before = self.point
+        follows = max(self.unnoted, before.number if before is not None else 0)
         self._beat()
         self._writer.note(point, forget)
         self._own = point
         self._beat()
-        self._writer.put_up(point)
+        self._writer.put_up(point, follows)
 
     def confirm(self) -> None:
         """Raises RouterSuperseded where another router has taken over, whether or not it has written anything yet."""

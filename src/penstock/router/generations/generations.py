@@ -36,7 +36,7 @@ from typing import Protocol
 
 import structlog
 
-from penstock.contract import topics
+from penstock.contract import event_log, topics
 from penstock.contract.generations import LivePoint
 from penstock.contract.routes import Route
 from penstock.contract.snapshot import Snapshot
@@ -140,27 +140,31 @@ class Generations:
         room: Callable[[int, bool], None] = lambda partitions, beside: None,
         beat: Callable[[], None] = lambda: None,
         clock: Callable[[], float] | None = None,
+        log_id: Callable[[], str] = lambda: "",
     ) -> None:
+        """Asks `log_id` which topic the events are in now."""
         self._launch, self._tail, self._sender, self.watch = launch, tail, sender, watch
         self._unplannable = unplannable
         self._announce, self._lost, self._stopping = live, lost, stopping
-        self._served, self._fencing = served, fencing
+        self._served, self._fencing, self._log_id = served, fencing, log_id
         self._room, self._beat, self.clock = room, beat, clock or LivedTime()
         """Raises where a query for so many partitions, beside another or alone, would find no room."""
         self._newest_number = 0
+        self._looked_back = False
         self._partitions = 0
         self._reported: set[tuple[str, LostRange]] = set()
         self.live: Generation | None = None
 
     def acts_by(self, snapshot: Snapshot) -> bool:
         """Whether these very routes are in force. The topic's order decides which snapshot is the newest, not its
-        number."""
-        return self.live is not None and self.live.routes is snapshot.routes
+        number. Routes that were left out for a while are to be tried again."""
+        return self.live is not None and self.live.routes is snapshot.routes and not self._unplannable.due()
 
     def advance(self, snapshot: Snapshot) -> None:
         """Makes the snapshot's routes the ones in force; returns when they are."""
         before = self.live
-        if before is not None and self._serves(before) and same_routing(before.routes, snapshot.routes):
+        as_before = before is not None and same_routing(before.routes, snapshot.routes) and not self._unplannable.due()
+        if before is not None and as_before and self._serves(before):
             self._fencing.confirm()
             before.version, before.routes = snapshot.version, snapshot.routes
             self._announce(before)
@@ -174,6 +178,7 @@ class Generations:
         table = index_routes(route for uid, route in wanted.items() if uid not in unfit)
         refused = {**unfit, **table.refused}
         routes = {uid: route for uid, route in wanted.items() if uid not in refused}
+        self._look_back(snapshot, beside=beside)
         newcomers = self._served.newcomers(routes.values())
         start = self._start_offsets(routes, newcomers)
         self._note_left_out(snapshot, routes, start)
@@ -202,7 +207,7 @@ class Generations:
             if self.watch.pending is None:
                 self._tail.rest()
         self.live = following
-        self._fencing.note_served(self._served.live(snapshot, routes))
+        self._note_served(snapshot, routes, newcomers, start)
         self._reported.clear()
         log.info(
             "a generation of routes is live",
@@ -333,28 +338,80 @@ class Generations:
         )
         return start
 
+    def _check_log(self, snapshot: Snapshot) -> None:
+        """Whether the events are those that were routed before, and that routes begin with. Raises AnotherLog."""
+        made = [
+            self._tail.newest(number, 0, lambda record: record.made_from >= 0) for number in range(self._partitions)
+        ]
+        events = self._retained_events()  # after those that were made from them: both grow meanwhile
+        starts = [(uid, route.start) for uid, route in routed(snapshot.routes).items()]
+        event_log.check_starts(starts, [kept.end for kept in events])
+        for partition, (kept, newest) in enumerate(zip(events, made, strict=True)):
+            if newest is None:
+                continue
+            event_log.check_end(partition, newest.made_from + 1, kept.end, "routing")
+            found = self._tail.event(partition, newest.made_from) if newest.made_from >= kept.first else None
+            if found is not None:
+                event_log.check_same(partition, newest.made_from, newest.identity, event_log.identity(found))
+
+    def _look_back(self, snapshot: Snapshot, *, beside: bool) -> None:
+        """Before the first generation, so that it has a number above everything that was ever written, and before each
+        that goes on alone, whether it is the same log. Raises AnotherLog."""
+        if not self._looked_back:
+            self._fencing.check_log(self._log_id())
+        if not beside:
+            self._check_log(snapshot)
+        if self._looked_back:
+            return
+        self._fencing.look_for_lost_notes(self._tail.backwards(number) for number in range(self._partitions))
+        self._looked_back = True
+        if unnoted := self._fencing.unnoted:
+            log.warning(
+                "notes of the last router were lost, in a power loss perhaps; routing goes on by its fence, and events "
+                "since then are routed again, of which cursors drop what was delivered",
+                generation=unnoted,
+                since=self._fencing.owed,
+            )
+            self._fencing.note_served(self._served.owe_all(self._fencing.owed))
+        self._fencing.note_served(self._served.owe_cut_off(self._matched_ends()))
+
+    def _matched_ends(self) -> tuple[int, ...]:
+        return tuple(kept.end for kept in self._tail.retained(topics.MATCHED, self._partitions))
+
     def _routed(self, partition: int, end: int) -> int | None:
         """The newest origin that counts as routed: of the generation that routing goes on from, whoever else wrote.
 
-        Where nothing says which that is, it is the newest record's. So it is where the log has been cut off, by a power
-        loss, and no longer reaches to where that generation began: what its predecessor wrote is gone as well then.
+        Where nothing says which that is, it is the highest that has written. So it is where the log has been cut off,
+        by a power loss, and no longer reaches to where that generation began: what its predecessor wrote is gone as
+        well then. Not the newest record's: it may be one that a fence shuts out.
         """
-        point = self._fencing.point
+        if unnoted := self._fencing.unnoted:
+            written = self._tail.newest(partition, 0, lambda record: record.generation == unnoted)
+            if written is not None:
+                return self.watch.origin(written)
+            point = None
+        else:
+            point = self._fencing.point
         if point is not None and partition < len(point.ends) and point.ends[partition] <= end:
             counts = lambda record: record.generation == point.number and not record.fence  # noqa: E731
             own = self._tail.newest(partition, point.ends[partition], counts)
             return max(point.start[partition] - 1, -1 if own is None else self.watch.origin(own))
-        newest = self._tail.newest(partition, 0, lambda record: not record.fence)
-        if newest is None:
-            return None
-        self._newest_number = max(self._newest_number, newest.generation)
-        return self.watch.origin(newest)
+        highest = self._fencing.highest[partition] if partition < len(self._fencing.highest) else 0
+        newest = self._tail.newest(partition, 0, lambda record: record.generation == highest)
+        return None if newest is None else self.watch.origin(newest)
 
     def _note_left_out(self, snapshot: Snapshot, routes: Mapping[str, Route], start: StartOffsets) -> None:
         """What a query does without is noted before it starts: it may be the last thing that this process does."""
         owed = self._served.left_out(snapshot, routes, start.reached or start.offsets)
         self._fencing.note_served(owed)
         self._served.take(owed)
+
+    def _note_served(
+        self, snapshot: Snapshot, routes: Mapping[str, Route], newcomers: list[Route], start: StartOffsets
+    ) -> None:
+        since = {route.uid: route.start for route in newcomers} if start.reached else {}
+        changes = self._served.live(snapshot, routes, since, self._matched_ends() if since else ())
+        self._fencing.note_served(changes)
 
     def _report_losses(self, losses: list[tuple[Route, LostRange]]) -> None:
         """Reports losses before the query starts, so that a crash hides none; once, however often it is tried."""

@@ -43,8 +43,7 @@ def resume(newest_origins: Mapping[int, int], retained: Sequence[Retained]) -> S
     """Right after the newest origin of each partition; from the oldest event where nothing has been routed yet."""
     offsets, gaps = [], []
     for partition, kept in enumerate(retained):
-        newest = newest_origins.get(partition)
-        position = kept.first if newest is None else newest + 1
+        position = newest_origins.get(partition, -1) + 1
         if position < kept.first:
             gaps.append(LostRange(partition, position, kept.first - 1))
         offsets.append(min(max(position, kept.first), kept.end))
@@ -86,18 +85,29 @@ def out_of_reach(newcomers: Iterable[Route], retained: Sequence[Retained]) -> li
     return [
         (route, LostRange(partition, wanted, kept.first - 1))
         for route in newcomers
-        for partition, (wanted, kept) in enumerate(zip(route.start, retained, strict=False))
-        if wanted < kept.first
+        for partition, kept in enumerate(retained)
+        if (wanted := _start_in(route, partition)) is not None and wanted < kept.first
     ]
 
 
 def losses(gaps: Iterable[LostRange], routes: Iterable[Route]) -> list[tuple[Route, LostRange]]:
-    """For each route the part of each gap that it was still to get."""
+    """For each route the part of each gap that it was still to get. Before what was ever routed, that is nothing for a
+    route without a start: it asks for whatever there is."""
     routes = list(routes)
     found = []
     for gap in gaps:
         for route in routes:
-            begins = route.start[gap.partition] if gap.partition < len(route.start) else 0
-            if begins <= gap.last:
+            begins = _start_in(route, gap.partition)
+            if begins is None and gap.first:
+                begins = 0
+            if begins is not None and begins <= gap.last:
                 found.append((route, LostRange(gap.partition, max(gap.first, begins), gap.last)))
     return found
+
+
+def _start_in(route: Route, partition: int) -> int | None:
+    """Where the route begins in a partition: in one that was added after it was published, with the first event. None
+    where it has no start."""
+    if not route.start:
+        return None
+    return route.start[partition] if partition < len(route.start) else 0

@@ -9,7 +9,10 @@ and then nothing in `penstock.matched` tells it. So it is noted here:
 - before a query starts without a route that was served, it is noted from where on the route is owed its events;
 - a route that is not noted as served, or is owed something, reaches back in the next query.
 
-Each note errs on the safe side when it is lost: the route then gets again what it had, and its cursor drops that.
+Each note errs on the safe side when it is lost: the route then gets again what it had, and its cursor drops that. Only
+what is owed does not; but it is noted before the generation that did without the route, so where that one's fence shows
+that notes were lost, all routes are owed what came since. And should `penstock.matched` lose its end, with what was
+written there for routes that reached back, those are owed it again.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import zip_longest
+
+import msgspec
 
 from penstock.contract.reports import Served
 from penstock.contract.routes import Route
@@ -35,20 +40,42 @@ class ServedRoutes:
         return [found for route in routes if (found := self._reaching_back(route)) is not None]
 
     def left_out(self, snapshot: Snapshot, routes: Mapping[str, Route], begins: tuple[int, ...]) -> dict[str, Served]:
-        """What has to be noted before a query that serves `routes` only begins there."""
-        return {
-            uid: Served(uid, noted.start, begins)
-            for uid, noted in self.noted.items()
-            if uid not in routes and noted.owed is None and not snapshot.has_ended(uid)
-        }
+        """What has to be noted before a query that serves `routes` only begins there. That may be earlier than what a
+        route is owed already, where `penstock.matched` has lost its end."""
+        missing = [one for uid, one in self.noted.items() if uid not in routes and not snapshot.has_ended(uid)]
+        return {one.route: owed for one in missing if (owed := _owing(one, begins)) != one}
 
-    def live(self, snapshot: Snapshot, routes: Mapping[str, Route]) -> dict[str, Served | None]:
-        """What changes when a generation that serves `routes` is live; taken in already."""
+    def owe_all(self, since: tuple[int, ...]) -> dict[str, Served]:
+        """What has to be noted where notes from there on are lost; taken in already."""
+        owed = {uid: _owing(noted, since) for uid, noted in self.noted.items()}
+        self.take(owed)
+        return owed
+
+    def owe_cut_off(self, ends: tuple[int, ...]) -> dict[str, Served]:
+        """What has to be noted where `penstock.matched` ends so early that some of what routes reached back for is
+        gone; taken in already."""
+        owed = {
+            uid: msgspec.structs.replace(_owing(noted, noted.since), since=(), until=())
+            for uid, noted in self.noted.items()
+            if any(end < until for end, until in zip(ends, noted.until, strict=False))
+        }
+        self.take(owed)
+        return owed
+
+    def live(
+        self,
+        snapshot: Snapshot,
+        routes: Mapping[str, Route],
+        since: Mapping[str, tuple[int, ...]],
+        until: tuple[int, ...],
+    ) -> dict[str, Served | None]:
+        """What changes when a generation that serves `routes` is live; taken in already. For some it has read the
+        events again `since` then, which was done when `penstock.matched` ended at `until`."""
         changes: dict[str, Served | None] = {uid: None for uid in self.noted if snapshot.has_ended(uid)}
         for uid, route in routes.items():
-            served = Served(uid, tuple(route.start))
-            if self.noted.get(uid) != served:
-                changes[uid] = served
+            start, noted = tuple(route.start), self.noted.get(uid)
+            if noted is None or noted.start != start or noted.owed is not None:
+                changes[uid] = Served(uid, start, None, since[uid], until) if uid in since else Served(uid, start)
         self.take(changes)
         return changes
 
@@ -69,6 +96,13 @@ class ServedRoutes:
 
 def _later(one: Iterable[int], other: Iterable[int]) -> tuple[int, ...]:
     return tuple(max(pair) for pair in zip_longest(one, other, fillvalue=0))
+
+
+def _owing(noted: Served, since: tuple[int, ...]) -> Served:
+    """The same, but owed what came since then, or more."""
+    if noted.owed is not None:
+        since = tuple(min(pair) for pair in zip_longest(noted.owed, since, fillvalue=0))
+    return msgspec.structs.replace(noted, owed=since)
 
 
 def _rises(before: Iterable[int], now: Iterable[int]) -> bool:

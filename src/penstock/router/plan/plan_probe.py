@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -15,16 +15,19 @@ from penstock.events.event import REQUIRED
 from penstock.events.kafka_binding import PREFIX
 from penstock.router.plan.route_index import index_routes
 from penstock.router.plan.routing import route
+from penstock.router.plan.unplannable import Unfit
 
 LONGEST_REASON = 300
 
 
-def attempt(spark: SparkSession, routes: Sequence[Route]) -> str | None:
-    """Why Spark cannot route by these routes; None where it can. What is not Spark's judgement is raised."""
+def attempt(spark: SparkSession, routes: Sequence[Route]) -> Unfit | None:
+    """Why Spark cannot route by these routes; None where it can. Only what it says of the filters is final: anything
+    else may be a failure of its own."""
     try:
         route(_event(spark, routes[0].target if routes else ""), index_routes(routes), 0).collect()
     except (Py4JJavaError, PySparkException, RecursionError) as error:
-        return (str(error).strip().splitlines() or [type(error).__name__])[0][:LONGEST_REASON]
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:LONGEST_REASON]
+        return Unfit(reason, final=isinstance(error, (AnalysisException, RecursionError)))
     return None
 
 

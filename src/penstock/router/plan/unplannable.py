@@ -2,33 +2,63 @@
 
 Admission and `parse` keep filters that Spark cannot plan from getting here, as far as anybody knows of them. Should a
 generation fail all the same, the routes whose filters are expressions of the query are tried without Kafka, in halves,
-until those are found that fail. They are left out for as long as their filter stays as it is.
+until those are found that fail. Those that Spark cannot analyse are left out for as long as their filter stays as it
+is. Any other failure may be Spark's own (an executor was lost, memory was short): such a route is tried again.
 """
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from penstock.contract.routes import Route
 from penstock.router.plan.route_index import index_routes
 
-Probe = Callable[[Sequence[Route]], str | None]
+AGAIN_SECONDS = 300.0
+"""After which a route that failed for another reason than its filter is tried again."""
+
+
+class Unfit(NamedTuple):
+    """Why routes cannot be planned together."""
+
+    reason: str
+    final: bool = True
+    """Whether it is because of the filters; otherwise they may be planned another time."""
+
+
+class _Known(NamedTuple):
+    """A route that is left out."""
+
+    filter: object
+    reason: str
+    until: float
+
+
+Probe = Callable[[Sequence[Route]], Unfit | None]
 """Why these routes cannot be planned together; None where they can."""
 
 
 class Unplannable:
     """What is known about routes that do not fit into a query."""
 
-    def __init__(self, probe: Probe) -> None:
-        self._probe = probe
-        self._known: dict[str, tuple[object, str]] = {}
+    def __init__(self, probe: Probe, clock: Callable[[], float] = time.monotonic) -> None:
+        self._probe, self._clock = probe, clock
+        self._known: dict[str, _Known] = {}
+
+    def due(self) -> bool:
+        """Whether routes that were left out are to be tried again."""
+        return any(found.until <= self._clock() for found in self._known.values())
 
     def known(self, routes: Mapping[str, Route]) -> dict[str, str]:
         """Those among the routes that are known not to fit, and why. A route with another filter has its chance."""
         self._known = {
-            uid: found for uid, found in self._known.items() if uid in routes and _filter(routes[uid]) == found[0]
+            uid: found
+            for uid, found in self._known.items()
+            if uid in routes and _filter(routes[uid]) == found.filter and found.until > self._clock()
         }
-        return {uid: reason for uid, (_, reason) in self._known.items()}
+        return {uid: found.reason for uid, found in self._known.items()}
 
     def examine(self, routes: Mapping[str, Route], live: Mapping[str, Route]) -> bool:
         """Looks for routes that made a generation fail; True if there are some that were not known before.
@@ -41,21 +71,26 @@ class Unplannable:
             return False
         suspects.sort(key=lambda route: route.uid not in live)
         found = split_off_unplannable(suspects, self._probe)
-        self._known.update({uid: (_filter(routes[uid]), reason) for uid, reason in found.items()})
+        if not all(unfit.final for unfit in found.values()) and self._probe([]) is not None:
+            return False  # Spark has failed meanwhile
+        for uid, (reason, final) in found.items():
+            until = math.inf if final else self._clock() + AGAIN_SECONDS
+            again = "" if final else f"; it is tried again in {AGAIN_SECONDS / 60:g} minutes"
+            self._known[uid] = _Known(_filter(routes[uid]), reason + again, until)
         return bool(found)
 
 
-def split_off_unplannable(routes: Sequence[Route], probe: Probe) -> dict[str, str]:
+def split_off_unplannable(routes: Sequence[Route], probe: Probe) -> dict[str, Unfit]:
     """The routes that cannot be planned together with those before them, and why."""
     fit: list[Route] = []
-    unfit: dict[str, str] = {}
+    unfit: dict[str, Unfit] = {}
 
     def take(group: Sequence[Route]) -> None:
-        reason = probe([*fit, *group])
-        if reason is None:
+        found = probe([*fit, *group])
+        if found is None:
             fit.extend(group)
         elif len(group) == 1:
-            unfit[group[0].uid] = reason
+            unfit[group[0].uid] = found
         else:
             half = len(group) // 2
             take(group[:half])

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from penstock.events.event import CloudEvent
 from penstock.resources.destinations.resolution import ResolvedAddress
-from penstock.resources.sources.pingsource.model import EVENT_TYPE, PingSource
-from penstock.resources.sources.pingsource.schedule import CronSchedule
+from penstock.resources.pingsource import EVENT_TYPE, PingSource
+from penstock.resources.schedules import CronSchedule
 from penstock.timestamps import rfc3339_of
 
 _IDS = uuid.UUID("6f0b9a52-5f8e-4b0c-9a1d-0e6f3c1d7a44")

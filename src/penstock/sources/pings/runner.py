@@ -39,7 +39,7 @@ MOST_WAITING = 10_000
 
 
 class PingListener(Protocol):
-    """Who is told what becomes of a source."""
+    """Observers of a source's state."""
 
     def trouble_changed(self, uid: str) -> None:
         """The source waits for its sink, or waits no more; see `PingRunner.trouble`."""
@@ -107,7 +107,7 @@ class PingRunner:
             source.deliveries.hurry()
 
     def remove(self, uid: str) -> None:
-        """There is no such source any more."""
+        """The source was deleted."""
         source = self._sources.pop(uid, None)
         if source is not None:
             source.ping = None

@@ -1,14 +1,14 @@
-"""Which ticks are due: those to fire, and those that came while nobody was there to fire them.
+"""Which ticks are due: those to fire, and those missed while no process ran.
 
 A tick that is at most a minute late is still fired, so that a restart costs none. Older ones are missed: a job for noon
-that starts at three does more harm than good. They are counted, to be told.
+that starts at three does more harm than good. They are counted and reported.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.resources.sources.pingsource.schedule import CronSchedule
+from penstock.resources.schedules import CronSchedule
 from penstock.timestamps import rfc3339_of
 
 LATE_SECONDS = 60

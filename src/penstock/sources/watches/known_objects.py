@@ -1,4 +1,4 @@
-"""What a watch knows of its objects, so that every change is told as what it is to the source.
+"""What a watch knows of its objects, so that the source gets the right kind of event for every change.
 
 An object that gets the labels that are asked for is added, one that loses them is deleted. After a watch that was cut
 off for too long, a new list is compared with what is known, so that nothing is left out.
@@ -7,20 +7,17 @@ off for too long, a new list is compared with what is known, so that nothing is 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
 
-from penstock.resources.sources.apiserversource.model import Change
+from penstock.kube.kinds import Obj
+from penstock.resources.apiserversource import Change
 
-Obj = Mapping[str, Any]
 Told = tuple[Change, Obj]
 
 
 class KnownObjects:
-    """The objects of one watch that the source is told of."""
+    """The objects of one watch that the source selects."""
 
     def __init__(self, chosen: Callable[[Obj], bool]) -> None:
-        self.version: str | None = None
-        """Where to go on; None: with a list."""
         self._chosen = chosen
         self._objects: dict[str, Obj] | None = None
         """By uid, without what they contain; None until there was a list."""

@@ -7,45 +7,38 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, Protocol
+from functools import partial
+from typing import NoReturn, Protocol
 
 import structlog
 
 from penstock.events.event import CloudEvent
+from penstock.kube.client import Change as ObjectChange
+from penstock.kube.client import Listing
+from penstock.kube.errors import Forbidden, KubeError, NotFound
+from penstock.kube.kinds import Obj
+from penstock.kube.list_watch import Changed, Interrupted, Listed, list_and_watch
 from penstock.log.threads import Owner
 from penstock.observability.logs import describe
-from penstock.resources.sources.apiserversource.model import Change
-from penstock.retry import pause_after
+from penstock.resources.apiserversource import Change
 from penstock.sources.deliveries import Letter, Send, SourceDeliveries
-from penstock.sources.watches.known_objects import KnownObjects, Obj
+from penstock.sources.watches.known_objects import KnownObjects
 from penstock.sources.watches.watch_plan import WatchedObjects, WatchPlan, event_of
 
 log = structlog.get_logger()
 
-FIRST_PAUSE_SECONDS = 0.2
-LONGEST_PAUSE_SECONDS = 10.0
-
-
-class WatchExpired(Exception):  # the API's answer, not a defect
-    """The API no longer knows what happened since; list again."""
-
-
-class NotServed(Exception):  # the API's answer, not a defect
-    """There is no such kind."""
-
-
-class Forbidden(Exception):  # the API's answer, not a defect
-    """The source's ServiceAccount may not watch this."""
-
 
 class ObjectApi(Protocol):
-    """The API as the source's ServiceAccount sees it. Raises WatchExpired, NotServed, Forbidden, or whatever broke."""
+    """The API as the source's ServiceAccount sees it."""
 
-    async def listing(self, user: str, watched: WatchedObjects) -> tuple[list[dict[str, Any]], str]:
+    async def listing(self, user: str, watched: WatchedObjects) -> Listing:
         """The objects, and the version to watch from."""
 
-    def changes(self, user: str, watched: WatchedObjects, version: str) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+    def changes(
+        self, user: str, watched: WatchedObjects, version: str
+    ) -> AbstractAsyncContextManager[AsyncIterator[ObjectChange]]:
         """Changes after `version`."""
 
     def plural(self, watched: WatchedObjects) -> str:
@@ -126,40 +119,35 @@ class WatchRunner:
             await self._tasks.close()
 
     async def _follow(self, source: _Source, watched: WatchedObjects) -> None:
-        known, failures = KnownObjects(watched.has), 0
-        while True:
-            try:
-                if known.version is None:
-                    await self._list(source, watched, known)
-                failures = 0
-                await self._watch(source, watched, known)
-            except WatchExpired:
-                known.version = None
-            except NotServed as error:
-                # As with Knative, the others are watched all the same; the kind may come.
-                self._seen(source, watched, None)
-                failures = await self._pause(source, watched, error, failures)
-            except Forbidden as error:
-                self._seen(source, watched, str(error))
-                failures = await self._pause(source, watched, error, failures)
-            except Exception as error:
-                failures = await self._pause(source, watched, error, failures)
+        user, known = source.plan.source.user, KnownObjects(watched.has)
+        get_list, open_watch = partial(self._api.listing, user, watched), partial(self._api.changes, user, watched)
+        async for news in list_and_watch(get_list, open_watch):
+            match news:
+                case Listed(objects):
+                    for change, obj in known.listed(objects):
+                        await self._send_change(source, watched, change, obj)
+                    self._seen(source, watched, None)
+                case Changed(kind, obj):
+                    if (found := known.changed(kind, obj)) is not None:
+                        await self._send_change(source, watched, *found)
+                case Interrupted(error):
+                    self._interrupted(source, watched, error)
 
-    async def _list(self, source: _Source, watched: WatchedObjects, known: KnownObjects) -> None:
-        objects, version = await self._api.listing(source.plan.source.user, watched)
-        for change, obj in known.listed(objects):
-            await self._tell(source, watched, change, obj)
-        known.version = version
-        self._seen(source, watched, None)
+    def _interrupted(self, source: _Source, watched: WatchedObjects, error: KubeError) -> None:
+        if isinstance(error, NotFound):
+            # As with Knative, the others are watched all the same; the kind may come.
+            self._seen(source, watched, None)
+        elif isinstance(error, Forbidden):
+            self._seen(source, watched, str(error))
+        log.warning(
+            "a source cannot watch and tries again",
+            source=source.plan.source.identity.name,
+            namespace=source.plan.source.identity.namespace,
+            kind=watched.kind.kind,
+            error=describe(error),
+        )
 
-    async def _watch(self, source: _Source, watched: WatchedObjects, known: KnownObjects) -> None:
-        async for kind, obj in self._api.changes(source.plan.source.user, watched, known.version or ""):
-            told = known.changed(kind, obj)
-            if told is not None:
-                await self._tell(source, watched, *told)
-            known.version = str(obj["metadata"]["resourceVersion"])
-
-    async def _tell(self, source: _Source, watched: WatchedObjects, change: Change, obj: Obj) -> None:
+    async def _send_change(self, source: _Source, watched: WatchedObjects, change: Change, obj: Obj) -> None:
         plural = self._api.plural(watched)
         event = event_of(source.plan, change, obj, plural)
         if event is None:
@@ -182,17 +170,6 @@ class WatchRunner:
             source.problems[watched] = problem
         if before != (watched in source.waits_for, source.problems.get(watched)):
             self._changed(source.plan.uid)
-
-    async def _pause(self, source: _Source, watched: WatchedObjects, error: Exception, failures: int) -> int:
-        log.warning(
-            "a source cannot watch and tries again",
-            source=source.plan.source.identity.name,
-            namespace=source.plan.source.identity.namespace,
-            kind=watched.kind.kind,
-            error=describe(error),
-        )
-        await asyncio.sleep(pause_after(failures + 1, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS))
-        return failures + 1
 
 
 def _same_id(now: CloudEvent | None, first: CloudEvent) -> CloudEvent:

@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from penstock.events.event import CloudEvent
 from penstock.filters.evaluate import matches_event
 from penstock.filters.predicate import Predicate
+from penstock.kube.kinds import Obj
 from penstock.resources import label_selector
-from penstock.resources.destinations.resolution import ResolvedAddress
-from penstock.resources.metadata import controller_of
-from penstock.resources.sources.apiserversource.model import (
+from penstock.resources.apiserversource import (
     REFERENCE,
     ApiServerSource,
     Change,
     WatchedKind,
     event_type,
 )
+from penstock.resources.destinations.resolution import ResolvedAddress
+from penstock.resources.metadata import controller_of
 from penstock.timestamps import rfc3339
 
 _IDS = uuid.UUID("2c8a5d1e-6b0f-4c55-8f3a-9d2b7e4a1c60")
-
-Obj = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -63,7 +60,7 @@ class WatchPlan:
 
 
 def event_of(plan: WatchPlan, change: Change, obj: Obj, plural: str) -> CloudEvent | None:
-    """The event of a change; None where the source does not tell of such objects."""
+    """The event of a change; None where the source leaves such objects out."""
     if not _is_owned(plan.source.owner, obj):
         return None
     event = _event(plan, change, obj, plural)

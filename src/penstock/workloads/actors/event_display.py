@@ -12,9 +12,10 @@ from penstock.events import http, media_type
 from penstock.events.event import CloudEvent, MalformedEvent
 from penstock.workloads.actors.http_actor import HttpActor
 from penstock.workloads.actors.reporting import PodLog
-from penstock.workloads.server import TakeListener
+from penstock.workloads.server import BodyTooLarge, TakeListener, body_of
 
 HEALTH_PATH = "/healthz"
+MOST_BYTES = 16 * 1024 * 1024
 _SHOWN = ("type", "source", "subject", "id", "time", "dataschema", "datacontenttype")
 
 
@@ -33,7 +34,10 @@ class EventDisplay(HttpActor):
             return Response(status_code=405)
         if request.method == "OPTIONS":
             return Response(status_code=200, headers={"Allow": "POST, OPTIONS"})
-        body = await request.body()
+        try:
+            body = await body_of(request, MOST_BYTES)
+        except BodyTooLarge:
+            return Response(status_code=413)
         try:
             event = http.from_http(http.fold_headers(request.scope["headers"]), body)
         except MalformedEvent as malformed:

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import yaml
-from pyreqwest.client import Client
-from pyreqwest.exceptions import PyreqwestError
 
 from penstock.events import json_format
 from penstock.events.attributes import check_event
 from penstock.events.event import CloudEvent, MalformedEvent
 from penstock.timestamps import rfc3339
 from penstock.workloads.actors.options import BrokenEnvironment
+from penstock.workloads.actors.outgoing import NotSent, Outgoing
+from penstock.workloads.actors.volume_files import VolumeFiles
 
 
-async def load(sources: Sequence[str], client: Client) -> list[CloudEvent]:
+async def load(sources: Sequence[str], files: VolumeFiles, outgoing: Outgoing) -> list[CloudEvent]:
     """All events of all sources, in order. Raises BrokenEnvironment naming the source."""
     events: list[CloudEvent] = []
     for source in sources:
-        for text in await _texts(source, client):
+        for text in await _texts(source, files, outgoing):
             try:
                 events += parse(text)
             except (MalformedEvent, yaml.YAMLError) as error:
@@ -30,10 +28,10 @@ async def load(sources: Sequence[str], client: Client) -> list[CloudEvent]:
     return events
 
 
-async def read_json(path: str) -> CloudEvent:
+async def read_json(path: str, files: VolumeFiles) -> CloudEvent:
     """The event of a file that FROM_FILES names. Raises BrokenEnvironment."""
     try:
-        return json_format.decode(await asyncio.to_thread(Path(path).read_bytes))
+        return json_format.decode(await files.read(path))
     except (OSError, MalformedEvent) as error:
         raise BrokenEnvironment(f"FROM_FILES: {path} has no event: {error}") from error
 
@@ -62,17 +60,14 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-async def _texts(source: str, client: Client) -> list[str]:
+async def _texts(source: str, files: VolumeFiles, outgoing: Outgoing) -> list[str]:
     try:
-        if source.startswith(("http://", "https://")):
-            response = await client.get(source).error_for_status(True).build().send()
-            return [await response.text()]
-        return await asyncio.to_thread(_read, Path(source))
-    except (OSError, PyreqwestError) as error:
+        if not source.startswith(("http://", "https://")):
+            return await files.texts(source)
+        answer = await outgoing.send("GET", source)
+        text = answer.body.decode()
+    except (OSError, UnicodeDecodeError, NotSent) as error:
         raise BrokenEnvironment(f"INPUT_YAML: {source} cannot be read: {error}") from error
-
-
-def _read(path: Path) -> list[str]:
-    if path.is_dir():
-        return [file.read_text() for file in sorted(path.rglob("*.yaml"))]
-    return [path.read_text()]
+    if not 200 <= answer.status < 300:
+        raise BrokenEnvironment(f"INPUT_YAML: {source} cannot be read: the answer has the status {answer.status}")
+    return [text]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -12,7 +11,8 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from penstock.lifecycle import first
-from penstock.tls.server import NoCertificate, ServerTls
+from penstock.workloads.actors.node_line import NodeRefused
+from penstock.workloads.actors.shown_certificate import ShownCertificate
 from penstock.workloads.run import Exit, Stoppable
 from penstock.workloads.server import PortTaken, TakeListener, serving
 
@@ -23,7 +23,7 @@ PORT, TLS_PORT = 8080, 8443
 class HttpActor(Stoppable, ABC):
     """A program that answers requests."""
 
-    def __init__(self, take_listener: TakeListener, tls: ServerTls | None = None, *, plain: bool = True) -> None:
+    def __init__(self, take_listener: TakeListener, tls: ShownCertificate | None = None, *, plain: bool = True) -> None:
         """`tls`: it answers over TLS, and over HTTP beside it where `plain` says so."""
         super().__init__()
         self._take_listener, self._tls = take_listener, tls
@@ -38,10 +38,10 @@ class HttpActor(Stoppable, ABC):
                 return Exit(1, problem)
             try:
                 if self._tls is not None:
-                    await asyncio.to_thread(self._tls.look)
+                    await self._tls.look()
                 served = serving(self._app, self._ports, self._take_listener, lambda: self._grace)
                 await running.enter_async_context(served)
-            except (NoCertificate, PortTaken) as error:
+            except (NodeRefused, PortTaken) as error:
                 return Exit(1, str(error))
             ready()
             await first(self._stop.wait(), *(() if self._tls is None else (self._tls.run(),)))

@@ -11,6 +11,8 @@ import json
 import resource
 import signal
 import sys
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from jsonata import Jsonata  # type: ignore[import-untyped]  # it has annotations, but does not say so
@@ -29,28 +31,28 @@ def main() -> None:
             _tell(_compile(request["expressions"], expressions))
         else:
             signal.setitimer(signal.ITIMER_REAL, request["seconds"])
-            answer = _evaluate(expressions[request["name"]], request["input"])
+            answer = _outcome(partial(expressions[request["name"]].evaluate, request["input"]))
             signal.setitimer(signal.ITIMER_REAL, 0)
             _tell(answer)
 
 
 def _compile(sources: dict[str, str], expressions: dict[str, Jsonata]) -> dict[str, Any]:
     for name, source in sources.items():
-        try:
-            expressions[name] = Jsonata(source)
-        except Exception as error:
-            return {"error": f"{name}: {error}"}
+        outcome = _outcome(partial(Jsonata, source))
+        if "error" in outcome:
+            return {"error": f"{name}: {outcome['error']}"}
+        expressions[name] = outcome["result"]
     return {"result": True}
 
 
-def _evaluate(expression: Jsonata, value: Any) -> dict[str, Any]:
+def _outcome(work: Callable[[], Any]) -> dict[str, Any]:
     try:
-        return {"result": expression.evaluate(value)}
+        return {"result": work()}
     except RecursionError:
         return {"error": "the expression calls itself too deeply"}
     except MemoryError:
         return {"error": "the expression needs too much memory"}
-    except Exception as error:
+    except Exception as error:  # the library raises errors of many types for what users write
         return {"error": str(error) or type(error).__name__}
 
 

@@ -6,16 +6,15 @@ import contextlib
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-
-from pyreqwest.client import Client
+from typing import Any
 
 from penstock.lifecycle import first
 from penstock.workloads.actors.http_actor import PORT, TLS_PORT
-from penstock.workloads.actors.options import ActorOptions, BrokenEnvironment, ReceiverOptions
-from penstock.workloads.actors.receiver import Receiver, Review
+from penstock.workloads.actors.node_line import NodeLine
+from penstock.workloads.actors.options import ActorOptions, BrokenEnvironment, ReceiverOptions, SenderOptions
+from penstock.workloads.actors.receiver import Receiver
 from penstock.workloads.actors.reporting import Reports
-from penstock.workloads.actors.sender import Locate, SendingActor
+from penstock.workloads.actors.volume_files import VolumeFiles
 from penstock.workloads.run import Exit, Stoppable
 from penstock.workloads.server import PortTaken, TakeListener, serving
 
@@ -24,11 +23,12 @@ from penstock.workloads.server import PortTaken, TakeListener, serving
 class ActorEnvironment:
     """What a program needs of its node."""
 
-    client: Client
-    locate: Locate
+    node: NodeLine
+    files: VolumeFiles
+    most_bytes: int
+    """Of an answer."""
     reports: Reports
     take_listener: TakeListener
-    review: Review
 
 
 class EventsHub(Stoppable):
@@ -50,37 +50,48 @@ class EventsHub(Stoppable):
             if self._options.sender is None:
                 await self._stop.wait()
                 return Exit(0)
-            sender = SendingActor(
-                self._options.common.name,
-                self._options.sender,
-                self._around.reports,
-                self._around.client,
-                self._around.locate,
-            )
-            ended = await self._until_stopped(sender)
+            ended = await self._sending(self._options.sender)
             if self._options.receiver and ended.code == 0:
                 await self._stop.wait()
             return ended
 
     def _receiving(self, wanted: ReceiverOptions) -> contextlib.AbstractAsyncContextManager[None]:
         """Receives meanwhile, at both ports where TLS is asked for. Raises BrokenEnvironment and PortTaken."""
-        receiver = Receiver(self._options.common.name, wanted, self._around.reports, self._around.review)
-        ports = {PORT: None} | ({TLS_PORT: tls_from(Path(wanted.certificates))} if wanted.certificates else {})
+        receiver = Receiver(self._options.common.name, wanted, self._around.reports, self._review)
+        ports: dict[int, ssl.SSLContext | None] = {PORT: None}
+        if wanted.certificates:
+            ports[TLS_PORT] = tls_from(wanted.certificates, self._around.files)
         return serving(receiver, ports, self._around.take_listener, lambda: self._grace)
 
-    async def _until_stopped(self, sender: SendingActor) -> Exit:
+    async def _review(self, token: str, audience: str) -> dict[str, Any] | None:
+        user: dict[str, Any] | None = await self._around.node.ask(
+            "review", dict[str, Any] | None, token=token, audience=audience
+        )
+        return user
+
+    async def _sending(self, wanted: SenderOptions) -> Exit:
+        """Sends until that is done, or until stopped."""
+        # Imported here, because a receiver alone needs neither an HTTP client nor YAML.
+        from penstock.workloads.actors.outgoing import Outgoing
+        from penstock.workloads.actors.sender import SendingActor
+
+        around = self._around
+        outgoing = Outgoing(around.node, around.most_bytes, wanted.ca_certs)
+        sender = SendingActor(self._options.common.name, wanted, around.reports, outgoing, around.files)
         try:
             await first(sender.run(), self._stop.wait())
         except BrokenEnvironment as broken:
             return Exit(1, str(broken))
+        finally:
+            await outgoing.close()
         return Exit(143, "stopped") if self._stop.is_set() else Exit(0)
 
 
-def tls_from(folder: Path) -> ssl.SSLContext:
+def tls_from(folder: str, files: VolumeFiles) -> ssl.SSLContext:
     """TLS of a server with the certificate of a mounted Secret. Raises BrokenEnvironment."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
-        context.load_cert_chain(folder / "tls.crt", folder / "tls.key")
+        context.load_cert_chain(files.find(f"{folder}/tls.crt"), files.find(f"{folder}/tls.key"))
     except OSError as error:
         raise BrokenEnvironment(f"error while starting the HTTPS server: {error}") from error
     return context

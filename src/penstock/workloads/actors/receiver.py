@@ -21,8 +21,10 @@ from penstock.timestamps import rfc3339_nano
 from penstock.workloads.actors import options
 from penstock.workloads.actors.eventinfo import EventInfo, Kind, reported_headers
 from penstock.workloads.actors.reporting import Reports
+from penstock.workloads.server import BodyTooLarge, body_of
 
 READY_PATH = "/health/ready"
+MOST_BYTES = 16 * 1024 * 1024
 
 Review = Callable[[str, str], Awaitable[Mapping[str, Any] | None]]
 """Whose a token is that is for this audience; None where it is nobody's or for another. (token, audience)"""
@@ -55,7 +57,10 @@ class Receiver:
     async def _answer(self, request: Request) -> Response:
         if request.url.path == READY_PATH or request.method == "HEAD":
             return Response(status_code=200)
-        body = await request.body()
+        try:
+            body = await body_of(request, MOST_BYTES)
+        except BodyTooLarge:
+            return Response(status_code=413)
         event, error = self._parse(request, body)
         user, refused = None, None
         try:

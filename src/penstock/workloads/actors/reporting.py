@@ -3,35 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from pathlib import Path
+from typing import TextIO
 
 from penstock.workloads.actors.eventinfo import EventInfo
+from penstock.workloads.actors.node_line import NodeRefused
 from penstock.workloads.actors.options import Common
-
-REASON = "CloudEventObserved"
 
 Record = Callable[[str, str, str], Awaitable[None]]
 """(component, name of the Event, message) -> written as a Kubernetes Event about the Pod."""
 
 
 class PodLog:
-    """The file behind `kubectl logs`."""
+    """What `kubectl logs` shows: the program's output."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("a", encoding="utf-8", buffering=1)
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
 
     def write(self, text: str) -> None:
         """Appends each line of `text`."""
-        if not self._file.closed:
-            self._file.writelines(f"{line}\n" for line in text.splitlines() or [""])
-
-    def close(self, *, remove: bool = False) -> None:
-        """Closes the file, and removes it when its Pod is gone."""
-        self._file.close()
-        if remove:
-            self.path.unlink(missing_ok=True)
+        self._file.write("".join(f"{line}\n" for line in text.splitlines() or [""]))
+        self._file.flush()
 
 
 class Reports:
@@ -49,7 +40,7 @@ class Reports:
             name = f"{self._common.name}.{info.kind}.{info.sequence}"
             try:
                 await self._record(self._common.agent, name, message)
-            except Exception as error:  # the event was observed, whatever became of the report
+            except (NodeRefused, OSError) as error:  # the event was observed, whatever became of the report
                 self._log.write(f"the Event {name} could not be written: {error}")
 
     def say(self, text: str) -> None:

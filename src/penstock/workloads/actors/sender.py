@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import secrets
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from pathlib import Path
 
-from pyreqwest.client import Client
-from pyreqwest.exceptions import PyreqwestError
-from pyreqwest.response import Response
+import msgspec
 
-from penstock.contract.names import Location, NothingThere
 from penstock.events import http, json_format
 from penstock.events.event import CloudEvent, MalformedEvent
+from penstock.http_clients import Answer
 from penstock.timestamps import rfc3339_nano
 from penstock.workloads.actors import event_files, options
 from penstock.workloads.actors.eventinfo import EventInfo, canonical_name, reported_headers
 from penstock.workloads.actors.options import BrokenEnvironment
+from penstock.workloads.actors.outgoing import NotSent, Outgoing
 from penstock.workloads.actors.reporting import Reports
-from penstock.workloads.clients import client_builder
-
-Locate = Callable[[str], Location]
+from penstock.workloads.actors.volume_files import VolumeFiles
 
 PROBE_SECONDS = 0.5
 
@@ -42,25 +37,17 @@ class SendingActor:
     """Sends as its options say, then ends."""
 
     def __init__(
-        self, name: str, wanted: options.SenderOptions, reports: Reports, client: Client, locate: Locate
+        self, name: str, wanted: options.SenderOptions, reports: Reports, outgoing: Outgoing, files: VolumeFiles
     ) -> None:
         self._name, self._wanted, self._reports = name, wanted, reports
-        self._client, self._locate = client, locate
-        self._secure: dict[tuple[str, str, int] | None, Client] = {}
+        self._outgoing, self._files = outgoing, files
         self._token = ""
 
     async def run(self) -> None:
         """Waits, probes the sink where asked to, sends. Raises BrokenEnvironment for what cannot be sent."""
         await asyncio.sleep(self._wanted.delay)
         if self._wanted.token:
-            self._token = await _read_token(self._wanted.token)
-        try:
-            await self._run()
-        finally:
-            for client in self._secure.values():
-                await client.close()
-
-    async def _run(self) -> None:
+            self._token = await self._read_token(self._wanted.token)
         if self._wanted.probe:
             await self._probe()
         number = 0
@@ -76,7 +63,7 @@ class SendingActor:
         while True:
             try:
                 await self._request("HEAD", [], b"")
-            except (PyreqwestError, NothingThere) as error:
+            except NotSent as error:
                 if asyncio.get_running_loop().time() >= deadline:
                     raise BrokenEnvironment(
                         f"the sink {self._wanted.sink} gave no answer within {self._wanted.probe_timeout:g} s: {error}"
@@ -88,10 +75,10 @@ class SendingActor:
     async def _messages(self) -> AsyncIterator[Message]:
         if self._wanted.files:
             for path in self._wanted.files:
-                yield message_of(await event_files.read_json(path), self._wanted)
+                yield message_of(await event_files.read_json(path, self._files), self._wanted)
             return
         if self._wanted.yaml:
-            for event in await event_files.load(self._wanted.yaml, self._client):
+            for event in await event_files.load(self._wanted.yaml, self._files, self._outgoing):
                 yield message_of(event, self._wanted)
             return
         number = 0
@@ -103,8 +90,8 @@ class SendingActor:
         response, error = None, ""
         try:
             response = await self._request(self._wanted.method, message.headers, message.body)
-        except (PyreqwestError, NothingThere) as failure:
-            error = f"{type(failure).__name__}: {failure}"
+        except NotSent as failure:
+            error = str(failure)
         sent_id = message.event.id if message.event else ""
         await self._reports.report(
             EventInfo(
@@ -121,13 +108,12 @@ class SendingActor:
             )
         )
         if response is not None:
-            await self._reports.report(await self._response(number, sent_id, response))
+            await self._reports.report(self._response(number, sent_id, response))
         elif self._wanted.files:
             raise BrokenEnvironment(f"failed to forward the event to {self._wanted.sink}: {error}")
 
-    async def _response(self, number: int, sent_id: str, response: Response) -> EventInfo:
-        headers = [(name.lower(), value) for name, value in response.headers.items()]
-        body = bytes(await response.bytes())
+    def _response(self, number: int, sent_id: str, response: Answer) -> EventInfo:
+        headers, body = response.headers, response.body
         event, error = None, ""
         if http.is_event(dict(headers)):
             try:
@@ -148,39 +134,20 @@ class SendingActor:
             sent_id=sent_id,
         )
 
-    async def _request(self, method: str, headers: list[tuple[str, str]], body: bytes) -> Response:
-        location = self._locate(self._wanted.sink)
+    async def _request(self, method: str, headers: list[tuple[str, str]], body: bytes) -> Answer:
         # With the spelling of Go's client, because receivers report headers as they come.
-        request = self._client_to(location).request(method, location.named_url)
-        request = request.headers([(canonical_name(name), value) for name, value in headers])
+        sent = [(canonical_name(name), value) for name, value in headers]
         if self._token:
-            request = request.bearer_auth(self._token)
-        if location.host:
-            request = request.header("Host", location.host)
+            sent.append(("Authorization", f"Bearer {self._token}"))
         if self._wanted.add_tracing:
-            request = request.header("Traceparent", f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-01")
-        if body or method == "POST":
-            request = request.body_bytes(body)
-        return await request.build().send()
+            sent.append(("Traceparent", f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-01"))
+        return await self._outgoing.send(method, self._wanted.sink, sent, body if body or method == "POST" else None)
 
-    def _client_to(self, location: Location) -> Client:
-        """One that believes the sink by CA_CERTS, too, and knows where its name leads."""
-        lead = location.lead
-        if not location.url.startswith("https:"):
-            return self._client
-        if lead not in self._secure:
-            builder = client_builder()
-            if self._wanted.ca_certs:
-                builder = builder.add_root_certificate_pem(self._wanted.ca_certs.encode())
-            self._secure[lead] = (builder if lead is None else builder.resolve(*lead)).build()
-        return self._secure[lead]
-
-
-async def _read_token(path: str) -> str:
-    try:
-        return (await asyncio.to_thread(Path(path).read_text)).strip()
-    except OSError as error:
-        raise BrokenEnvironment(f"could not read token from file: {error}") from error
+    async def _read_token(self, path: str) -> str:
+        try:
+            return (await self._files.read(path)).decode().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise BrokenEnvironment(f"could not read token from file: {error}") from error
 
 
 def next_message(wanted: options.SenderOptions, number: int) -> Message:
@@ -198,9 +165,12 @@ def next_message(wanted: options.SenderOptions, number: int) -> Message:
     if wanted.override_time:
         members["time"] = rfc3339_nano()
     try:
-        event = json_format.decode(json.dumps(members, separators=(",", ":"), ensure_ascii=False).encode())
+        event = json_format.decode(msgspec.json.encode(members))
     except MalformedEvent as malformed:
         raise BrokenEnvironment(f"INPUT_EVENT is no CloudEvent: {malformed}") from malformed
+    written = members.get("data")
+    if isinstance(written, msgspec.Raw) and event.data == bytes(written).lstrip():
+        event = CloudEvent(event.attributes, bytes(written))
     return message_of(event, wanted)
 
 

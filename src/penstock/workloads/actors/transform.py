@@ -7,38 +7,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from pyreqwest.client import Client
-from pyreqwest.exceptions import PyreqwestError
 from starlette.requests import Request
 from starlette.responses import Response
 
-from penstock.contract.names import Location, NothingThere
 from penstock.events import http, json_format
 from penstock.events.event import MalformedEvent
-from penstock.tls.server import ServerTls
 from penstock.workloads.actors.http_actor import HttpActor
 from penstock.workloads.actors.jsonata import CannotTransform, Expressions
+from penstock.workloads.actors.outgoing import NotSent, Outgoing
 from penstock.workloads.actors.reporting import PodLog
-from penstock.workloads.actors.sender import Locate
-from penstock.workloads.server import TakeListener
+from penstock.workloads.actors.shown_certificate import ShownCertificate
+from penstock.workloads.server import BodyTooLarge, TakeListener, body_of
 
 EXPRESSION, REPLY_EXPRESSION = "JSONATA_TRANSFORM", "JSONATA_RESPONSE_TRANSFORM"
 DISCARD, SINK = "JSONATA_DISCARD_RESPONSE_BODY", "K_SINK"
 SERVICE, NO_HTTP = "HTTPS_SERVICE", "DISABLE_HTTP_SERVER"
 MOST_BYTES = 16 * 1024 * 1024
 STRUCTURED, JSON = "application/cloudevents+json", "application/json"
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What came back from the sink."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
 
 
 class Transform(HttpActor):
@@ -48,11 +35,10 @@ class Transform(HttpActor):
         self,
         env: Mapping[str, str],
         log: PodLog,
-        client: Callable[[Location], Client],
-        locate: Locate,
+        outgoing: Outgoing,
         take_listener: TakeListener,
         *,
-        tls_of: Callable[[str], ServerTls],
+        tls_of: Callable[[str], ShownCertificate],
     ) -> None:
         """`tls_of` gives the certificate of a Service of the Pod's namespace."""
         service = env.get(SERVICE)
@@ -61,7 +47,7 @@ class Transform(HttpActor):
         sources = {"input": env.get(EXPRESSION, ""), "reply": env.get(REPLY_EXPRESSION, "")}
         self._expressions = Expressions({name: text for name, text in sources.items() if text})
         self._replies = bool(sources["reply"])
-        self._log, self._client, self._locate = log, client, locate
+        self._log, self._outgoing = log, outgoing
 
     async def prepare(self) -> str | None:
         """Has the expressions parsed."""
@@ -74,8 +60,9 @@ class Transform(HttpActor):
         return None
 
     async def close(self) -> None:
-        """Ends the process that evaluates."""
+        """Ends the process that evaluates, and connections to the sink."""
         await self._expressions.close()
+        await self._outgoing.close()
 
     async def answer(self, request: Request) -> Response:
         """See `HttpActor`."""
@@ -83,17 +70,16 @@ class Transform(HttpActor):
             return Response(status_code=200)
         if request.method != "POST":
             return Response(status_code=405)
-        body = b""
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > MOST_BYTES:
-                return Response(status_code=413)
         headers = http.fold_headers(request.scope["headers"])
-        if headers.get("content-type", "").startswith("application/cloudevents-batch"):
-            return _refused(400, "Unsupported batch input")
+        if (refusal := _refusal_of(headers)) is not None:
+            return refusal
+        try:
+            body = await body_of(request, MOST_BYTES)
+        except BodyTooLarge:
+            return Response(status_code=413)
         try:
             return await self._transform(headers, body)
-        except (CannotTransform, PyreqwestError, NothingThere) as error:
+        except (CannotTransform, NotSent) as error:
             self._log.write(f"{type(error).__name__}: {error}")
             return _refused(500, str(error))
 
@@ -103,24 +89,15 @@ class Transform(HttpActor):
             raise CannotTransform("the expression gives nothing for this event")
         if self._sink is None:
             return Response(_encode(made), 200, media_type=content_type_of(made))
-        answer = await self._send(self._sink, made)
+        sent = [("Content-Type", content_type_of(made))]
+        answer = await self._outgoing.send("POST", self._sink, sent, _encode(made))
         if self._discard or not answer.body:
             return Response(status_code=answer.status)
         if not self._replies:
-            passed = {name: value for name, value in answer.headers.items() if _tells_of_the_event(name)}
+            passed = {name: value for name, value in answer.headers if _tells_of_the_event(name)}
             return Response(answer.body, answer.status, passed)
-        reply = await self._expressions.evaluate("reply", document_of(answer.headers, answer.body))
+        reply = await self._expressions.evaluate("reply", document_of(dict(answer.headers), answer.body))
         return Response(_encode(reply), answer.status, media_type=content_type_of(reply))
-
-    async def _send(self, sink: str, made: Any) -> Answer:
-        location = self._locate(sink)
-        client = self._client(location)
-        request = client.request("POST", location.named_url).headers([("Content-Type", content_type_of(made))])
-        if location.host:
-            request = request.header("Host", location.host)
-        response = await request.body_bytes(_encode(made)).build().send()
-        headers = {name.lower(): value for name, value in response.headers.items()}
-        return Answer(response.status, headers, bytes(await response.bytes()))
 
 
 def document_of(headers: Mapping[str, str], body: bytes) -> Any:
@@ -148,6 +125,15 @@ def _encode(made: Any) -> bytes:
 
 def _tells_of_the_event(header: str) -> bool:
     return header == "content-type" or header.startswith("ce-")
+
+
+def _refusal_of(headers: Mapping[str, str]) -> Response | None:
+    """What can be refused without the body."""
+    if http.is_encoded(headers):
+        return Response(status_code=415, headers={"accept-encoding": "identity"})
+    if headers.get("content-type", "").startswith("application/cloudevents-batch"):
+        return _refused(400, "Unsupported batch input")
+    return None
 
 
 def _refused(status: int, reason: str) -> Response:

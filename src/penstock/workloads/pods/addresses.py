@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from penstock.sockets import bound_socket
 
-ANNOTATION = "penstock.dev/pod-ports"
 NETWORK = "127.66"
 SHARED = "127.0.0.1"
 CLAIM_PORT = 47806

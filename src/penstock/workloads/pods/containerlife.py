@@ -101,7 +101,7 @@ class ContainerLife:
         return "OnFailure" if self.state.init and policy == "Always" else policy
 
     async def _refuse(self) -> None:
-        reason = refusal(self.state.image)
+        reason = refusal(self.state.image, self._home.pod["metadata"]["namespace"])
         message = f'Back-off pulling image "{self.state.image}": ErrImagePull: {reason}'
         await self._change(state=Waiting("ImagePullBackOff", message))
         for tries in itertools.count(1):

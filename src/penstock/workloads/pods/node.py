@@ -8,8 +8,10 @@ from typing import Any
 
 import structlog
 
+from penstock.kube.errors import KubeError
 from penstock.observability.logs import describe
-from penstock.workloads.kubernetes import NODE_NAME, Manifest, PodChange, PodList
+from penstock.resources.metadata import NODE_NAME
+from penstock.workloads.kubernetes import Manifest, PodChange, PodList
 from penstock.workloads.pods.podlife import DEFAULT_GRACE_SECONDS, PodLife, log_folder
 from penstock.workloads.pods.preparation import Node
 
@@ -76,7 +78,7 @@ class Pods:
         while True:
             try:
                 await life.run()
-            except Exception:
+            except Exception:  # whatever keeps one Pod from running must not end the others
                 log.exception("a Pod could not be run; trying again", pod=life.title)
             else:
                 return
@@ -103,7 +105,7 @@ class Pods:
         while True:
             try:
                 await self._node.api.remove(life.pod)
-            except Exception as error:
+            except KubeError as error:
                 log.warning("a stopped Pod could not be removed; trying again", pod=life.title, error=describe(error))
             else:
                 return

@@ -19,10 +19,13 @@ from typing import Any
 
 import structlog
 
+from penstock.kube.errors import KubeError
 from penstock.observability.logs import describe
+from penstock.private_files import path_below
+from penstock.resources.metadata import NODE_NAME, POD_PORTS
 from penstock.timestamps import rfc3339
 from penstock.workloads.images import Actor, Program
-from penstock.workloads.kubernetes import NODE_NAME, Manifest
+from penstock.workloads.kubernetes import Manifest
 from penstock.workloads.pods import addresses, restarts
 from penstock.workloads.pods.containerlife import ContainerLife
 from penstock.workloads.pods.podstatus import Container, lost_status, running_status
@@ -123,7 +126,7 @@ class PodLife:
                     await preparation.refresh(container)
                 except ConfigError:
                     continue
-                except Exception as error:
+                except (KubeError, OSError, ValueError) as error:
                     log.warning("a Pod's volumes could not be refreshed", pod=self.title, error=describe(error))
 
     def _employ(self) -> tuple[list[ContainerLife], list[ContainerLife]]:
@@ -133,7 +136,7 @@ class PodLife:
         counts = {one["name"]: int(one.get("restartCount", 0)) + again for one in known}
 
         def employ(container: Manifest, init: bool) -> ContainerLife:
-            image = self._node.images.find(container.get("image") or "")
+            image = self._node.images.find(container.get("image") or "", self.pod["metadata"]["namespace"])
             return ContainerLife(self, container, image, restarts=counts.get(container["name"], 0), init=init)
 
         inits = [employ(container, True) for container in spec.get("initContainers") or ()]
@@ -148,7 +151,7 @@ class PodLife:
         run = await self._preparation.run(spec, image)
         if self._preparation.moved_ports != moved:
             pairs = (f"{port}={actual}" for port, actual in self._preparation.moved_ports.items())
-            await self._node.api.annotate(self.pod, addresses.ANNOTATION, ",".join(pairs))
+            await self._node.api.annotate(self.pod, POD_PORTS, ",".join(pairs))
         return run
 
     def check(self, spec: Manifest, image: Actor | Program, probe: probes.Probe) -> Callable[[], Awaitable[str | None]]:
@@ -170,7 +173,7 @@ class PodLife:
         while True:
             try:
                 await self._node.api.write_status(self.pod, status)
-            except Exception as error:
+            except KubeError as error:
                 log.warning("a Pod's status could not be written; trying again", pod=self.title, error=describe(error))
             else:
                 return
@@ -196,7 +199,7 @@ class PodLife:
             await self._node.api.record(
                 self.pod, name=told.name, reason=reason, message=message[:1024], warning=warning, count=told.count
             )
-        except Exception as error:
+        except KubeError as error:
             log.warning("an Event of a Pod could not be written", pod=self.title, reason=reason, error=describe(error))
 
     async def pause(self, seconds: float) -> bool:
@@ -214,7 +217,7 @@ class PodLife:
 
 def log_folder(logs: Path, pod: Mapping[str, Any]) -> Path:
     """Where the logs of a Pod's containers are."""
-    return logs / str(pod["metadata"]["namespace"]) / str(pod["metadata"]["name"])
+    return path_below(logs, pod["metadata"]["namespace"], pod["metadata"]["name"])
 
 
 def _was_running(pod: Mapping[str, Any]) -> bool:

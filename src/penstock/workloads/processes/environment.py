@@ -21,13 +21,18 @@ _FROM_REFS: tuple[tuple[str, Kind], ...] = (("configMapRef", "configmap"), ("sec
 _SUBSCRIPT = re.compile(r"^metadata\.(labels|annotations)\['([^']+)'\]$")
 _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
 
-_QUANTITY = re.compile(r"^([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)([KMGTPE]i|[numkMGTPE]|)$")
+# More digits than any quantity of Kubernetes has: the number with an exponent of a million takes minutes to write down.
+_QUANTITY = re.compile(r"([+-]?(?:\d{1,30}\.?\d{0,30}|\.\d{1,30})(?:[eE][+-]?\d{1,2})?)([KMGTPE]i|[numkMGTPE]|)")
 _UNITS = {
     "": Decimal(1),
     **{unit: Decimal(1000) ** power for power, unit in enumerate(("k", "M", "G", "T", "P", "E"), 1)},
     **{unit: Decimal(1024) ** power for power, unit in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), 1)},
     **{unit: Decimal(1000) ** -power for power, unit in enumerate(("m", "u", "n"), 1)},
 }
+
+
+LONGEST, MOST = 1024 * 1024, 8 * 1024 * 1024
+"""Letters of a text that variables are put into, and of all that a container has. Linux takes fewer."""
 
 
 class ConfigError(ValueError):
@@ -41,15 +46,17 @@ def environment(
     resolved = dict(base or {})
     for source in container.get("envFrom") or ():
         resolved |= _all_entries(source, found)
+    length = 0
     for entry in container.get("env") or ():
-        name = entry["name"]
         source = entry.get("valueFrom")
-        if source is None:
-            resolved[name] = expand(entry.get("value") or "", resolved)
-            continue
-        value = _from_source(pod, container, source, found)
+        value: str | None = expand(entry.get("value") or "", resolved)
+        if source is not None:
+            value = _from_source(pod, container, source, found)
         if value is not None:
-            resolved[name] = value
+            resolved[entry["name"]] = value
+            length += len(value)
+        if length > MOST:
+            raise ConfigError(f"the variables have more than {MOST} letters, with what they refer to")
     return resolved
 
 
@@ -108,7 +115,7 @@ def resource_value(pod: Mapping[str, Any], container: Mapping[str, Any], ref: Ma
 
 def quantity(text: str | float) -> Decimal:
     """A number as Kubernetes writes it: `500m`, `64Mi`, `1e3`."""
-    found = _QUANTITY.match(str(text).strip())
+    found = _QUANTITY.fullmatch(str(text).strip())
     if not found:
         raise ConfigError(f'"{text}" is no quantity such as 500m or 64Mi')
     return Decimal(found[1]) * _UNITS[found[2]]
@@ -136,11 +143,16 @@ def field_value(pod: Mapping[str, Any], path: str) -> str:
 
 
 def expand(value: str, known: Mapping[str, str]) -> str:
-    """`$(NAME)` becomes the value of an earlier variable, `$$` a dollar; unknown names stay as they are written."""
+    """`$(NAME)` becomes the value of an earlier variable, `$$` a dollar; unknown names stay as they are written. Raises
+    ConfigError for a text that would be too long: each variable could be twice as long as the one before."""
+    length = len(value)
 
     def replacement(match: re.Match[str]) -> str:
-        if match[0] == "$$":
-            return "$"
-        return known.get(match[1], match[0])
+        nonlocal length
+        text = "$" if match[0] == "$$" else known.get(match[1], match[0])
+        length += len(text)
+        if length > LONGEST:
+            raise ConfigError(f"a variable or an argument with what it refers to has more than {LONGEST} letters")
+        return text
 
     return _REFERENCE.sub(replacement, value)

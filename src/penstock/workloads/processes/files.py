@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import base64
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import yaml
@@ -43,21 +44,47 @@ class Files:
 async def lay_out(pod: Manifest, spec: Manifest, api: PodApi, around: NodeContext) -> Files:
     """Writes the container's files into the Pod's folder. Raises ConfigError."""
     folder = around.folder_of(pod)
+    shown = await lay_out_volumes(pod, spec, api, around)
+    env, credentials = await _credentials(pod, api, around, folder)
+    if credentials and all(target.rstrip("/") != CREDENTIALS for _, target in shown):
+        shown.append((credentials, CREDENTIALS))
+    root = _root(folder)
+    if around.mounts:
+        return Files(tuple(shown), (), root, env)
+    return Files((), tuple(shown), root, env)
+
+
+async def lay_out_volumes(pod: Manifest, spec: Manifest, api: PodApi, around: NodeContext) -> list[tuple[Path, str]]:
+    """Writes the volumes of a container: (where one is, where the program sees it). Raises ConfigError."""
+    folder = around.folder_of(pod)
     shown: list[tuple[Path, str]] = []
     declared = {volume["name"]: volume for volume in pod["spec"].get("volumes") or ()}
     for mount in spec.get("volumeMounts") or ():
         if mount["name"] not in declared:
             raise ConfigError(f'volume "{mount["name"]}" not found')
         place = await volumes.provide(pod, spec, declared[mount["name"]], folder / "volumes", api)
-        shown.append((place / _inside(mount.get("subPath") or ""), mount["mountPath"]))
-    env, credentials = await _credentials(pod, api, around, folder)
-    if credentials and all(target.rstrip("/") != CREDENTIALS for _, target in shown):
-        shown.append((credentials, CREDENTIALS))
+        inside = PurePosixPath(mount.get("subPath") or "").parts
+        shown.append((volumes.below(place, *inside), mount["mountPath"]))
+    return shown
+
+
+def only_volumes(pod: Manifest, around: NodeContext) -> tuple[tuple[tuple[Path, str], ...], Path]:
+    """Mounts for a built-in program, and the folder for what they need: of the data folder it sees the Pod's volumes
+    alone. None where the machine allows no mounts, or where penstock itself is below the data folder."""
+    needed = (sys.prefix, sys.base_prefix, __file__)
+    if not around.mounts or any(Path(one).resolve().is_relative_to(around.data_dir) for one in needed):
+        return (), Path()
+    folder = around.folder_of(pod)
+    root, volumes_folder = _root(folder), folder / "volumes"
+    volumes_folder.mkdir(exist_ok=True)
+    return ((root, str(around.data_dir)), (volumes_folder, str(volumes_folder))), root
+
+
+def _root(folder: Path) -> Path:
+    """An empty folder, over which a program's view of the machine is mounted."""
     root = folder / "root"
     root.mkdir(parents=True, exist_ok=True)
-    if around.mounts:
-        return Files(tuple(shown), (), root, env)
-    return Files((), tuple(shown), root, env)
+    return root
 
 
 async def refresh(pod: Manifest, spec: Manifest, api: PodApi, around: NodeContext) -> None:
@@ -66,14 +93,6 @@ async def refresh(pod: Manifest, spec: Manifest, api: PodApi, around: NodeContex
     for volume in pod["spec"].get("volumes") or ():
         if volume["name"] in mounted:
             await volumes.refresh(pod, spec, volume, folder, api)
-
-
-def _inside(path: str) -> Path:
-    """A relative path that stays where it is. Raises ConfigError."""
-    parts = Path(path)
-    if parts.is_absolute() or ".." in parts.parts:
-        raise ConfigError(f'subPath "{path}" must be a relative path without ".."')
-    return parts
 
 
 async def _credentials(

@@ -34,15 +34,16 @@ class Namespace:
         """The devices of folders in memory: only there are places made."""
         self._enter()
 
-    def show(self, source: str, target: str) -> None:
-        """Has the program see `source` at `target`."""
-        # Held open, because a new root hides where it lies.
-        fd = os.open(source, os.O_PATH)
-        place = os.path.realpath(target)
-        if not os.path.exists(place):
-            self._make_place(place, os.path.isdir(source))
-        self._mount(f"/proc/self/fd/{fd}", place, None, MS_BIND | MS_REC)
-        os.close(fd)
+    def show(self, mounts: list[tuple[str, str]]) -> None:
+        """Has the program see each source at its target."""
+        # Held open, because a new root, or a mount before, hides where it lies.
+        opened = [(os.open(source, os.O_PATH), target) for source, target in mounts]
+        for fd, target in opened:
+            place = os.path.realpath(target)
+            if not os.path.exists(place):
+                self._make_place(place, stat.S_ISDIR(os.fstat(fd).st_mode))
+            self._mount(f"/proc/self/fd/{fd}", place, None, MS_BIND | MS_REC)
+            os.close(fd)
 
     def _enter(self) -> None:
         uid, gid = os.getuid(), os.getgid()
@@ -125,9 +126,7 @@ def main(argv: list[str]) -> int:
             options = options[3:]
     try:
         if mounts:
-            namespace = Namespace(root)
-            for source, target in mounts:
-                namespace.show(source, target)
+            Namespace(root).show(mounts)
         if not tie(parent):
             return CANNOT_START
         os.execv(program[0], program[1:])  # noqa: S606  # the command that a setting names

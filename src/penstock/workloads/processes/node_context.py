@@ -13,12 +13,16 @@ from typing import Any
 
 import structlog
 
+from penstock.private_files import path_below
+from penstock.workloads.processes.command import Proxies
 from penstock.workloads.processes.process import LAUNCHER
 
 log = structlog.get_logger()
 
 CREDENTIALS = "/var/run/secrets/kubernetes.io/serviceaccount"
 PROBE_SECONDS = 20
+LONGEST_SHOWN = 200
+"""Letters of a Pod's name in that of its folder."""
 
 
 @dataclass(frozen=True)
@@ -27,10 +31,8 @@ class NodeContext:
 
     data_dir: Path
     """Data folder of the stack."""
-    proxy: str = ""
-    """URL of the proxy that knows the names of Services."""
-    tunnels: str = ""
-    """URL of the one for TLS."""
+    proxies: Proxies | None = None
+    """The proxies that know the names of Services."""
     api_url: str = ""
     api_host: str = ""
     api_port: int = 0
@@ -42,7 +44,9 @@ class NodeContext:
     def folder_of(self, pod: Mapping[str, Any]) -> Path:
         """The folder of a Pod's files."""
         metadata = pod["metadata"]
-        return self.data_dir / "pods" / str(metadata["namespace"]) / f"{metadata['name']}-{metadata.get('uid', '')}"
+        # With the longest name that a Pod may have it would be too long for a file system.
+        folder = f"{metadata['name'][:LONGEST_SHOWN]}-{metadata.get('uid', '')}"
+        return path_below(self.data_dir / "pods", metadata["namespace"], folder)
 
 
 async def can_mount(data_dir: Path) -> bool:

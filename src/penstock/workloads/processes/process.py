@@ -67,10 +67,10 @@ class LocalProcess(Stoppable):
         self._launch = launch
         self._program = executable(launch.command[0], launch.env, launch.folder)
 
-    async def run(self, ready: Callable[[], None]) -> Exit:
+    async def run(self, ready: Callable[[], None], stdin: int = asyncio.subprocess.DEVNULL) -> Exit:
         """Runs to its end. `ready` is called once it is started."""
         try:
-            process = await self._start()
+            process = await self._start(stdin)
         except (OSError, ValueError) as error:  # too many words, a NUL among them, no more processes
             return Exit(START_ERROR, f"cannot start {self._launch.command[0]}: {error}")
         ready()
@@ -88,7 +88,7 @@ class LocalProcess(Stoppable):
             _signal_group(process.pid, signal.SIGKILL)
             await asyncio.shield(ending)
 
-    async def _start(self) -> asyncio.subprocess.Process:
+    async def _start(self, stdin: int) -> asyncio.subprocess.Process:
         launch = self._launch
         mounts = [word for source, target in launch.mounts for word in ("--mount", str(source), target)]
         options = ["--root", str(launch.root), *mounts] if mounts else []
@@ -98,7 +98,7 @@ class LocalProcess(Stoppable):
                 *launch.command,
                 env=dict(launch.env),
                 cwd=launch.folder,
-                stdin=asyncio.subprocess.DEVNULL,
+                stdin=stdin,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from penstock.private_files import LONGEST_NAME, LeadsOutside, path_below
 from penstock.workloads.kubernetes import Manifest, PodApi
 from penstock.workloads.processes.environment import ConfigError, Kind, field_value, resource_value
 
@@ -16,7 +17,7 @@ KNOWN = ("configMap", "secret", "emptyDir", "projected", "downwardAPI")
 
 async def provide(pod: Manifest, spec: Manifest, volume: Manifest, folder: Path, api: PodApi) -> Path:
     """The volume's folder, filled. Raises ConfigError."""
-    place = folder / str(volume["name"])
+    place = below(folder, volume["name"])
     if "emptyDir" in volume:
         place.mkdir(parents=True, exist_ok=True)
         return place
@@ -29,7 +30,7 @@ async def provide(pod: Manifest, spec: Manifest, volume: Manifest, folder: Path,
 
 async def refresh(pod: Manifest, spec: Manifest, volume: Manifest, folder: Path, api: PodApi) -> None:
     """Writes what the ConfigMaps and Secrets of a volume hold by now into its folder. Raises ConfigError."""
-    place, source = folder / str(volume["name"]), _changing(volume)
+    place, source = below(folder, volume["name"]), _changing(volume)
     if source and place.is_dir():
         write_tree(place, await _contents(pod, spec, source, api))
 
@@ -102,19 +103,30 @@ def _listed(pairs: Mapping[str, Any] | None) -> str:
     return "\n".join(f"{key}={json.dumps(value)}" for key, value in sorted((pairs or {}).items()))
 
 
+def below(folder: Path, *names: str) -> Path:
+    """The place below a folder that a Pod names. Raises ConfigError where it would be elsewhere."""
+    try:
+        return path_below(folder, *names)
+    except LeadsOutside as error:
+        raise ConfigError(f'path "{"/".join(names)}" must be relative and must not contain "..": {error}') from None
+
+
+def _cut(name: str, most_bytes: int) -> str:
+    return name.encode()[:most_bytes].decode(errors="ignore")
+
+
 def write_tree(folder: Path, files: Mapping[str, bytes]) -> None:
     """Writes the files, readable by their owner only, each as a whole: a program may be reading it. Raises ConfigError
     for a path that leads out of the folder."""
     for name, content in files.items():
-        path = PurePosixPath(name)
-        if path.is_absolute() or ".." in path.parts or not path.parts:
-            raise ConfigError(f'path "{name}" must be relative and must not contain ".."')
-        place = folder / path
+        place = below(folder, *(PurePosixPath(name).parts or ("",)))
         if place.is_file() and place.read_bytes() == content:
             continue
         place.parent.mkdir(parents=True, exist_ok=True)
-        fresh = place.with_name(f".{place.name}.new")
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        fresh = place.with_name(f".{_cut(place.name, LONGEST_NAME - len('..new'))}.new")
+        # A program may have made a link of this name: what is written goes into a new file.
+        fresh.unlink(missing_ok=True)
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
         fresh.replace(place)

@@ -74,7 +74,8 @@ function open() {
     if (source.readyState !== EventSource.CLOSED) return;
     // The browser does not say why: ask once more, and show the answer.
     const answer = await fetch(`/live/events${location.search}`, { headers: { Accept: "application/json" } });
-    if (!answer.ok) rate.textContent = (await answer.json()).problem;
+    if (answer.status === 401) location.reload();
+    else if (!answer.ok) rate.textContent = (await answer.json()).problem;
     else answer.body.cancel();
   };
 }

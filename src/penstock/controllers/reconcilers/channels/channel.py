@@ -5,15 +5,16 @@ Subscribers go down to the backing channel, address and states of subscribers co
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from typing import Any
 
-from penstock.controllers.api import CHANNEL, CONFLICT, IN_MEMORY_CHANNEL, NOT_FOUND, Key, Kind, Obj, code_of
 from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.reconcilers.access import access_of
 from penstock.controllers.reconcilers.channels.subscribers import Entry, Subscribers
-from penstock.resources.channel.model import Channel
-from penstock.resources.channel.status import BackingChannel, status_of
+from penstock.kube.errors import Conflict, KubeError, NotFound, Unavailable
+from penstock.kube.kinds import CHANNEL, IN_MEMORY_CHANNEL, Key, Kind, Obj
+from penstock.resources.channel import BackingChannel, Channel, status_of
 
 
 class ChannelReconciler:
@@ -63,19 +64,16 @@ class ChannelReconciler:
             return None, unserved
         try:
             return await world.api.create(kind, backing_channel(channel, kind)), None
-        except Exception as error:
-            if code_of(error) in (None, CONFLICT):
-                raise
+        except (Unavailable, Conflict):
+            raise
+        except KubeError as error:
             world.recorder.warning(obj, "ChannelFailure", str(error))
             return None, str(error)
 
     async def _collect(self, kind: Kind, key: Key) -> None:
         """Deletes a backing channel whose Channel is gone: it may have been created just after that was deleted."""
-        try:
+        with contextlib.suppress(NotFound):
             await self._world.api.delete(kind, key)
-        except Exception as error:
-            if code_of(error) != NOT_FOUND:
-                raise
 
 
 def backing_channel(channel: Channel, kind: Kind) -> Obj:

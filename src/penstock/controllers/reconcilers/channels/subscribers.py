@@ -10,9 +10,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from penstock.controllers.api import CHANNEL, IN_MEMORY_CHANNEL, Key, Kind, Obj
 from penstock.controllers.tracker import Observer
-from penstock.resources.subscription.model import Subscription
+from penstock.kube.kinds import CHANNEL, IN_MEMORY_CHANNEL, Key, Kind, Obj
+from penstock.resources.subscription import Subscription
 
 Entry = dict[str, Any]
 Place = tuple[Kind, Key]
@@ -41,9 +41,9 @@ class Subscribers:
         self._place[key], self._uid[key] = place, obj["metadata"]["uid"]
         self._at[place].add(key)
 
-    def place_of(self, key: Key) -> Place | None:
-        """The channel a Subscription was last seen at."""
-        return self._place.get(key)
+    def at(self, kind: Kind, key: Key) -> list[Key]:
+        """The Subscriptions that name this channel, by name."""
+        return sorted(self._at.get((kind, key), ()))
 
     def put(self, key: Key, entry: Entry | None) -> None:
         """The entry of a Subscription as it should be; None: it cannot be made now."""
@@ -55,7 +55,7 @@ class Subscribers:
         """The entries that the channel should have, by name."""
         held = {entry.get("uid"): entry for entry in existing}
         entries = []
-        for subscription in sorted(self._at.get((kind, key), ())):
+        for subscription in self.at(kind, key):
             entry = self._entries.get(subscription) or held.get(self._uid[subscription])
             if entry is not None:
                 entries.append(entry)

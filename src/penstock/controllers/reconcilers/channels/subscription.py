@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from penstock.controllers.api import CHANNEL, IN_MEMORY_CHANNEL, SUBSCRIPTION, Key, Kind, Obj
 from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.reconcilers.access import identity_of
 from penstock.controllers.reconcilers.broker import was_true
@@ -11,13 +10,14 @@ from penstock.controllers.reconcilers.channels.subscribers import Subscribers
 from penstock.controllers.reconcilers.destinations import resolve_optional
 from penstock.controllers.routes.past import observe_past
 from penstock.controllers.routes.route_secrets import used_secrets
+from penstock.kube.kinds import CHANNEL, IN_MEMORY_CHANNEL, SUBSCRIPTION, Key, Kind, Obj
 from penstock.resources.conditions import find
 from penstock.resources.delivery.annotations import RouteOptions
 from penstock.resources.delivery.options import effective
 from penstock.resources.destinations.resolution import ResolvedAddress, Unresolved
-from penstock.resources.subscription.model import Subscription
-from penstock.resources.subscription.status import (
+from penstock.resources.subscription import (
     ADDED_TO_CHANNEL,
+    Subscription,
     SubscriptionObservation,
     status_of,
     subscriber_spec,

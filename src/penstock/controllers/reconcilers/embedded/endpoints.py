@@ -7,13 +7,13 @@ from typing import Any
 
 from penstock.contract.names import service_host
 from penstock.contract.routes import ServiceName
-from penstock.controllers.api import Obj
+from penstock.kube.kinds import Obj
 from penstock.resources.conditions import READY, find
+from penstock.resources.metadata import POD_PORTS
 
 LOOPBACK = "127.0.0.1"
 WEB_PORTS = (80, 443)
-POD_PORTS = "penstock.dev/pod-ports"
-"""Annotation of Pods whose ports are others than their containers say, `8080=41234,…`; written by who runs them."""
+MOST_PORT, LONGEST_PORT = 65535, 5
 
 
 def selects(service: Obj, pod: Obj) -> bool:
@@ -95,9 +95,11 @@ def _mapped_ports(pod: Obj) -> dict[int, int]:
 
 
 def _number(target: object) -> int | None:
-    if isinstance(target, int):
-        return target or None
-    return int(target) if isinstance(target, str) and target.isascii() and target.isdigit() else None
+    """The port that is named by its number; None where it is named otherwise, or cannot be one."""
+    text = str(target) if isinstance(target, int | str) else ""
+    # Digits are counted first: Python raises for a number of thousands of them.
+    is_number = text.isascii() and text.isdigit() and len(text) <= LONGEST_PORT
+    return int(text) if is_number and 0 < int(text) <= MOST_PORT else None
 
 
 def _subset(ports: tuple[tuple[str, int, str], ...]) -> dict[str, Any]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from penstock.controllers.api import JOB_SINK, Key, Obj
 from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.reconcilers.access import access_of
 from penstock.controllers.reconcilers.configuration import service_addresses, transport
 from penstock.controllers.routes.route_records import JOB_SINK_HOST, access_record
-from penstock.resources.eventpolicy.rules import TargetRules
-from penstock.resources.jobsink.door import JobSinkDoor
-from penstock.resources.jobsink.status import status_of
+from penstock.kube.kinds import JOB_SINK, Key, Obj
+from penstock.resources.eventpolicy import SinkGuard, TargetRules
+from penstock.resources.jobsink import status_of
 
 
 class JobSinkReconciler:
@@ -24,11 +23,11 @@ class JobSinkReconciler:
         """See `Reconciler`."""
         world, me = self._world, (JOB_SINK.kind, key)
         if obj is None:
-            world.job_sink_doors.pop(key, None)
+            world.job_sink_guards.pop(key, None)
             return
         access = access_of(world, me, JOB_SINK, obj)
         record = access_record(access)
         rules = None if record is None else TargetRules(key.namespace, record)
-        world.job_sink_doors[key] = JobSinkDoor(transport(world, me), rules)
+        world.job_sink_guards[key] = SinkGuard(transport(world, me), rules)
         known = service_addresses(world, me, f"{JOB_SINK_HOST}/{key.namespace}/{key.name}", access.audience)
         await world.write_status(JOB_SINK, obj, status_of(obj, known, access, world.now()))

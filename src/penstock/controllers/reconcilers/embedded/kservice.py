@@ -5,11 +5,10 @@ On a real cluster Knative Serving does this, and the controller does not run.
 
 from __future__ import annotations
 
-from penstock.controllers.api import SERVING_SERVICE, Key, Obj
 from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.reconcilers.parts import PartFailed, Parts
-from penstock.resources.kservice.model import KService
-from penstock.resources.kservice.status import KServiceObservation, status_of
+from penstock.kube.kinds import SERVING_SERVICE, Key, Obj
+from penstock.resources.kservice import KService, KServiceObservation, status_of
 
 
 class KServiceReconciler:

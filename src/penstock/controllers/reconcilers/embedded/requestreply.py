@@ -8,14 +8,20 @@ from __future__ import annotations
 import secrets
 from collections.abc import MutableMapping
 
-from penstock.controllers.api import BROKER, REQUEST_REPLY, SECRET, Key, Obj
 from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.reconcilers.parts import PartFailed, Parts
 from penstock.controllers.routes.route_records import REQUEST_REPLY_HOST
+from penstock.kube.kinds import BROKER, REQUEST_REPLY, SECRET, Key, Obj
 from penstock.resources.admission import SYSTEM_NAMESPACE
-from penstock.resources.requestreply.correlation import KEY_BYTES
-from penstock.resources.requestreply.model import KEYS_SECRET, RequestReply, with_key, without_keys
-from penstock.resources.requestreply.status import RequestReplyObservation, status_of
+from penstock.resources.correlation import KEY_BYTES
+from penstock.resources.requestreply import (
+    KEYS_SECRET,
+    RequestReply,
+    RequestReplyObservation,
+    status_of,
+    with_key,
+    without_keys,
+)
 
 Keys = MutableMapping[Key, list[bytes]]
 """The keys of each RequestReply, the newest first."""

@@ -5,11 +5,34 @@ On a real cluster Kubernetes and its DNS do this, and the controller does not ru
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Mapping
 from typing import Any
 
-from penstock.controllers.api import ENDPOINTS, NOT_FOUND, POD, SERVICE, Key, Obj, code_of
+from penstock.contract.routes import ServiceName
 from penstock.controllers.reconciler import ReconcilerContext, ReconcilerWorkers
+from penstock.controllers.reconcilers.configuration import features_of
 from penstock.controllers.reconcilers.embedded.endpoints import endpoints_of, name_of, selects
+from penstock.controllers.routes.route_records import access_record
+from penstock.controllers.tracker import Observer
+from penstock.kube.errors import NotFound
+from penstock.kube.kinds import (
+    ENDPOINTS,
+    EVENT_TRANSFORM,
+    INTEGRATION_SINK,
+    POD,
+    SERVICE,
+    Key,
+    Kind,
+    Obj,
+)
+from penstock.resources import features
+from penstock.resources.eventpolicy import SinkGuard, TargetAccess, TargetRules
+from penstock.resources.features import Transport
+from penstock.resources.metadata import controller_of
+
+GUARDED = frozenset({EVENT_TRANSFORM, INTEGRATION_SINK})
+"""Kinds whose Services lead to `sinks/guarded_services.py` where tokens are asked for."""
 
 
 class ServiceReconciler:
@@ -36,27 +59,58 @@ class ServiceReconciler:
         """See `Reconciler`."""
         world, me = self._world, (SERVICE.kind, key)
         held = world.tracker.look(me, ENDPOINTS, key)
+        world.guarded_pods.pop(key, None)
         if obj is None:
             world.publisher.claim(me, [])
             return
         if not (obj.get("spec") or {}).get("selector"):
             # Without a selector the Endpoints are somebody else's, or there are none.
-            world.publisher.claim(me, [name_of(obj, (held or {}).get("subsets") or [])])
+            self._claim(me, obj, name_of(obj, (held or {}).get("subsets") or []))
             return
         pods = [pod for pod in world.tracker.informer(POD).all() if selects(obj, pod)]
         subsets = endpoints_of(obj, pods)
-        world.publisher.claim(me, [name_of(obj, subsets)])
+        name = name_of(obj, subsets)
+        if _is_guarded(obj) and features.enabled_by(features.OIDC, features_of(world, me)):
+            # Every port of such a Service leads to the same one of its Pods.
+            world.guarded_pods[key] = next(iter(name.ports.values()), ())
+            name = _led_to(name, world.guard_ports)
+        self._claim(me, obj, name)
         await self._write_endpoints(obj, held, subsets)
+
+    def _claim(self, me: Observer, service: Obj, name: ServiceName) -> None:
+        for kind, owner in self._world.publisher.claim(me, [name]).values():
+            where = f"{kind} {owner.namespace}/{owner.name}" if owner.namespace else f"penstock ({kind})"
+            self._world.recorder.warning(service, "NameTaken", f"The name {name.host} belongs to {where}.")
 
     async def _write_endpoints(self, service: Obj, held: Obj | None, subsets: list[dict[str, Any]]) -> None:
         if held is None:
             await self._world.api.create(ENDPOINTS, _endpoints(service, subsets))
         elif (held.get("subsets") or []) != subsets:
-            try:
+            with contextlib.suppress(NotFound):
                 await self._world.write_spec(ENDPOINTS, {**held, "subsets": subsets})
-            except Exception as error:
-                if code_of(error) != NOT_FOUND:
-                    raise
+
+
+def guard_service(world: ReconcilerContext, service: Key, transport: Transport, access: TargetAccess) -> bool:
+    """Notes who may send to a Service of `GUARDED`; whether requests to it are checked at all."""
+    record = access_record(access)
+    if record is None:
+        world.service_guards.pop(service, None)
+        return False
+    world.service_guards[service] = SinkGuard(transport, TargetRules(service.namespace, record))
+    return True
+
+
+def _is_guarded(service: Obj) -> bool:
+    """By its owner, which is known before anything else is: a Service never leads to its Pods unchecked meanwhile."""
+    owner = controller_of(service) or {}
+    return Kind(str(owner.get("apiVersion")), str(owner.get("kind"))) in GUARDED
+
+
+def _led_to(name: ServiceName, guards: Mapping[str, str]) -> ServiceName:
+    """The name with what checks requests behind its ports, where it has Pods that are ready."""
+    return ServiceName(
+        name.host, {port: (guards[port],) if pods and port in guards else () for port, pods in name.ports.items()}
+    )
 
 
 def _endpoints(service: Obj, subsets: list[dict[str, Any]]) -> Obj:

@@ -6,6 +6,7 @@ Nothing depends on them, so they never hold anything up: what cannot be created 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Mapping
 
@@ -13,11 +14,13 @@ import structlog
 
 from penstock.contract.reports import SeenType
 from penstock.contract.routes import Target
-from penstock.controllers.api import BROKER, CONFLICT, EVENT_TYPE, IN_MEMORY_CHANNEL, Api, Key, Kind, code_of, key_of
 from penstock.controllers.routes.publisher import Publisher
 from penstock.controllers.tracker import Tracker
+from penstock.kube.client import AsyncClient
+from penstock.kube.errors import Conflict, KubeError
+from penstock.kube.kinds import BROKER, EVENT_TYPE, IN_MEMORY_CHANNEL, Key, Kind, key_of
 from penstock.observability.logs import describe as described
-from penstock.resources.eventtype.model import Passed, SentTo, describe
+from penstock.resources.eventtype import Passed, SentTo, describe
 from penstock.resources.metadata import ObjectIdentity
 
 MOST_WAITING = 1000
@@ -34,7 +37,7 @@ log = structlog.get_logger()
 class EventTypeMaker:
     """Takes reports and creates what is not there."""
 
-    def __init__(self, api: Api, tracker: Tracker, publisher: Publisher) -> None:
+    def __init__(self, api: AsyncClient, tracker: Tracker, publisher: Publisher) -> None:
         self._api, self._tracker, self._publisher = api, tracker, publisher
         self._waiting: asyncio.Queue[SeenType] = asyncio.Queue(MOST_WAITING)
         self._made: dict[str, set[Key]] = {}
@@ -50,7 +53,7 @@ class EventTypeMaker:
             seen = await self._waiting.get()
             try:
                 await self._make(seen)
-            except Exception as error:
+            except KubeError as error:
                 log.warning("an EventType could not be made of what passes", type=seen.type, error=described(error))
 
     async def _make(self, seen: SeenType) -> None:
@@ -65,11 +68,8 @@ class EventTypeMaker:
         if informer.get(key_of(wanted)) is not None or (len(made) >= MOST_OF_A_TARGET and key_of(wanted) not in made):
             return
         made.add(key_of(wanted))
-        try:
+        with contextlib.suppress(Conflict):
             await self._api.create(EVENT_TYPE, wanted)
-        except Exception as error:
-            if code_of(error) != CONFLICT:
-                raise
 
 
 def _place(target: Target) -> SentTo:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from penstock.controllers.api import EVENT_TYPE, Key, Kind, Obj
 from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.tracker import Observer
-from penstock.resources.eventtype.model import reference_of
-from penstock.resources.eventtype.status import EventTypeObservation, status_of
+from penstock.kube.kinds import EVENT_TYPE, Key, Kind, Obj
+from penstock.resources.eventtype import EventTypeObservation, reference_of, status_of
 
 
 class EventTypeReconciler:

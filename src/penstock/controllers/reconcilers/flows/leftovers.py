@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count, takewhile
 
-from penstock.controllers.api import Key, Kind, Obj
 from penstock.controllers.reconcilers.parts import Parts
 from penstock.controllers.tracker import Place
+from penstock.kube.kinds import Key, Kind, Obj
 
 
 def behind_the_last(parts: Parts, kind: Kind, key: Key, name: Callable[[str, int], str], length: int) -> list[Place]:

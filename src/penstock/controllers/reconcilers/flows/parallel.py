@@ -5,14 +5,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock.controllers.api import PARALLEL, SUBSCRIPTION, Key, Kind, Obj
 from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.reconcilers.access import access_of
 from penstock.controllers.reconcilers.flows.leftovers import behind_the_last, of_another_kind
 from penstock.controllers.reconcilers.parts import PartFailed, Parts
-from penstock.resources.flows.parallel.model import Parallel, branch_name, filter_name
-from penstock.resources.flows.parallel.status import ParallelObservation, status_of
-from penstock.resources.flows.part_status import address_of
+from penstock.kube.kinds import PARALLEL, SUBSCRIPTION, Key, Kind, Obj
+from penstock.resources.flow_parts import address_of
+from penstock.resources.parallel import Parallel, ParallelObservation, branch_name, filter_name, status_of
 
 
 class ParallelReconciler:

@@ -5,14 +5,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock.controllers.api import SEQUENCE, SUBSCRIPTION, Key, Kind, Obj
 from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.reconcilers.access import access_of
 from penstock.controllers.reconcilers.flows.leftovers import behind_the_last, of_another_kind
 from penstock.controllers.reconcilers.parts import PartFailed, Parts
-from penstock.resources.flows.part_status import address_of
-from penstock.resources.flows.sequence.model import Sequence, part_name
-from penstock.resources.flows.sequence.status import SequenceObservation, status_of
+from penstock.kube.kinds import SEQUENCE, SUBSCRIPTION, Key, Kind, Obj
+from penstock.resources.flow_parts import address_of
+from penstock.resources.sequence import Sequence, SequenceObservation, part_name, status_of
 
 
 class SequenceReconciler:

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from penstock.controllers.api import API_SERVER_SOURCE, NAMESPACE, Key, Kind, Obj, key_of
 from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.reconcilers.access import identity_of
 from penstock.controllers.reconcilers.destinations import resolve
@@ -15,11 +14,10 @@ from penstock.controllers.reconcilers.sources.described_events import DescribedE
 from penstock.controllers.tracker import Observer
 from penstock.filters.parse import InvalidFilter, parse
 from penstock.filters.predicate import Everything, Predicate
+from penstock.kube.kinds import API_SERVER_SOURCE, NAMESPACE, Key, Kind, Obj, key_of
 from penstock.resources import label_selector
+from penstock.resources.apiserversource import ApiServerObservation, ApiServerSource, status_of
 from penstock.resources.destinations.resolution import ResolvedAddress
-from penstock.resources.sources import apiserversource
-from penstock.resources.sources.apiserversource.model import ApiServerSource
-from penstock.resources.sources.apiserversource.status import ApiServerObservation, status_of
 from penstock.sources.sinks import Sinks
 from penstock.sources.watches.runner import WatchRunner
 from penstock.sources.watches.watch_plan import WatchPlan
@@ -40,7 +38,7 @@ class ApiServerSourceReconciler:
         self._world, self._enqueue = world, enqueue
         self._apis = AccountApis(world.api)
         self._runner = WatchRunner(self._apis, sinks.send, self._changed)
-        self._described = DescribedEvents(world, apiserversource)
+        self._described = DescribedEvents(world, "apiserversource")
         self._keys: dict[str, Key] = {}
         self._uids: dict[Key, str] = {}
         self._follows_namespaces = False
@@ -115,11 +113,15 @@ class ApiServerSourceReconciler:
         for one in source.resources:
             kind = Kind(one.api_version, one.kind)
             for namespace in namespaces:
-                verbs = [v for v in VERBS if not await self._world.api.may(source.user, v, kind, namespace)]
+                asked = {"namespace": namespace, "group": kind.group, "resource": kind.plural}
+                verbs = [v for v in VERBS if not await self._may(source.user, {**asked, "verb": v})]
                 if verbs:
                     what = f'resource "{kind.plural}" in API group "{kind.group}" in Namespace "{namespace}"'
                     lacking.append(f"{', '.join(verbs)} {what}")
         return f"User {source.user} cannot {', '.join(lacking)}" if lacking else None
+
+    async def _may(self, user: str, attributes: Obj) -> bool:
+        return await self._world.api.is_allowed({"user": user, "resourceAttributes": attributes})
 
     def _changed(self, uid: str) -> None:
         if uid in self._keys:

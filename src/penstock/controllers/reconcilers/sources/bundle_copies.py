@@ -6,15 +6,17 @@ the bundles themselves are there.
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
 from collections.abc import Callable
 
-from penstock.controllers.api import CONFIG_MAP, NOT_FOUND, SINK_BINDING, Key, Obj, code_of, key_of
 from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.reconcilers.parts import PartFailed, answered
 from penstock.controllers.tracker import Observer
+from penstock.kube.errors import NotFound
+from penstock.kube.kinds import CONFIG_MAP, SINK_BINDING, Key, Obj, key_of
 from penstock.resources.admission import SYSTEM_NAMESPACE
-from penstock.resources.sources.trust_bundles import brought_up_to_date, copies_of, is_bundle, is_copy, is_owned_by
+from penstock.resources.trust_bundles import brought_up_to_date, copies_of, is_bundle, is_copy, is_owned_by
 
 
 class BundleCopies:
@@ -48,11 +50,8 @@ class BundleCopies:
         wanted = {one["metadata"]["name"] for one in self._wanted(namespace)}
         for name, one in list(self._bundles[namespace].items()):
             if is_copy(one) and is_owned_by(one, binding) and name not in wanted:
-                try:
+                with contextlib.suppress(NotFound):
                     await self._world.api.delete(CONFIG_MAP, key_of(one))
-                except Exception as error:
-                    if code_of(error) != NOT_FOUND:
-                        raise
 
     def _wanted(self, namespace: str) -> list[Obj]:
         if namespace == SYSTEM_NAMESPACE:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from penstock.controllers.api import CONTAINER_SOURCE, Key, Kind, Obj
 from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.reconcilers.parts import PartFailed, Parts
-from penstock.resources.sources.containersource.model import DEPLOYMENT, deployment_of, is_within, sink_binding_of
-from penstock.resources.sources.containersource.status import ContainerObservation, status_of
+from penstock.kube.kinds import CONTAINER_SOURCE, Key, Kind, Obj
+from penstock.resources.containersource import (
+    DEPLOYMENT,
+    ContainerObservation,
+    deployment_of,
+    is_within,
+    sink_binding_of,
+    status_of,
+)
 
 
 class ContainerSourceReconciler:

@@ -3,26 +3,25 @@ sends."""
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any
 
-from penstock.controllers.api import EVENT_TYPE, Key, Obj
 from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.reconcilers.parts import PartFailed, Parts
 from penstock.controllers.tracker import Observer
-from penstock.resources.sources.event_types import descriptions, event_types_of, name_of
+from penstock.kube.kinds import EVENT_TYPE, Key, Obj
+from penstock.resources.sources import descriptions, event_types_of, name_of
 
 
 class DescribedEvents:
     """The EventTypes of all sources of one kind."""
 
-    def __init__(self, world: ReconcilerContext, package: ModuleType) -> None:
-        self._world, self._package = world, package
+    def __init__(self, world: ReconcilerContext, kind: str) -> None:
+        self._world, self._kind = world, kind
 
     async def ensure(self, me: Observer, obj: Obj, status: dict[str, Any], source: str) -> None:
         """Has the EventTypes that the status asks for, and no others of this source. Nothing waits for them: a server
         that refuses them keeps no source from sending."""
-        parts, described = Parts(self._world, me, obj), descriptions(self._package)
+        parts, described = Parts(self._world, me, obj), descriptions(self._kind)
         wanted = event_types_of(obj, status, described)
         unwanted = {name_of(obj, kind, source) for kind in described} - {one["metadata"]["name"] for one in wanted}
         try:

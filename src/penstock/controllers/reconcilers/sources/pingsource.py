@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from penstock.controllers.api import PING_SOURCE, Key, Obj
 from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.reconcilers.access import identity_of
 from penstock.controllers.reconcilers.destinations import resolve
 from penstock.controllers.reconcilers.sources.described_events import DescribedEvents
 from penstock.controllers.tracker import Observer
+from penstock.kube.kinds import PING_SOURCE, Key, Obj
 from penstock.resources.destinations.resolution import ResolvedAddress
-from penstock.resources.sources import pingsource
-from penstock.resources.sources.pingsource.model import PingSource
-from penstock.resources.sources.pingsource.schedule import BadSchedule, CronSchedule, parse
-from penstock.resources.sources.pingsource.status import PingObservation, status_of
+from penstock.resources.pingsource import PingObservation, PingSource, status_of
+from penstock.resources.schedules import BadSchedule, CronSchedule, parse
 from penstock.sources.pings.ping import Ping
 from penstock.sources.pings.runner import PingRunner
 from penstock.sources.pings.tick_notes import TickNotes
@@ -32,7 +30,7 @@ class PingSourceReconciler:
 
     def __init__(self, world: ReconcilerContext, enqueue: Callable[[Observer], None], sinks: Sinks) -> None:
         self._world, self._enqueue = world, enqueue
-        self._described = DescribedEvents(world, pingsource)
+        self._described = DescribedEvents(world, "pingsource")
         self._keys: dict[str, Key] = {}
         self._uids: dict[Key, str] = {}
         self.runner = PingRunner(lambda: TickNotes(world.settings.data_dir / NOTES), sinks.send, self)

@@ -6,25 +6,31 @@ While the sink cannot be found, subjects keep what they have: their programs go 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
-from penstock.controllers.api import CONFLICT, JOB, NOT_FOUND, SINK_BINDING, Key, Kind, Obj, code_of, key_of
 from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.reconcilers.destinations import resolve
 from penstock.controllers.reconcilers.sources.bundle_copies import BundleCopies
 from penstock.controllers.reconcilers.sources.token_secrets import Ask, TokenSecrets
 from penstock.controllers.tracker import Observer
+from penstock.kube.errors import Conflict, KubeError, NotFound, Unavailable
+from penstock.kube.kinds import JOB, SINK_BINDING, Key, Kind, Obj, key_of
 from penstock.resources.destinations.resolution import ResolvedAddress
-from penstock.resources.sources.sinkbinding.environment import (
+from penstock.resources.sinkbinding import (
+    FINALIZER,
+    BindingObservation,
+    BindingProblem,
     Environment,
+    SinkBinding,
+    Subject,
     bound,
     bundles_in,
     environment_of,
+    status_of,
     token_in,
     unbound,
 )
-from penstock.resources.sources.sinkbinding.model import FINALIZER, SinkBinding, Subject
-from penstock.resources.sources.sinkbinding.status import BindingObservation, BindingProblem, status_of
 
 
 class SinkBindingReconciler:
@@ -73,12 +79,9 @@ class SinkBindingReconciler:
         if not isinstance(subjects, BindingProblem):
             await self._write([(one, unbound(one)) for one in subjects])
         finalizers = [one for one in obj["metadata"]["finalizers"] if one != FINALIZER]
-        try:
+        with contextlib.suppress(NotFound):
             changed = {**obj, "metadata": {**obj["metadata"], "finalizers": finalizers}}
             await self._world.write_spec(SINK_BINDING, changed)
-        except Exception as error:
-            if code_of(error) != NOT_FOUND:
-                raise
 
     def _subjects(self, key: Key, subject: Subject) -> list[Obj] | BindingProblem:
         """The objects to bind; the SinkBinding is enqueued when they change, and when others become such."""
@@ -119,11 +122,11 @@ class SinkBindingReconciler:
                 continue
             try:
                 await self._world.write_spec(Kind(before["apiVersion"], before["kind"]), after)
-            except Exception as error:
-                if code_of(error) == NOT_FOUND:
-                    continue
-                if code_of(error) in (None, CONFLICT):
-                    raise
+            except NotFound:
+                continue
+            except (Unavailable, Conflict):
+                raise
+            except KubeError as error:
                 return BindingProblem("BindingFailed", f"failed binding subject {before['metadata']['name']}: {error}")
         return None
 

@@ -6,21 +6,23 @@ The programs run elsewhere and cannot be handed what is in memory here; so it is
 from __future__ import annotations
 
 import base64
+import contextlib
 import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from penstock.controllers.api import FORBIDDEN, NOT_FOUND, SECRET, SINK_BINDING, Key, Obj, code_of
 from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.reconcilers.access import OIDC_LABEL, identity_of
 from penstock.controllers.reconcilers.configuration import features_of
 from penstock.controllers.tracker import Observer
+from penstock.kube.errors import Forbidden, NotFound
+from penstock.kube.kinds import SECRET, SINK_BINDING, Key, Obj
 from penstock.oidc.names import child_name
 from penstock.resources import features
 from penstock.resources.destinations.resolution import ResolvedAddress, Unresolved
-from penstock.resources.eventpolicy.access import SenderIdentity
+from penstock.resources.eventpolicy import SenderIdentity
 from penstock.resources.metadata import controller_of, controller_reference
-from penstock.resources.sources.sinkbinding.status import SubjectCredentials
+from penstock.resources.sinkbinding import SubjectCredentials
 
 if TYPE_CHECKING:
     from penstock.oidc.tokens import Issued
@@ -67,9 +69,7 @@ class TokenSecrets:
         key = Key(metadata["namespace"], child_name(metadata["name"], "-oidc-token"))
         try:
             return await self._renewed(obj, key, identity, audience)
-        except Exception as error:
-            if code_of(error) != FORBIDDEN:
-                raise
+        except Forbidden as error:
             what = f"could not create or update OIDC token secret {key.namespace}/{key.name}"
             return SubjectCredentials(identity, "", f"{what}: {error}")
 
@@ -99,11 +99,8 @@ class TokenSecrets:
         found = await self._world.api.read(SECRET, key)
         if found is None or (controller_of(found) or {}).get("uid") != owner:
             return
-        try:
+        with contextlib.suppress(NotFound):
             await self._world.api.delete(SECRET, key)
-        except Exception as error:
-            if code_of(error) != NOT_FOUND:
-                raise
 
 
 def secret_of(obj: Obj, key: Key, data: dict[str, str]) -> Obj:

@@ -1,1 +1,0 @@
-"""Who may send, and what is kept secret: `penstock keys`, `penstock secrets`."""

@@ -1,1 +1,0 @@
-"""The console, from a terminal."""

@@ -1,0 +1,258 @@
+"""`penstock create`, `apply`, `get` and `delete`: objects of the API, for people without kubectl."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from penstock.cli.operate.names import completion_of
+from penstock.cli.options import DataDirOption, FilterOption, JsonOption, KubeconfigOption, NamespaceOption
+from penstock.cli.output import say
+
+if TYPE_CHECKING:
+    from penstock.operations.cluster_api import ClusterApi, Resource
+
+READY_SECONDS = 60.0
+
+WaitOption = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until it is Ready.")]
+ManifestOption = Annotated[
+    Path | None, typer.Option("--file", "-f", help="File or folder with objects in YAML or JSON; - is standard input.")
+]
+
+create = typer.Typer(help="Make a Broker, a Trigger or a Channel, in a line.", no_args_is_help=True)
+
+
+@create.command("broker")
+def create_broker(
+    name: Annotated[str, typer.Argument(help="Its name.")] = "default",
+    *,
+    dead_letter_sink: Annotated[
+        str | None, typer.Option(help="URL that gets what cannot be delivered; without it such an event is dropped.")
+    ] = None,
+    wait: WaitOption = True,
+    namespace: NamespaceOption = None,
+    data_dir: DataDirOption = None,
+    kubeconfig: KubeconfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a Broker, or bring one that is there into this shape."""
+    spec = {"delivery": {"deadLetterSink": {"uri": dead_letter_sink}}} if dead_letter_sink else {}
+    _make("Broker", name, spec, wait=wait, namespace=namespace, chosen=(data_dir, kubeconfig), as_json=as_json)
+
+
+@create.command("trigger")
+def create_trigger(
+    name: Annotated[str, typer.Argument(help="Its name.")],
+    *,
+    subscriber: Annotated[str, typer.Option("--subscriber", "-s", help="URL that gets the events.")],
+    broker: Annotated[
+        str, typer.Option("--broker", "-b", help="Its Broker.", autocompletion=completion_of("broker"))
+    ] = "default",
+    filters: FilterOption = None,
+    wait: WaitOption = True,
+    namespace: NamespaceOption = None,
+    data_dir: DataDirOption = None,
+    kubeconfig: KubeconfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a Trigger, or bring one that is there into this shape."""
+    from penstock.cli.operate.filtering import filters_of
+    from penstock.cli.terminal import problems
+
+    with problems():
+        spec: dict[str, Any] = {"broker": broker, "subscriber": {"uri": subscriber}}
+        if filters:
+            spec["filters"] = filters_of(filters)
+    _make("Trigger", name, spec, wait=wait, namespace=namespace, chosen=(data_dir, kubeconfig), as_json=as_json)
+
+
+@create.command("channel")
+def create_channel(
+    name: Annotated[str, typer.Argument(help="Its name.")],
+    *,
+    wait: WaitOption = True,
+    namespace: NamespaceOption = None,
+    data_dir: DataDirOption = None,
+    kubeconfig: KubeconfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a Channel."""
+    _make("Channel", name, {}, wait=wait, namespace=namespace, chosen=(data_dir, kubeconfig), as_json=as_json)
+
+
+@create.command("subscription")
+def create_subscription(
+    name: Annotated[str, typer.Argument(help="Its name.")],
+    *,
+    channel: Annotated[str, typer.Option("--channel", help="Its Channel.", autocompletion=completion_of("channel"))],
+    subscriber: Annotated[str, typer.Option("--subscriber", "-s", help="URL that gets the events.")],
+    wait: WaitOption = True,
+    namespace: NamespaceOption = None,
+    data_dir: DataDirOption = None,
+    kubeconfig: KubeconfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a Subscription to a Channel."""
+    reference = {"apiVersion": "messaging.knative.dev/v1", "kind": "Channel", "name": channel}
+    spec = {"channel": reference, "subscriber": {"uri": subscriber}}
+    _make("Subscription", name, spec, wait=wait, namespace=namespace, chosen=(data_dir, kubeconfig), as_json=as_json)
+
+
+def apply(
+    file: ManifestOption = None,
+    *,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until those that can be Ready are.")] = False,
+    namespace: NamespaceOption = None,
+    data_dir: DataDirOption = None,
+    kubeconfig: KubeconfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Create the objects of a file, or bring those that are there into its shape (server-side apply)."""
+    from penstock.cli.manifests import read_manifests
+    from penstock.cli.terminal import problems
+    from penstock.operations.installation import find
+
+    with problems():
+        objects = read_manifests(_given(file))
+        with find(data_dir, kubeconfig).api() as api:
+            for obj in objects:
+                _apply_one(api, obj, namespace, wait, as_json)
+
+
+def get(
+    kind: Annotated[str | None, typer.Argument(help="Kind, such as triggers, or KIND/NAME.")] = None,
+    name: Annotated[str | None, typer.Argument(help="One of them.")] = None,
+    *,
+    everywhere: Annotated[bool, typer.Option("--all-namespaces", "-A", help="Of all namespaces.")] = False,
+    wide: Annotated[bool, typer.Option("--wide", help="All columns.")] = False,
+    as_yaml: Annotated[bool, typer.Option("--yaml", help="Print YAML.")] = False,
+    kinds: Annotated[bool, typer.Option("--kinds", help="The kinds that there are.")] = False,
+    namespace: NamespaceOption = None,
+    data_dir: DataDirOption = None,
+    kubeconfig: KubeconfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show objects: `penstock get triggers`, `penstock get trigger/greetings --yaml`."""
+    from penstock.cli.object_text import document, kinds_lines, table_lines
+    from penstock.cli.terminal import problems
+    from penstock.engine.problem import Problem
+    from penstock.operations.installation import find
+
+    with problems(), find(data_dir, kubeconfig).api() as api:
+        if kinds:
+            say("\n".join(kinds_lines(api.resources())))
+            return
+        if kind is None:
+            raise Problem("Which kind? Such as: penstock get triggers. --kinds lists them.", exit_code=2)
+        word, _, one = kind.partition("/")
+        resource, chosen = api.resource(word), name or one
+        place = "" if everywhere or not resource.namespaced else namespace or api.namespace
+        if as_json or as_yaml:
+            found: Any = api.get(resource, place, chosen) if chosen else api.all(resource, place)
+            say(document(found, as_yaml=as_yaml))
+            return
+        lines = table_lines(api.table(resource, place, chosen), wide=wide, everywhere=everywhere)
+        say("\n".join(lines) if lines else f"There are no {resource.plural}{f' in {place}' if place else ''}.")
+
+
+def delete(
+    kind: Annotated[str | None, typer.Argument(help="Kind, or KIND/NAME.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Its name.")] = None,
+    *,
+    file: ManifestOption = None,
+    namespace: NamespaceOption = None,
+    data_dir: DataDirOption = None,
+    kubeconfig: KubeconfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete an object: `penstock delete trigger/greetings`. Or those of a file."""
+    import json
+
+    from penstock.cli.manifests import read_manifests
+    from penstock.cli.terminal import problems
+    from penstock.engine.problem import Problem
+    from penstock.operations.installation import find
+
+    with problems():
+        word, _, one = (kind or "").partition("/")
+        chosen = name or one
+        if (file is None) == (not (word and chosen)):
+            raise Problem("Name an object, such as trigger/greetings, or give a --file.", exit_code=2)
+        with find(data_dir, kubeconfig).api() as api:
+            if file is not None:
+                meant = [(api.resource_of(obj), obj["metadata"]) for obj in reversed(read_manifests(file))]
+            else:
+                meant = [(api.resource(word), {"name": chosen})]
+            for resource, metadata in meant:
+                place = str(metadata.get("namespace") or namespace or api.namespace)
+                gone = api.delete(resource, place, metadata["name"])
+                label = f"{resource.kind.lower()}/{metadata['name']}"
+                if as_json:
+                    say(json.dumps({"kind": resource.kind, "name": metadata["name"], "deleted": gone}))
+                else:
+                    say(f"{label} {'deleted' if gone else 'was not there'}")
+
+
+def _given(file: Path | None) -> Path:
+    from penstock.engine.problem import Problem
+
+    if file is None:
+        raise Problem("Give a file: --file FILE, or --file - for standard input.", exit_code=2)
+    return file
+
+
+def _make(
+    kind: str,
+    name: str,
+    spec: dict[str, Any],
+    *,
+    wait: bool,
+    namespace: str | None,
+    chosen: tuple[Path | None, Path | None],
+    as_json: bool,
+) -> None:
+    from penstock.cli.terminal import problems
+    from penstock.operations.installation import find
+
+    group = "eventing" if kind in ("Broker", "Trigger") else "messaging"
+    obj = {"apiVersion": f"{group}.knative.dev/v1", "kind": kind, "metadata": {"name": name}, "spec": spec}
+    with problems(), find(*chosen).api() as api:
+        _apply_one(api, obj, namespace, wait, as_json)
+
+
+def _apply_one(api: ClusterApi, obj: dict[str, Any], namespace: str | None, wait: bool, as_json: bool) -> None:
+    import json
+
+    resource = api.resource_of(obj)
+    place = str(obj["metadata"].get("namespace") or namespace or api.namespace)
+    if resource.namespaced:
+        obj = {**obj, "metadata": {**obj["metadata"], "namespace": place}}
+    applied, created = api.apply(resource, place, obj)
+    if wait:
+        applied = wait_ready(api, resource, applied)
+    if as_json:
+        say(json.dumps(applied))
+        return
+    ready = " and ready" if wait else ""
+    say(f"{resource.kind.lower()}/{applied['metadata']['name']} {'created' if created else 'applied'}{ready}")
+
+
+def wait_ready(api: ClusterApi, resource: Resource, obj: dict[str, Any]) -> dict[str, Any]:
+    """The object once it is Ready; at once where it never is. Raises Problem."""
+    import time
+
+    from penstock.engine.problem import Problem
+    from penstock.resources.conditions import READY, find, is_ready
+
+    metadata, deadline = obj["metadata"], time.monotonic() + READY_SECONDS
+    while not is_ready(obj):
+        if time.monotonic() > deadline:
+            ready = find((obj.get("status") or {}).get("conditions"), READY) or {}
+            why = ready.get("message") or ready.get("reason") or "nothing has been said of it"
+            name = f"{resource.kind} {metadata['namespace']}/{metadata['name']}"
+            raise Problem(f"{name} is not Ready after {READY_SECONDS:.0f} s: {why}.")
+        time.sleep(0.1)
+        obj = api.get(resource, metadata["namespace"], metadata["name"])
+    return obj

@@ -1,1 +1,0 @@
-"""Objects of the API for people without kubectl: create, apply, get, delete."""

@@ -1,1 +1,0 @@
-"""`penstock ingress`, `penstock control`, …: each role of penstock as a process of its own."""

@@ -1,0 +1,64 @@
+"""`penstock secrets`: the Secrets on disk and the key that they are encrypted with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import typer
+
+from penstock.cli.options import SetOption, StartDataDirOption
+
+app = typer.Typer(help="Secrets on disk, and the key that they are encrypted with.", no_args_is_help=True)
+
+
+@app.callback()
+def secrets() -> None:
+    """Secrets on disk, and the key that they are encrypted with."""
+
+
+@app.command("reencrypt")
+def reencrypt(*, data_dir: StartDataDirOption = None, assignments: SetOption = None) -> None:
+    """Encrypt every Secret in the data folder with the first key of secrets_key_file, or of secrets_key_command.
+
+    The same is done at every start of the API, so it is for an API that does not run.
+    """
+    from penstock.apiserver.store.reencryption import reencrypt as encrypt_anew
+    from penstock.apiserver.store.sealing import WrongKey, load_seals
+    from penstock.cli.terminal import problems
+    from penstock.engine.problem import Problem
+    from penstock.operations.settings_sources import load
+
+    with problems():
+        settings = load(assignments, data_dir=data_dir)
+        database = settings.data_dir / "api.db"
+        if not database.exists():
+            raise Problem(f"The data folder {settings.data_dir} has no API yet.", "Start one: penstock dev")
+        try:
+            seals = load_seals(settings.secrets_key_file, settings.secrets_key_command, settings.data_dir / "pki")
+            if seals.current is None:
+                advice = "Set secrets_key_file or secrets_key_command."
+                raise Problem("No key is given that Secrets could be encrypted with.", advice)
+            with alone(settings.data_dir):
+                count = encrypt_anew(database, seals)
+        except WrongKey as error:
+            raise Problem(str(error)) from None
+    typer.echo(f"{count} Secret{'' if count == 1 else 's'} encrypted anew, with the key {seals.current}.")
+
+
+@contextmanager
+def alone(data_dir: Path) -> Iterator[None]:
+    """While no API runs on the folder: one that does could no longer read what a key that it does not know encrypts."""
+    from penstock.engine.datadir import exclusive
+    from penstock.engine.problem import Problem
+
+    with ExitStack() as held:
+        try:
+            held.enter_context(exclusive(data_dir, "apiserver"))
+        except Problem:
+            raise Problem(
+                f"The API on the data folder {data_dir} runs, with the keys that it was started with.",
+                "Start it again with the new key in secrets_key_file: each start encrypts every Secret anew by itself.",
+            ) from None
+        yield

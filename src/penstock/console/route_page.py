@@ -1,0 +1,198 @@
+"""`/routes/KIND/NAMESPACE/NAME`: everything about one Trigger or Subscription, and what can be done with it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from math import isnan
+from typing import Any
+from urllib.parse import quote
+
+import yaml
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from penstock.console.console import console_of
+from penstock.console.live import shape
+from penstock.console.map.graph import route_node, source_of
+from penstock.console.pages import back, form, fragment, render
+from penstock.console.route_events import events_path, happenings_of
+from penstock.engine.problem import Problem
+from penstock.hosts import without_userinfo
+from penstock.kube.kinds import Obj
+from penstock.operations.cluster_api import (
+    REPLAYS,
+    SUBSCRIPTIONS,
+    TRIGGERS,
+    ClusterApi,
+    Resource,
+    is_paused,
+    set_paused,
+)
+from penstock.operations.replays import ReplaySubject, Wishes, is_over, line_of, replay_of, succeeded, warning_of
+from penstock.operations.route_rates import RouteName
+
+KINDS = {"trigger": TRIGGERS, "subscription": SUBSCRIPTIONS}
+REPLAYS_SHOWN = 6
+
+
+def show(request: Request) -> Response:
+    """The page."""
+    console, (resource, namespace, name) = console_of(request), meant(request)
+    api = console.api(request)
+    obj = api.get(resource, namespace, name)
+    status = obj.get("status") or {}
+    route = RouteName(resource.kind, namespace, name)
+    return render(
+        request,
+        "route/route.html",
+        title=name,
+        node=route_node(obj),
+        source=source_of(obj),
+        path=path_of(resource, namespace, name),
+        paused=is_paused(obj),
+        conditions=status.get("conditions") or [],
+        delivery=status.get("delivery") or {},
+        yaml=text_of(obj),
+        row=console.numbers.frame.rows.get(route),
+        happenings=happenings_of(api.read(events_path(namespace, name)), resource.kind, name),
+        replays=replays_of(api, resource.kind, namespace, name),
+    )
+
+
+def meant(request: Request) -> tuple[Resource, str, str]:
+    """Which route a path names."""
+    parts = request.path_params
+    if parts["kind"] not in KINDS:
+        raise HTTPException(404)
+    return KINDS[parts["kind"]], parts["namespace"], parts["name"]
+
+
+def path_of(resource: Resource, namespace: str, name: str) -> str:
+    """Where the page of a route is."""
+    return f"/routes/{resource.kind.lower()}/{quote(namespace, safe='')}/{quote(name, safe='')}"
+
+
+def text_of(obj: Obj) -> str:
+    """An object as `kubectl get -o yaml` prints it, but for passwords in URLs."""
+    metadata = {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
+    text = yaml.safe_dump({**obj, "metadata": metadata}, sort_keys=False, allow_unicode=True, width=110)
+    return "\n".join(map(without_userinfo, text.split("\n")))
+
+
+def replays_of(api: ClusterApi, kind: str, namespace: str, name: str) -> list[dict[str, Any]]:
+    """The Replays of a route, the newest first."""
+
+    def is_meant(replay: Obj) -> bool:
+        target = (replay.get("spec") or {}).get("target") or {}
+        return target.get("kind") == kind and target.get("name") == name
+
+    found = [replay for replay in api.all(REPLAYS, namespace) if is_meant(replay)]
+    found.sort(key=lambda replay: str(replay["metadata"].get("creationTimestamp") or ""), reverse=True)
+    return [replay_values(replay) for replay in found[:REPLAYS_SHOWN]]
+
+
+def replay_values(replay: Obj) -> dict[str, Any]:
+    """How a Replay goes, for a template."""
+    progress = str((replay.get("status") or {}).get("progress") or "0%").rstrip("%")
+    over, state = is_over(replay), succeeded(replay)[0]
+    return {
+        "name": replay["metadata"]["name"],
+        "line": line_of(replay),
+        "warning": warning_of(replay),
+        "over": over,
+        "state": ("ready" if state == "True" else "failing") if over else "starting",
+        "percent": 100.0 if over else _number(progress),
+    }
+
+
+def _number(text: str) -> float:
+    try:
+        return min(100.0, max(0.0, float(text)))
+    except ValueError:
+        return 0.0
+
+
+def replays(request: Request) -> Response:
+    """How its Replays go, for the script that looks while one runs."""
+    resource, namespace, name = meant(request)
+    found = replays_of(console_of(request).api(request), resource.kind, namespace, name)
+    return fragment("route/replays.html", replays=found, path=path_of(resource, namespace, name))
+
+
+async def points(request: Request) -> Response:
+    """What is remembered of its numbers."""
+    console, (resource, namespace, name) = console_of(request), meant(request)
+    await asyncio.to_thread(console.api(request).get, resource, namespace, name)  # may they see it?
+    numbers = console.numbers
+    route = RouteName(resource.kind, namespace, name)
+    row = numbers.frame.rows.get(route)
+    past = [[None if isnan(number) else round(number, 4) for number in point] for point in numbers.past.of(route)]
+    return JSONResponse({"points": past, "now": None if row is None else shape(row)})
+
+
+Change = Callable[[ClusterApi, Resource, str, str, dict[str, str]], object]
+
+
+def _change(
+    work: Callable[[ClusterApi, Resource, str, str, dict[str, str]], object],
+) -> Callable[[Request], Awaitable[Response]]:
+    """A change of a route by a form, and then its page."""
+
+    async def endpoint(request: Request) -> Response:
+        console, (resource, namespace, name), given = console_of(request), meant(request), await form(request)
+        await asyncio.to_thread(work, console.api(request), resource, namespace, name, given)
+        console.objects.forget()
+        return back(path_of(resource, namespace, name))
+
+    return endpoint
+
+
+def _pause(api: ClusterApi, resource: Resource, namespace: str, name: str, given: dict[str, str]) -> None:
+    set_paused(api, resource, api.get(resource, namespace, name), True)
+
+
+def _resume(api: ClusterApi, resource: Resource, namespace: str, name: str, given: dict[str, str]) -> None:
+    set_paused(api, resource, api.get(resource, namespace, name), False)
+
+
+def _replay(api: ClusterApi, resource: Resource, namespace: str, name: str, given: dict[str, str]) -> None:
+    api.get(resource, namespace, name)
+    api.create(REPLAYS, namespace, replay_of(ReplaySubject(resource.kind, name), wishes_of(given)))
+
+
+def wishes_of(given: dict[str, str]) -> Wishes:
+    """What the form of a Replay asks for. Raises Problem."""
+    rate = given.get("rate", "").strip()
+    try:
+        events_a_second = float(rate) if rate else None
+    except ValueError:
+        raise Problem(f"{rate} is not a number of events per second.") from None
+    return Wishes(
+        since=given.get("since", "").strip() or None,
+        until=given.get("until", "").strip() or None,
+        rate=events_a_second,
+        dry_run=given.get("dry_run") == "on",
+        given_up=given.get("what") == "given_up",
+    )
+
+
+def _stop(api: ClusterApi, resource: Resource, namespace: str, name: str, given: dict[str, str]) -> None:
+    replay = given.get("replay", "")
+    if not replay:  # without a name, all of the namespace would be meant
+        raise HTTPException(400, "The form names no Replay to stop.")
+    api.delete(REPLAYS, namespace, replay)
+
+
+PATH = "/routes/{kind}/{namespace}/{name}"
+ROUTES = [
+    Route(PATH, show, methods=["GET"]),
+    Route(f"{PATH}/replays", replays, methods=["GET"]),
+    Route(f"{PATH}/points", points, methods=["GET"]),
+    Route(f"{PATH}/pause", _change(_pause), methods=["POST"]),
+    Route(f"{PATH}/resume", _change(_resume), methods=["POST"]),
+    Route(f"{PATH}/replay", _change(_replay), methods=["POST"]),
+    Route(f"{PATH}/stop", _change(_stop), methods=["POST"]),
+]

@@ -1,1 +1,0 @@
-"""The stack itself: its components, versions and logs."""

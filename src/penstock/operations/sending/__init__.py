@@ -1,1 +1,0 @@
-"""Events to a Broker or Channel by hand: where to, as whom, and what came of it."""

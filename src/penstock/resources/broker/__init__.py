@@ -1,1 +1,0 @@
-"""Broker (eventing.knative.dev/v1)."""

@@ -1,1 +1,0 @@
-"""The kinds of flows.knative.dev/v1: chains and branches, built of Channels and Subscriptions."""

@@ -1,1 +1,0 @@
-"""InMemoryChannel (messaging.knative.dev/v1): durable here, in spite of its name."""

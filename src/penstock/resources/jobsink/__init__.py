@@ -1,1 +1,0 @@
-"""JobSink (sinks.knative.dev/v1alpha1): a Job for each event."""

@@ -1,1 +1,0 @@
-"""Replay (penstock.dev/v1alpha1): events that come once more."""

@@ -1,1 +1,0 @@
-"""ApiServerSource: events of changes in the Kubernetes API."""

@@ -1,1 +1,0 @@
-"""ContainerSource: a program of the user that sends events."""

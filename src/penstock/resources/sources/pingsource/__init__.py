@@ -1,1 +1,0 @@
-"""PingSource: a fixed event by a schedule."""

@@ -1,1 +1,0 @@
-"""SinkBinding: tells the containers of other objects where their events go."""

@@ -1,1 +1,0 @@
-"""Subscription (messaging.knative.dev/v1)."""

@@ -1,1 +1,0 @@
-"""Trigger (eventing.knative.dev/v1)."""

@@ -1,0 +1,179 @@
+"""What became of what routes were to get: counted in a database on disk, so that memory stays small.
+
+| fate | |
+|---|---|
+| `delivered` | the subscriber took it, and the reply, where it has a stage of its own, has been taken too |
+| `dead-lettered` | given up, and the dead letter sink took it |
+| `dropped` | given up for good, by the route's own policy |
+| `redriven` | given up, and delivered by a Replay of what the route gave up |
+| `retrying` | attempts failed, and the next one is due |
+| `waiting` | no attempt yet: the route is paused, busy, behind, or the event is still on its way |
+| `expired` | removed by retention before the route got it, and reported as that |
+| `lost` | none of these |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import Literal, NamedTuple, get_args
+
+from penstock.history.reader.database import Database
+from penstock.verification.matching import Due
+
+Fate = Literal["delivered", "retrying", "waiting", "dead-lettered", "dropped", "redriven", "expired", "lost"]
+FATES: tuple[Fate, ...] = get_args(Fate)
+MISSING: tuple[Fate, ...] = ("lost", "expired")
+
+
+class Try(NamedTuple):
+    """An attempt, as far as it matters here."""
+
+    route: int
+    partition: int
+    offset: int
+    stage: str
+    result: str
+    redrive: bool
+    """Whether a Replay made it, of what the route had given up."""
+
+
+class CursorRow(NamedTuple):
+    """Where a route stands in a partition."""
+
+    route: int
+    partition: int
+    next: int
+    """First offset that it has not taken."""
+    detached: bool
+    """Whether it reads on its own, so that what it has not taken may still come."""
+    given_to: int
+    """Every event before this offset has been given to it, or will never be, unless it is detached."""
+
+
+class LostRange(NamedTuple):
+    """Offsets that are reported as removed before a route got them."""
+
+    route: int
+    partition: int
+    first: int
+    last: int
+
+
+class Outstanding(NamedTuple):
+    """A delivery that has begun and has not ended."""
+
+    route: int
+    partition: int
+    offset: int
+
+
+_COLUMNS: Mapping[str, Mapping[str, str]] = {
+    "due": {"route": "integer", "partition": "integer", "offset": "bigint"},
+    "tries": {
+        "route": "integer",
+        "partition": "integer",
+        "offset": "bigint",
+        "stage": "varchar",
+        "result": "varchar",
+        "redrive": "boolean",
+    },
+    "counted": {"uid": "varchar", "number": "integer", "redrive": "boolean"},
+    "cursors": {
+        "route": "integer",
+        "partition": "integer",
+        "next": "bigint",
+        "detached": "boolean",
+        "given_to": "bigint",
+    },
+    "outstanding": {"route": "integer", "partition": "integer", "offset": "bigint"},
+    "ranges": {"route": "integer", "partition": "integer", "first": "bigint", "last": "bigint"},
+}
+
+_COPY = """
+insert into tries select c.number, a.partition, a."offset", a.stage, a.result, c.redrive
+from attempts a join counted c on a.route = c.uid where a.day >= ?
+"""
+
+_TRIED = """
+create or replace table tried as
+select route, partition, "offset",
+  bool_or(not redrive and stage <> 'deadletter' and result = 'delivered') as delivered,
+  bool_or(not redrive and stage = 'deadletter' and result = 'delivered') as dead_lettered,
+  bool_or(not redrive and result = 'dropped') as dropped,
+  bool_or(redrive and stage <> 'deadletter' and result = 'delivered') as redriven
+from tries semi join due using (route, partition, "offset") group by all
+"""
+
+_FATES = """
+create or replace table fates as
+select d.*, case
+  when t.delivered then 'delivered'
+  when t.redriven and (t.dead_lettered or t.dropped) then 'redriven'
+  when t.dead_lettered then 'dead-lettered'
+  when t.dropped then 'dropped'
+  when o."offset" is not null then if(t.route is null, 'waiting', 'retrying')
+  when exists (select 1 from ranges r where r.route = d.route and r.partition = d.partition
+    and d."offset" between r.first and r.last) then 'expired'
+  when d."offset" >= coalesce(c.next, 0) and (coalesce(c.detached, false) or d."offset" >= coalesce(c.given_to, 0))
+    then 'waiting'
+  else 'lost' end as fate
+from due d
+left join tried t using (route, partition, "offset")
+left join outstanding o using (route, partition, "offset")
+left join cursors c using (route, partition)
+"""
+
+
+class Fates:
+    """The tables by which fates are found."""
+
+    def __init__(self, database: Database) -> None:
+        """Makes them in this database, which has a view `attempts` when they are filled."""
+        self._database = database
+        for table, columns in _COLUMNS.items():
+            declared = ", ".join(f'"{name}" {kind}' for name, kind in columns.items())
+            database.do(f"create table {table} ({declared})")
+
+    def add_due(self, found: Collection[Due]) -> None:
+        """Events that routes were to get."""
+        self._insert("due", found)
+
+    def add_tries(self, found: Collection[Try]) -> None:
+        """Attempts."""
+        self._insert("tries", found)
+
+    def copy_tries(self, counted: Mapping[str, tuple[int, bool]], since: datetime) -> None:
+        """The attempts of the table. By uid of a route: the route that its attempts count for, and whether it redrives
+        what that gave up."""
+        self._insert("counted", [(uid, number, redrive) for uid, (number, redrive) in counted.items()])
+        self._database.do(_COPY, [since.date()])
+
+    def stand(
+        self, cursors: Collection[CursorRow], outstanding: Collection[Outstanding], ranges: Collection[LostRange]
+    ) -> None:
+        """Where routes stand, what they have begun, and what was reported as gone."""
+        self._insert("cursors", cursors)
+        self._insert("outstanding", outstanding)
+        self._insert("ranges", ranges)
+
+    def judge(self) -> dict[int, dict[Fate, int]]:
+        """How many events of each fate, by route."""
+        self._database.do(_TRIED)
+        self._database.do(_FATES)
+        counts: dict[int, dict[Fate, int]] = {}
+        for row in self._database.ask("select route, fate, count(*) as count from fates group by all"):
+            counts.setdefault(row["route"], {})[row["fate"]] = row["count"]
+        return counts
+
+    def missing(self, limit: int) -> list[tuple[int, int, int, Fate]]:
+        """Route, partition, offset and fate of events that did not arrive and never will; lost ones first."""
+        question = (
+            "select * from fates where fate in ('lost', 'expired') "
+            f'order by fate desc, partition, "offset", route limit {limit:d}'
+        )
+        rows = self._database.ask(question)
+        return [(row["route"], row["partition"], row["offset"], row["fate"]) for row in rows]
+
+    def _insert(self, table: str, rows: Collection[tuple[object, ...]]) -> None:
+        self._database.insert(table, list(_COLUMNS[table]), rows)
