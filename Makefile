@@ -28,7 +28,7 @@ $(VENV)/.ready: pyproject.toml requirements.lock
 
 # Before minutes of downloading: is there a Java, and are the ports free?
 first-start:
-	@test -e $(VENV)/.ready || $(PYTHON) scripts/first_start.py $(ARGS)
+	@test -e $(VENV)/.ready || $(PYTHON) tools/first_start.py $(ARGS)
 
 dev: first-start $(VENV)/.ready ## start the whole stack in the foreground (Ctrl-C stops it; ARGS="--port 0" and the like)
 	@exec $(BIN)/penstock dev $(ARGS)
@@ -70,10 +70,10 @@ test-long: preflight warm-up ## the tests that need a stack, a Spark or brokers 
 
 .PHONY: kube-apiserver test-kubernetes
 kube-apiserver: $(VENV)/.ready ## build kube-apiserver and etcd for make test-kubernetes (needs Go; minutes, once)
-	@$(BIN)/python -m cluster.kubernetes_binaries
+	@$(BIN)/python -m tools.cluster.kubernetes_binaries
 
 test-kubernetes: kube-apiserver ## the same YAML on the embedded API and on a real kube-apiserver with penstock installed
-	PYTHONPATH=tests $(BIN)/python -m cluster.own_network $(BIN)/pytest -p sharing --durations=10 tests/on_kubernetes $(OPTIONS)
+	PYTHONPATH=tests $(BIN)/python -m tools.cluster.own_network $(BIN)/pytest -p sharing --durations=10 tests/on_kubernetes $(OPTIONS)
 
 .PHONY: photographs
 photographs: preflight ## take the photographs of the console that the documentation shows
@@ -91,7 +91,7 @@ format: $(VENV)/.ready ## put the code into its format
 
 docs: $(VENV)/.ready ## write the pages that are made from the code, and build the documentation's site into build/site
 	$(BIN)/python -m penstock.cli.reference > docs/settings.md
-	$(BIN)/python -m dependencies.page > docs/licences.md
+	$(BIN)/python -m tools.dependencies.page > docs/licences.md
 	@$(BIN)/python tests/check_site.py
 
 manifests: $(VENV)/.ready ## write the manifests and the Helm chart under deploy/
@@ -99,9 +99,9 @@ manifests: $(VENV)/.ready ## write the manifests and the Helm chart under deploy
 
 protobuf: $(VENV)/.ready ## make anew, from Kubernetes' Go modules, what protobuf bodies are read by (needs Go)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --target build/protoc grpcio-tools
-	PYTHONPATH=build/protoc $(BIN)/python protobuf/compile.py src/penstock/apiserver/protobuf
-	cd protobuf && go run ./rules > ../src/penstock/apiserver/protobuf/kubernetes.json
-	cd protobuf && go run ./bodies ../tests/unit/apiserver/bodies
+	PYTHONPATH=build/protoc $(BIN)/python tools/protobuf/compile.py src/penstock/apiserver/protobuf
+	cd tools/protobuf && go run ./rules > ../../src/penstock/apiserver/protobuf/kubernetes.json
+	cd tools/protobuf && go run ./bodies ../../tests/unit/apiserver/bodies
 
 wheel: $(VENV)/.ready ## build the wheel into dist/
 	$(BIN)/python -m build --wheel
@@ -111,20 +111,20 @@ tck: $(VENV)/.ready ## the public CESQL test kit: make tck TCK=<folder of cesql_
 	TCK="$(abspath $(TCK))" $(BIN)/pytest tests/integration/filters/test_filters_tck.py
 
 bench: $(VENV)/.ready ## measure penstock and write docs/benchmarks.md (SCENARIO=… runs one; needs Go)
-	$(BIN)/python -m benchmarks $(if $(SCENARIO),--scenario $(SCENARIO))
+	$(BIN)/python -m tools.benchmarks $(if $(SCENARIO),--scenario $(SCENARIO))
 
 bench-knative: $(VENV)/.ready ## the same with upstream's in-memory Broker beside it in the same run
-	$(BIN)/python -m benchmarks --peer $(if $(SCENARIO),--scenario $(SCENARIO))
+	$(BIN)/python -m tools.benchmarks --peer $(if $(SCENARIO),--scenario $(SCENARIO))
 
 profile: $(VENV)/.ready ## flame graphs of the Python processes and JFR recordings of the JVMs, under load
-	$(BIN)/python -m benchmarks.profile
+	$(BIN)/python -m tools.benchmarks.profile
 
 chaos: $(VENV)/.ready ## hit a stack under load and prove that nothing is lost (KILLS=… SEED=… RATE=… MINUTES=…; FAULTS=help lists others; PUBLISH=1 writes docs/reliability.md)
-	$(BIN)/python -m chaos $(if $(filter help,$(FAULTS)),--help,$(if $(FAULTS),--faults '$(FAULTS)')) $(if $(SECONDS),--seconds $(SECONDS)) \
+	$(BIN)/python -m tools.chaos $(if $(filter help,$(FAULTS)),--help,$(if $(FAULTS),--faults '$(FAULTS)')) $(if $(SECONDS),--seconds $(SECONDS)) \
 	  $(if $(KILLS),--kills $(KILLS)) $(if $(SEED),--seed $(SEED)) $(if $(RATE),--rate $(RATE)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(PUBLISH),--publish)
 
 test-cluster: $(VENV)/.ready ## three brokers, a standalone Spark, a real kube-apiserver, every role twice, hit under load (ONLY=pipeline,broker; needs Go)
-	@$(BIN)/python -m cluster $(if $(ONLY),--only $(ONLY)) $(if $(RATE),--rate $(RATE)) \
+	@$(BIN)/python -m tools.cluster $(if $(ONLY),--only $(ONLY)) $(if $(RATE),--rate $(RATE)) \
 	  $(if $(IF_POSSIBLE),|| { [ $$? = 2 ] && echo "LEFT OUT: the cluster could not be tried on this machine (see above)" >&2; })
 
 .PHONY: simulate
@@ -139,28 +139,28 @@ conformance: $(VENV)/.ready ## the specifications' tests on a fresh stack, and t
 	rm -rf build/conformance
 	CONFORMANCE_RESULTS=build/conformance/specifications.json PYTHONPATH=tests/conformance \
 	  $(BIN)/pytest -p results_plugin tests/conformance $$($(BIN)/penstock conformance tests); \
-	  $(BIN)/penstock conformance report && $(BIN)/python -m upstream.page build/conformance/report/conformance.md
+	  $(BIN)/penstock conformance report && $(BIN)/python -m tools.upstream.page build/conformance/report/conformance.md
 
 upstream: $(VENV)/.ready ## Knative's own end-to-end tests on a fresh stack (RUN='TestBroker.*'; PUBLISH=1 writes docs/conformance.md; needs Go)
-	$(BIN)/python -m upstream $(if $(RUN),--run '$(RUN)') $(if $(PUBLISH),--publish)
+	$(BIN)/python -m tools.upstream $(if $(RUN),--run '$(RUN)') $(if $(PUBLISH),--publish)
 
 # Where Go or its modules are out of reach, which exit code 2 means, the selection is left out, and the last line of `make test` says so.
 upstream-binaries: $(VENV)/.ready ## build Knative's end-to-end tests
-	@nice $(BIN)/python -m upstream --build || [ $$? = 2 ]
+	@nice $(BIN)/python -m tools.upstream --build || [ $$? = 2 ]
 
 upstream-short: $(VENV)/.ready ## a selection of Knative's end-to-end tests, some two minutes
-	@$(BIN)/python -m upstream --short || { [ $$? = 2 ] && echo "LEFT OUT: the selection of Knative's end-to-end tests could not be run, see above" >&2; }
+	@$(BIN)/python -m tools.upstream --short || { [ $$? = 2 ] && echo "LEFT OUT: the selection of Knative's end-to-end tests could not be run, see above" >&2; }
 
 .PHONY: sbom audit
 sbom: $(VENV)/.ready ## write what a release is made of, as CycloneDX JSON, into dist/
-	@$(BIN)/python -m dependencies.sbom
+	@$(BIN)/python -m tools.dependencies.sbom
 
 audit: $(VENV)/.ready ## ask for known vulnerabilities of the pinned Python packages (needs the internet: exit code 3 without)
-	@$(BIN)/python -m dependencies.audit
+	@$(BIN)/python -m tools.dependencies.audit
 
 .PHONY: jars
 jars: $(VENV)/.ready ## pin the jars that src/penstock/engine/jar_files/ivy*.xml ask for, by checksum; run it after a change there
-	@$(BIN)/python -m dependencies.pin_jars
+	@$(BIN)/python -m tools.dependencies.pin_jars
 
 # All packages with the sums of all their files, for every system and Python: where a sum is another one, pip refuses the file.
 lock: ## pin the newest versions that pyproject.toml allows (UPGRADE= keeps those that are pinned and still fit)

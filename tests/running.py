@@ -21,14 +21,14 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
-from cluster.processes import tied
 from penstock.engine import embedded_kafka as kafka
 from penstock.engine import jars, java, ports
 from penstock.engine.topics import setup as topics
-from penstock.log.clients import topic_name
-from penstock.log.connection import librdkafka_options
+from penstock.kafka.clients import topic_name
+from penstock.kafka.connection import librdkafka_options
 from penstock.settings import Settings
 from penstock.sockets import bound_socket
+from tools.cluster.processes import tied
 
 STACK_READY_SECONDS = 300
 STACK_STOP_SECONDS = 180

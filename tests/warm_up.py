@@ -9,11 +9,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from chaos import victims
-from chaos.plan import SPARK_JVM
 from penstock.engine import embedded_kafka, jars, java, spark
 from penstock.settings import Settings
 from running import start_stack, stop_process
+from tools.chaos import victims
+from tools.chaos.plan import SPARK_JVM
 
 DUMP_SECONDS = 120.0
 

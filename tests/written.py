@@ -13,8 +13,8 @@ from penstock.contract.attempts import AttemptRecord
 from penstock.history.reader.rest import ROW_OF
 from penstock.history.schema import arrow
 from penstock.history.schema.columns import DAY, VERSION, VERSION_ID, Table
-from penstock.log.ranges import LogRecord
-from penstock.log.topic_ends import KafkaAway, Retained
+from penstock.kafka.ranges import LogRecord
+from penstock.kafka.topic_ends import KafkaAway, Retained
 
 NOON = 1_794_916_800_000
 """2026-11-17T12:00:00Z in milliseconds."""

@@ -19,10 +19,10 @@ import pytest
 from lightkube import KubeConfig
 from lightkube.config.client_adapter import Client, ConnectionParams
 
-from cluster.kubernetes import READY_SECONDS, RealApi
-from cluster.processes import tied
 from penstock.engine.ports import free_ports
 from running import kubectl_program
+from tools.cluster.kubernetes import READY_SECONDS, RealApi
+from tools.cluster.processes import tied
 
 Obj = dict[str, Any]
 MERGE, JSON, APPLY = "application/merge-patch+json", "application/json-patch+json", "application/apply-patch+yaml"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from both_apis import Asked, embedded_api, start_webhook
 
-from cluster.kubernetes import RealApi, real_api
+from tools.cluster.kubernetes import RealApi, real_api
 
 
 @pytest.fixture(scope="session")

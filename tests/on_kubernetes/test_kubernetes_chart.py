@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
-from cluster.kubernetes import RealApi
-from cluster.kubernetes_binaries import helm
 from penstock.install.manifests import chosen
 from penstock.install.tls import Tls
 from penstock.install.values import Values
+from tools.cluster.kubernetes import RealApi
+from tools.cluster.kubernetes_binaries import helm
 
 CHART = Path(__file__).parents[2] / "deploy" / "helm"
 Obj = dict[str, Any]

@@ -12,8 +12,8 @@ import httpx2
 import pytest
 import yaml
 
-from cluster.kubernetes import NAMESPACE, RealApi
 from penstock.engine.ports import free_ports
+from tools.cluster.kubernetes import NAMESPACE, RealApi
 
 ACCOUNT = "penstock-console"
 TRIGGER: dict[str, Any] = {

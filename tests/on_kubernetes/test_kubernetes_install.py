@@ -12,12 +12,12 @@ from typing import Any
 import yaml
 from both_apis import start_webhook
 
-from cluster.kubernetes import RealApi
 from penstock.certificates import issue, lasts_for
 from penstock.install.manifests import chosen
 from penstock.install.values import Values
 from penstock.webhook import trust
 from penstock.webhook.keeping import certificates_in, secret_data
+from tools.cluster.kubernetes import RealApi
 
 Obj = dict[str, Any]
 NAMESPACE = "knative-eventing"

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 import yaml
 
-from cluster.kubernetes import RealApi
 from penstock.engine.ports import free_ports
 from penstock.install import access
-from penstock.log.connection import embedded_conf
+from penstock.kafka.connection import embedded_conf
 from penstock.settings import Settings
 from running import eventually
+from tools.cluster.kubernetes import RealApi
 
 Obj = dict[str, Any]
 SECONDS = 180

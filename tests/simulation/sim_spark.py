@@ -27,7 +27,7 @@ from penstock.events.event import REQUIRED
 from penstock.filters.evaluate import matches
 from penstock.filters.normal import Atom
 from penstock.filters.predicate import COMPARE
-from penstock.log.connection import spark_producer_options
+from penstock.kafka.connection import spark_producer_options
 from penstock.router.generations.generations import CannotStop
 from penstock.router.generations.positions import StartOffsets
 from penstock.router.plan.route_index import Bucket, Candidate, RouteTable

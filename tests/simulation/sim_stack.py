@@ -35,17 +35,17 @@ from penstock.engine import hanging_transactions, pipeline
 from penstock.engine.roles import claim
 from penstock.engine.topics import setup
 from penstock.events.event import CloudEvent
+from penstock.kafka import clients, watchdog
+from penstock.kafka.claims.sole_claim import NoEpoch
+from penstock.kafka.events import EventWriter, NoRoom, NotStored
+from penstock.kafka.fences import RouterSuperseded
+from penstock.kafka.reports import Reporter
+from penstock.kafka.routes import PublisherSuperseded
+from penstock.kafka.table import SnapshotFollower
+from penstock.kafka.threads import Owner
+from penstock.kafka.transactions import Fenced, GivenUp
 from penstock.kube.kinds import Key
 from penstock.lifecycle import Lifecycle, first
-from penstock.log import clients, watchdog
-from penstock.log.claims.sole_claim import NoEpoch
-from penstock.log.events import EventWriter, NoRoom, NotStored
-from penstock.log.fences import RouterSuperseded
-from penstock.log.reports import Reporter
-from penstock.log.routes import PublisherSuperseded
-from penstock.log.table import SnapshotFollower
-from penstock.log.threads import Owner
-from penstock.log.transactions import Fenced, GivenUp
 from penstock.observability.instruments import record_metrics
 from penstock.router import service as router_service
 from penstock.router.generations.generations import CannotStop, GenerationFailed

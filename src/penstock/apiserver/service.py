@@ -48,9 +48,9 @@ from penstock.apiserver.verbs.history import WatchHistory
 from penstock.apiserver.verbs.namespace_finalizer import Emptying
 from penstock.apiserver.verbs.writing import Verbs
 from penstock.hosts import from_here, reachable
+from penstock.kafka.threads import Owner
 from penstock.kube.kinds import Obj
 from penstock.lifecycle import Lifecycle, first
-from penstock.log.threads import Owner
 from penstock.resources import registry as project_kinds
 from penstock.serving import HttpServer, listen
 from penstock.settings import Settings

@@ -14,9 +14,9 @@ from penstock.history.reader.rest import starts_of
 from penstock.history.reader.tables import location, read_table
 from penstock.history.schema.columns import EVENTS
 from penstock.history.schema.problem import HistoryProblem
-from penstock.log.ranges import RangeReader
-from penstock.log.table import SnapshotFollower
-from penstock.log.topic_ends import KafkaAway
+from penstock.kafka.ranges import RangeReader
+from penstock.kafka.table import SnapshotFollower
+from penstock.kafka.topic_ends import KafkaAway
 from penstock.settings import Settings
 
 KAFKA_SECONDS = 15.0

@@ -20,8 +20,8 @@ from penstock.backtest.report import Place, SampleEvent, Window
 from penstock.contract import headers, topics
 from penstock.events.event import REQUIRED
 from penstock.history.schema.columns import ATTRIBUTES
-from penstock.log.clients import topic_name
-from penstock.log.connection import spark_options
+from penstock.kafka.clients import topic_name
+from penstock.kafka.connection import spark_options
 from penstock.router.plan.matching import stored_headers
 from penstock.router.plan.route_index import header_of
 from penstock.settings import Settings

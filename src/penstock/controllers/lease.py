@@ -14,12 +14,12 @@ from datetime import UTC, datetime
 
 import structlog
 
+from penstock.kafka.claims.rules import now
+from penstock.kafka.threads import Failed, OwnedThread
 from penstock.kube.client import Client
 from penstock.kube.config import read_config
 from penstock.kube.errors import Conflict, Forbidden, KubeError, NotFound
 from penstock.kube.kinds import LEASE, Key, Obj
-from penstock.log.claims.rules import now
-from penstock.log.threads import Failed, OwnedThread
 from penstock.observability.logs import describe
 from penstock.settings import Settings
 

@@ -19,10 +19,10 @@ from penstock.controllers.recorder import EventRecorder
 from penstock.controllers.routes.dataplane import DataPlane
 from penstock.controllers.routes.publisher import Publisher
 from penstock.controllers.tracker import NotYetKnown, Observer, Tracker
+from penstock.kafka.threads import Owner
 from penstock.kube.client import AsyncClient
 from penstock.kube.errors import Conflict, NotFound
 from penstock.kube.kinds import Key, Kind, Obj
-from penstock.log.threads import Owner
 from penstock.observability.logs import describe
 from penstock.resources.conditions import READY, find
 from penstock.resources.destinations.resolution import EVENTS_RETAINED, EXPIRING

@@ -54,6 +54,8 @@ from penstock.controllers.sinks.tokens import SinkTokens
 from penstock.controllers.tracker import Tracker
 from penstock.controllers.workloads.reconcilers import workload_reconcilers
 from penstock.destinations import Destinations
+from penstock.kafka.routes import RoutesTopic
+from penstock.kafka.threads import Owner
 from penstock.kube.client import AsyncClient
 from penstock.kube.config import read_config
 from penstock.kube.kinds import (
@@ -71,8 +73,6 @@ from penstock.kube.kinds import (
     Key,
 )
 from penstock.lifecycle import Lifecycle, first
-from penstock.log.routes import RoutesTopic
-from penstock.log.threads import Owner
 from penstock.serving import HttpServer
 from penstock.settings import IN_CLUSTER, Settings
 from penstock.sockets import bound_socket

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 from penstock.controllers.informer import Informer
+from penstock.kafka.threads import Owner
 from penstock.kube.client import AsyncClient
 from penstock.kube.kinds import Key, Kind, Obj
-from penstock.log.threads import Owner
 from penstock.resources.destinations.kreference import KReference
 from penstock.resources.destinations.resolution import Unresolved
 

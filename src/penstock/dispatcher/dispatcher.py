@@ -38,8 +38,8 @@ from penstock.dispatcher.schedule.memory import Memory
 from penstock.dispatcher.schedule.workers import Workers
 from penstock.dispatcher.secrets.kept import KeptSecrets
 from penstock.history.schema.problem import HistoryProblem
-from penstock.log.random_reader import Chunk, NotReadNow
-from penstock.log.reports import Reporter
+from penstock.kafka.random_reader import Chunk, NotReadNow
+from penstock.kafka.reports import Reporter
 from penstock.observability import metrics
 from penstock.settings import Settings
 

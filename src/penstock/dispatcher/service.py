@@ -23,12 +23,12 @@ from penstock.contract.event_log import AnotherLog
 from penstock.contract.reports import Ack, Heard
 from penstock.dispatcher.silence import SilenceGuard, SilenceVerdict
 from penstock.dispatcher.worker import serve
-from penstock.log.admin import NotDone, TopicAdmin
-from penstock.log.connection import portable
-from penstock.log.reports import StopSign
-from penstock.log.table import TableFollower
-from penstock.log.tasks import task_reports
-from penstock.log.threads import OwnedThread
+from penstock.kafka.admin import NotDone, TopicAdmin
+from penstock.kafka.connection import portable
+from penstock.kafka.reports import StopSign
+from penstock.kafka.table import TableFollower
+from penstock.kafka.tasks import task_reports
+from penstock.kafka.threads import OwnedThread
 from penstock.observability.logs import describe
 from penstock.observability.remote_numbers import RemoteNumbers
 from penstock.retry import pause_after

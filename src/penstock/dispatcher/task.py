@@ -56,14 +56,14 @@ from penstock.dispatcher.secrets.requests import SecretRequests
 from penstock.events.event import CloudEvent
 from penstock.history.reader.kept import KeptEvents
 from penstock.history.writer.upkeep import removed_soon
+from penstock.kafka.admin import NotDone, TopicAdmin
+from penstock.kafka.random_reader import NotReadNow, RandomReader
+from penstock.kafka.reports import Reporter
+from penstock.kafka.table import SnapshotFollower
+from penstock.kafka.tail import TailReader
+from penstock.kafka.threads import Owner
+from penstock.kafka.topic_ends import KafkaAway
 from penstock.lifecycle import first
-from penstock.log.admin import NotDone, TopicAdmin
-from penstock.log.random_reader import NotReadNow, RandomReader
-from penstock.log.reports import Reporter
-from penstock.log.table import SnapshotFollower
-from penstock.log.tail import TailReader
-from penstock.log.threads import Owner
-from penstock.log.topic_ends import KafkaAway
 from penstock.observability import trace
 from penstock.observability.logs import describe
 from penstock.settings import Settings

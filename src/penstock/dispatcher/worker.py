@@ -18,12 +18,12 @@ import uvloop
 
 from penstock.contract import topics
 from penstock.dispatcher.task import run_task
+from penstock.kafka.admin import NotDone, TopicAdmin
+from penstock.kafka.reports import stop_key
+from penstock.kafka.table import TableFollower
+from penstock.kafka.tasks.task_reports import TaskReporter
+from penstock.kafka.threads import Owner
 from penstock.lifecycle import first, settle_garbage
-from penstock.log.admin import NotDone, TopicAdmin
-from penstock.log.reports import stop_key
-from penstock.log.table import TableFollower
-from penstock.log.tasks.task_reports import TaskReporter
-from penstock.log.threads import Owner
 from penstock.observability.instruments import record_metrics, send_metrics
 from penstock.observability.logs import configure_logging
 from penstock.observability.outbox import KeptLines, Outbox

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from penstock.engine.topics import setup as topics
-from penstock.log.admin import NotDone
+from penstock.kafka.admin import NotDone
 from penstock.settings import Settings
 
 JUMP_SECONDS = 3600.0

@@ -27,9 +27,8 @@ from penstock.engine.jars import Jars, archive_folder
 from penstock.engine.java import COMPILE_LATER, Java
 from penstock.engine.ports import free_port_beside
 from penstock.engine.problem import Problem
-from penstock.kafka_properties import MECHANISMS
-from penstock.log.admin import NotDone, TopicAdmin
-from penstock.log.connection import (
+from penstock.kafka.admin import NotDone, TopicAdmin
+from penstock.kafka.connection import (
     EMBEDDED_MECHANISM,
     EMBEDDED_USER,
     embedded_password_file,
@@ -37,6 +36,7 @@ from penstock.log.connection import (
     java_options,
     librdkafka_options,
 )
+from penstock.kafka_properties import MECHANISMS
 from penstock.private_files import write_private
 from penstock.settings import Settings
 

@@ -17,9 +17,9 @@ import structlog
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from penstock.contract.topics import ATTEMPTS, CURSORS, REPORTS, ROUTES
-from penstock.log.admin import NotDone, TopicAdmin
-from penstock.log.clients import topic_name
-from penstock.log.connection import java_options
+from penstock.kafka.admin import NotDone, TopicAdmin
+from penstock.kafka.clients import topic_name
+from penstock.kafka.connection import java_options
 from penstock.settings import Settings
 
 if TYPE_CHECKING:

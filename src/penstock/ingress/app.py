@@ -23,7 +23,7 @@ from penstock.ingress.request import Request
 from penstock.ingress.responses import Response
 from penstock.ingress.senders.door import Door
 from penstock.ingress.targets import Addressee, TargetTable
-from penstock.log.events import EventWriter, NoRoom, NotStored, RecordTooLarge
+from penstock.kafka.events import EventWriter, NoRoom, NotStored, RecordTooLarge
 from penstock.observability import trace
 from penstock.observability.metrics import Rejections
 from penstock.observability.span_attributes import messaging

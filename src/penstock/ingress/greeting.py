@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import structlog
 
-from penstock.log.threads import Owner
+from penstock.kafka.threads import Owner
 
 HANDSHAKE_SECONDS = 10.0
 """Time for a client to agree."""

@@ -16,7 +16,7 @@ import structlog
 
 from penstock.ingress.connection import Application, Connection, Refusal
 from penstock.ingress.greeting import Reception
-from penstock.log.threads import Owner
+from penstock.kafka.threads import Owner
 from penstock.settings import Settings
 
 BACKLOG = 2048

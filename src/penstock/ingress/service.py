@@ -15,11 +15,11 @@ from penstock.ingress.kafka_watch import KafkaWatch
 from penstock.ingress.senders.door import Door
 from penstock.ingress.server import IngressServer
 from penstock.ingress.targets import TargetTable
+from penstock.kafka.events import EventWriter
+from penstock.kafka.reports import Reporter
+from penstock.kafka.table import SnapshotFollower
+from penstock.kafka.threads import Owner
 from penstock.lifecycle import Lifecycle, first, settle_garbage
-from penstock.log.events import EventWriter
-from penstock.log.reports import Reporter
-from penstock.log.table import SnapshotFollower
-from penstock.log.threads import Owner
 from penstock.observability import metrics, trace
 from penstock.observability.instruments import record_metrics
 from penstock.settings import Settings

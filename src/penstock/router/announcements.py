@@ -8,7 +8,7 @@ from typing import Any
 import structlog
 
 from penstock.contract.routes import Route
-from penstock.log.reports import Reporter
+from penstock.kafka.reports import Reporter
 from penstock.observability import metrics
 from penstock.router.generations.generations import Generation
 from penstock.router.generations.positions import LostRange

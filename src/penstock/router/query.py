@@ -23,8 +23,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from penstock.contract import topics
-from penstock.log.clients import topic_name
-from penstock.log.connection import spark_options, spark_producer_options
+from penstock.kafka.clients import topic_name
+from penstock.kafka.connection import spark_options, spark_producer_options
 from penstock.router.generations.generations import CannotStop
 from penstock.router.generations.positions import StartOffsets
 from penstock.router.plan.matching import SESSION

@@ -25,13 +25,13 @@ from penstock.contract.snapshot import Snapshot
 from penstock.end_at_once import end_at_once
 from penstock.filters.predicate import Predicate
 from penstock.filters.walk import count_terms
-from penstock.log.admin import NotDone, TopicAdmin
-from penstock.log.fences import FenceWriter, RouterSuperseded
-from penstock.log.markers import MarkerWriter
-from penstock.log.reports import Reporter, ServedReader
-from penstock.log.table import SnapshotFollower
-from penstock.log.topic_ends import KAFKA_SECONDS, KafkaAway, TopicEnds
-from penstock.log.transactions import GivenUp
+from penstock.kafka.admin import NotDone, TopicAdmin
+from penstock.kafka.fences import FenceWriter, RouterSuperseded
+from penstock.kafka.markers import MarkerWriter
+from penstock.kafka.reports import Reporter, ServedReader
+from penstock.kafka.table import SnapshotFollower
+from penstock.kafka.topic_ends import KAFKA_SECONDS, KafkaAway, TopicEnds
+from penstock.kafka.transactions import GivenUp
 from penstock.observability import metrics
 from penstock.observability.logs import describe
 from penstock.retry import pause_after

@@ -8,9 +8,9 @@ from __future__ import annotations
 import structlog
 
 from penstock.contract import topics
-from penstock.log.clients import topic_name
-from penstock.log.topic_ends import NewRecords, Retained, SeenRecord
-from penstock.log.unreadable import effect, readable_key
+from penstock.kafka.clients import topic_name
+from penstock.kafka.topic_ends import NewRecords, Retained, SeenRecord
+from penstock.kafka.unreadable import effect, readable_key
 from penstock.observability.metrics import UNREADABLE
 from penstock.router.matched_record import decode
 from penstock.settings import Settings

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from penstock.contract.routes import VERSION_KEY, Route, Version, decode, route_of_key
 from penstock.contract.snapshot import Snapshot, SnapshotBuilder
 from penstock.contract.unreadable import Unreadable
-from penstock.log.ranges import LogRecord
+from penstock.kafka.ranges import LogRecord
 
 
 @dataclass(frozen=True)

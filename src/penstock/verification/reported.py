@@ -7,7 +7,7 @@ from collections.abc import Collection
 from penstock.contract import reports
 from penstock.contract.reports import Ack, Loss, Served
 from penstock.contract.unreadable import Unreadable
-from penstock.log.ranges import LogRecord
+from penstock.kafka.ranges import LogRecord
 
 EVERYWHERE = 2**62
 """An offset above all others."""

@@ -21,8 +21,8 @@ from penstock.history.reader.database import Database
 from penstock.history.schema.columns import ATTEMPTS, EVENTS
 from penstock.history.schema.problem import HistoryProblem
 from penstock.history.schema.rows import Row
-from penstock.log.ranges import RangeReader
-from penstock.log.topic_ends import KafkaAway
+from penstock.kafka.ranges import RangeReader
+from penstock.kafka.topic_ends import KafkaAway
 from penstock.settings import Settings
 from penstock.timestamps import rfc3339
 from penstock.verification.fates import Fate, Fates, LostRange, Try

@@ -16,8 +16,8 @@ from penstock.history.reader.tables import read_table
 from penstock.history.schema.arrow import schema_of
 from penstock.history.schema.columns import EVENTS, Table
 from penstock.history.schema.rows import Row
-from penstock.log.ranges import LogRecord
-from penstock.log.topic_ends import Retained
+from penstock.kafka.ranges import LogRecord
+from penstock.kafka.topic_ends import Retained
 from penstock.settings import Settings
 from penstock.verification.report import KeptEvent
 

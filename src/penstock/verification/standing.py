@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Mapping
 
 from penstock.dispatcher.cursors import keys
 from penstock.dispatcher.cursors.cursor_store import Restored, understand
-from penstock.log.ranges import LogRecord
-from penstock.log.topic_ends import Retained
+from penstock.kafka.ranges import LogRecord
+from penstock.kafka.topic_ends import Retained
 from penstock.verification.fates import CursorRow, Outstanding
 from penstock.verification.reported import Reported
 

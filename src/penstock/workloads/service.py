@@ -15,12 +15,12 @@ from pyreqwest.client import ClientBuilder
 from penstock.contract.names import Location
 from penstock.destinations import Destinations
 from penstock.http_clients import client_builder
+from penstock.kafka.table import SnapshotFollower
+from penstock.kafka.threads import Owner
 from penstock.kube.client import AsyncClient
 from penstock.kube.config import ClusterConfig, read_config
 from penstock.kube.list_watch import Interrupted
 from penstock.lifecycle import Lifecycle, first
-from penstock.log.table import SnapshotFollower
-from penstock.log.threads import Owner
 from penstock.observability.logs import describe
 from penstock.resources.metadata import NODE_NAME
 from penstock.serving import HttpServer

@@ -21,7 +21,7 @@ from penstock.contract import topics
 from penstock.contract.routes import Route, Target
 from penstock.contract.snapshot import Snapshot
 from penstock.history.schema.frames import SESSION, event_rows
-from penstock.log.ranges import RangeReader
+from penstock.kafka.ranges import RangeReader
 from penstock.settings import Settings
 from running import kafka_access
 

@@ -19,7 +19,7 @@ from penstock.console.events.tails import Tails
 from penstock.console.sessions import Sessions, TokenOwner
 from penstock.contract import topics
 from penstock.history.reader.history import History
-from penstock.log.ranges import LogRecord
+from penstock.kafka.ranges import LogRecord
 from penstock.operations.cluster_api import Resource
 from penstock.settings import Settings
 from penstock.sockets import bound_socket

@@ -17,10 +17,10 @@ from penstock.apiserver import service as apiserver_service
 from penstock.contract.reports import COMPONENTS, Component
 from penstock.contract.snapshot import Snapshot
 from penstock.controllers import service as controllers_service
+from penstock.kafka.reports import Reporter
+from penstock.kafka.table import SnapshotFollower
 from penstock.kube.kinds import Kind, Obj
 from penstock.lifecycle import Lifecycle
-from penstock.log.reports import Reporter
-from penstock.log.table import SnapshotFollower
 from penstock.settings import Settings
 
 READY_SECONDS, STOP_SECONDS = 120, 60

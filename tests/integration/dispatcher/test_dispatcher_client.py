@@ -19,7 +19,7 @@ from penstock.dispatcher.http import dns, pool
 from penstock.dispatcher.http.client import SubscriberClient, Unsendable
 from penstock.dispatcher.http.connection import NoAnswer, NoConnection, SubscriberResponse
 from penstock.dispatcher.http.outcome import Withheld
-from penstock.log.threads import Owner
+from penstock.kafka.threads import Owner
 from penstock.settings import DestinationLists, Settings
 from running import held_ports
 

@@ -23,7 +23,7 @@ from penstock.destinations import Destinations
 from penstock.dispatcher.http import pool
 from penstock.dispatcher.http.client import SubscriberClient
 from penstock.dispatcher.http.connection import NoAnswer
-from penstock.log.threads import Owner
+from penstock.kafka.threads import Owner
 from penstock.settings import Settings
 from penstock.tls.clients import ClientCertificate
 from penstock.tls.server import show

@@ -24,12 +24,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from dispatcher_stage import OK, Stage, Subscribe, until
 
-from chaos.victims import alive
 from penstock.contract import topics
 from penstock.contract.reports import Loss, decode
 from penstock.contract.routes import Delivery, Endpoint, Route, ServiceName
 from penstock.dispatcher.cursors.cursor_store import Fenced
 from running import kafka_access
+from tools.chaos.victims import alive
 
 HUGE = 100 * 1024 * 1024
 COMMIT_SECONDS = 5.0

@@ -27,7 +27,7 @@ from penstock.dispatcher import dispatcher, task
 from penstock.history.schema import arrow
 from penstock.history.schema.columns import DAY, EVENTS, VERSION, VERSION_ID
 from penstock.history.schema.rows import event_row
-from penstock.log.ranges import RangeReader
+from penstock.kafka.ranges import RangeReader
 from penstock.settings import Settings
 from running import kafka_access, running_kafka, with_held_ports
 

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 from dispatcher_stage import Stage, Subscribe, until
 
-from cluster.kafka import running_cluster
 from penstock.contract import topics
-from penstock.log.transactions import load_partition
+from penstock.kafka.transactions import load_partition
 from penstock.settings import Settings
+from tools.cluster.kafka import running_cluster
 
 if TYPE_CHECKING:
     from penstock.engine.jars import Jars

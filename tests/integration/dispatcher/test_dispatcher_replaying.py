@@ -20,7 +20,7 @@ from penstock.contract.routes import Delivery, Endpoint, Replay, Route
 from penstock.history.schema import arrow
 from penstock.history.schema.columns import DAY, EVENTS, VERSION, VERSION_ID
 from penstock.history.schema.rows import event_row
-from penstock.log.ranges import RangeReader
+from penstock.kafka.ranges import RangeReader
 from running import kafka_access
 
 _NUMBERS = itertools.count(1)

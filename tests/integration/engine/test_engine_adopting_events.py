@@ -15,8 +15,8 @@ from confluent_kafka import Producer
 from penstock.contract import topics
 from penstock.contract.routes import Route, Version, encode, key_of
 from penstock.engine import datadir
-from penstock.log.routes import RoutesTopic
-from penstock.log.transactions import load_partition
+from penstock.kafka.routes import RoutesTopic
+from penstock.kafka.transactions import load_partition
 from penstock.settings import Settings
 from running import kafka_access, running_kafka, with_held_ports
 

@@ -17,9 +17,9 @@ from typing import Any
 import psutil
 import pytest
 
-from cluster.kafka import KafkaCluster, make_authority, running_cluster
 from penstock.engine.jars import Jars
 from running import Stack, eventually, start_stack, stop_process
+from tools.cluster.kafka import KafkaCluster, make_authority, running_cluster
 
 pytestmark = pytest.mark.long
 

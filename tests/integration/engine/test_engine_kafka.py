@@ -18,8 +18,8 @@ from penstock.engine import embedded_kafka, java
 from penstock.engine.jars import Jars
 from penstock.engine.problem import Problem
 from penstock.engine.topics import setup as topics
-from penstock.log import clients
-from penstock.log.connection import embedded_password_file
+from penstock.kafka import clients
+from penstock.kafka.connection import embedded_password_file
 from penstock.settings import Settings
 from running import held_ports, kafka_access, running_kafka, with_held_ports
 

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from cluster.processes import tied
 from penstock.controllers import lease
 from penstock.controllers.lease import LeaseClaim, MayNot
 from penstock.settings import Settings
 from running import eventually, held_ports
+from tools.cluster.processes import tied
 
 
 @dataclass

@@ -17,11 +17,11 @@ from typing import Any
 import psutil
 import pytest
 
-from chaos.victims import alive
 from penstock.engine.problem import Problem
 from penstock.engine.processes.restarts import Patience
 from penstock.engine.processes.supervisor import Component, Supervisor, Watch
 from running import eventually
+from tools.chaos.victims import alive
 
 ACTOR = Path(__file__).with_name("actor.py")
 IMPATIENT = Patience(

@@ -15,16 +15,16 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from cluster.kafka import KafkaCluster, running_cluster
 from penstock.contract import reports, topics
 from penstock.contract.reports import Ack
 from penstock.contract.routes import Route, Target, Version, encode, key_of
 from penstock.engine.jars import Jars
 from penstock.engine.topics import setup
-from penstock.log.admin import TopicAdmin
-from penstock.log.clients import topic_name
+from penstock.kafka.admin import TopicAdmin
+from penstock.kafka.clients import topic_name
 from penstock.settings import Settings
 from running import eventually
+from tools.cluster.kafka import KafkaCluster, running_cluster
 
 pytestmark = pytest.mark.long
 

@@ -10,10 +10,10 @@ import psutil
 import pytest
 from producer import Producer, Subscriber
 
-from chaos import victims
-from chaos.checker import Lost
-from chaos.trail import trails
 from running import Stack, eventually
+from tools.chaos import victims
+from tools.chaos.checker import Lost
+from tools.chaos.trail import trails
 
 RECOVERY_SECONDS = 180
 """Far more than a recovery takes: these tests show that nothing is lost, the chaos run shows how soon it goes on."""
@@ -67,7 +67,7 @@ class Ground:
 
 
 def process(stack: Stack, name: str, but: int | None = None) -> psutil.Process:
-    """A process of the stack by its name in `chaos.plan`, as it runs now; with `but`, another one than that."""
+    """A process of the stack by its name in `tools.chaos.plan`, as it runs now; with `but`, another one than that."""
 
     def look() -> psutil.Process | None:
         found = victims.find(name, stack.record)

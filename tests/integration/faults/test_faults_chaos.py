@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from chaos import report
-from chaos.__main__ import run
+from tools.chaos import report
+from tools.chaos.__main__ import run
 
 FAULTS = 10
 RATE = 60.0

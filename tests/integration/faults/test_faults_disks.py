@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos import disks
 from running import eventually
+from tools.chaos import disks
 
 LACKING = disks.missing()
 pytestmark = pytest.mark.skipif(LACKING is not None, reason=LACKING or "")

@@ -16,7 +16,7 @@ from ground import TRIGGER, WARNING_SECONDS, Ground, process
 from producer import Producer, Subscriber
 
 from penstock.contract import topics
-from penstock.log.table import SnapshotFollower
+from penstock.kafka.table import SnapshotFollower
 from running import Stack, eventually, kafka_access
 
 pytestmark = pytest.mark.long

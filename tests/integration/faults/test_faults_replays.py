@@ -14,12 +14,12 @@ from confluent_kafka.admin import AdminClient
 from ground import RECOVERY_SECONDS, TRIGGER, Ground, process
 from producer import Producer, Subscriber
 
-from chaos.plan import DISPATCHER_WORKER
 from penstock.contract import topics
 from penstock.engine.history.request import ask
 from penstock.history.reader.history import History
-from penstock.log.ranges import RangeReader
+from penstock.kafka.ranges import RangeReader
 from running import Stack, eventually, kafka_access, read_to_end
+from tools.chaos.plan import DISPATCHER_WORKER
 
 pytestmark = pytest.mark.long
 

@@ -10,9 +10,9 @@ import pytest
 from ground import RECOVERY_SECONDS, Ground, process, ready
 from producer import Producer
 
-from chaos import victims
-from chaos.plan import COMPONENTS, DISPATCHER_WORKER, SPARK_JVM
 from running import eventually, start_stack
+from tools.chaos import victims
+from tools.chaos.plan import COMPONENTS, DISPATCHER_WORKER, SPARK_JVM
 
 pytestmark = pytest.mark.long
 

@@ -11,10 +11,10 @@ import pytest
 from pyreqwest.client import ClientBuilder
 from pyreqwest.exceptions import ConnectError
 
-from chaos.books import Books
-from chaos.events import ASK, SENDERS, type_of
-from chaos.load import Load
-from chaos.receiver import Receiver, data_of, headers_of
+from tools.chaos.books import Books
+from tools.chaos.events import ASK, SENDERS, type_of
+from tools.chaos.load import Load
+from tools.chaos.receiver import Receiver, data_of, headers_of
 
 NUMBER = next(number for number in range(100) if type_of(number) == ASK)
 

@@ -6,9 +6,9 @@ import pytest
 from ground import Ground
 from producer import Producer
 
-from chaos.checker import Lost
-from chaos.trail import trails
 from running import eventually
+from tools.chaos.checker import Lost
+from tools.chaos.trail import trails
 
 pytestmark = pytest.mark.long
 

@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 from topics_of_test import send_attempts, send_events
 
-from cluster.processes import tied
 from penstock.history.reader.history import History
-from penstock.log.connection import embedded_conf
-from penstock.log.ranges import RangeReader
-from penstock.log.topic_ends import KafkaAway
+from penstock.kafka.connection import embedded_conf
+from penstock.kafka.ranges import RangeReader
+from penstock.kafka.topic_ends import KafkaAway
 from penstock.settings import Settings
 from running import eventually
+from tools.cluster.processes import tied
 
 pytestmark = pytest.mark.long
 

@@ -15,7 +15,7 @@ from penstock.engine.history.work import HistoryWriter, by_arrow
 from penstock.history.reader.history import History
 from penstock.history.reader.questions import EventFilter
 from penstock.history.writer import upkeep
-from penstock.log.connection import portable
+from penstock.kafka.connection import portable
 from penstock.settings import Settings
 
 KIND = "seam"

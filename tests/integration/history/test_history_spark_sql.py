@@ -22,7 +22,7 @@ from penstock.engine.history.work import HistoryWriter, by_arrow
 from penstock.history.reader.history import History
 from penstock.history.schema.columns import EVENTS, VERSION_ID
 from penstock.history.schema.problem import HistoryProblem
-from penstock.log.connection import portable
+from penstock.kafka.connection import portable
 from penstock.settings import Settings
 
 if TYPE_CHECKING:

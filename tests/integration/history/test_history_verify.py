@@ -20,7 +20,7 @@ from penstock.dispatcher.cursors import keys
 from penstock.dispatcher.cursors.cursor import CursorRecord, Outstanding
 from penstock.dispatcher.cursors.partition import TailPosition
 from penstock.engine.history.work import HistoryWriter, by_arrow
-from penstock.log.connection import portable
+from penstock.kafka.connection import portable
 from penstock.settings import Settings
 from penstock.verification.report import VerifyReport
 from penstock.verification.run import Question, verify

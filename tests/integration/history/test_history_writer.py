@@ -23,8 +23,8 @@ from penstock.history.schema import frames
 from penstock.history.schema.columns import EVENTS, VERSION_ID
 from penstock.history.schema.problem import HistoryProblem
 from penstock.history.writer import batches, upkeep
-from penstock.log.connection import portable
-from penstock.log.ranges import RangeReader, RecordsGone
+from penstock.kafka.connection import portable
+from penstock.kafka.ranges import RangeReader, RecordsGone
 from penstock.settings import Settings
 from running import eventually
 

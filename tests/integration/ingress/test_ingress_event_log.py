@@ -10,7 +10,7 @@ from ingress_processes import stored_ids
 
 from penstock.contract.event_record import EventRecord, record_of
 from penstock.events.event import CloudEvent
-from penstock.log.events import FEW, MANY, EventWriter, NoRoom, NotStored, RecordTooLarge
+from penstock.kafka.events import FEW, MANY, EventWriter, NoRoom, NotStored, RecordTooLarge
 from penstock.settings import Settings
 
 

@@ -8,7 +8,7 @@ import sys
 import threading
 
 from penstock.contract.snapshot import Snapshot
-from penstock.log.table import SnapshotFollower
+from penstock.kafka.table import SnapshotFollower
 from penstock.settings import Settings
 
 

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from penstock.log.claims import rules
-from penstock.log.claims.log_claim import LogClaim
-from penstock.log.claims.sole_claim import take_epoch
+from penstock.kafka.claims import rules
+from penstock.kafka.claims.log_claim import LogClaim
+from penstock.kafka.claims.sole_claim import take_epoch
 from penstock.settings import Settings
 
 

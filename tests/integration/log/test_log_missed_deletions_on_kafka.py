@@ -16,8 +16,8 @@ import pytest
 from penstock.contract import topics
 from penstock.contract.routes import Target, Version, encode, key_of
 from penstock.engine import embedded_kafka
-from penstock.log.admin import TopicAdmin
-from penstock.log.routes import RoutesTopic
+from penstock.kafka.admin import TopicAdmin
+from penstock.kafka.routes import RoutesTopic
 from penstock.settings import Settings
 from running import eventually, read_to_end, running_kafka, with_held_ports
 

@@ -13,9 +13,9 @@ from penstock.contract import topics
 from penstock.contract.reports import Ack
 from penstock.contract.routes import Target, Version, encode, key_of
 from penstock.contract.snapshot import Snapshot
-from penstock.log.reports import Reporter
-from penstock.log.routes import NotTaken, PublisherSuperseded, RoutesTopic
-from penstock.log.table import SnapshotFollower, TableFollower
+from penstock.kafka.reports import Reporter
+from penstock.kafka.routes import NotTaken, PublisherSuperseded, RoutesTopic
+from penstock.kafka.table import SnapshotFollower, TableFollower
 from penstock.settings import Settings
 from running import eventually, kafka_access
 

@@ -13,8 +13,8 @@ from confluent_kafka import Consumer, Producer
 from nameless_kafka import NamelessKafka
 
 from penstock.contract import topics
-from penstock.log.table import TableFollower
-from penstock.log.watchdog import EXIT_CODE, LOOKS, Watchdog
+from penstock.kafka.table import TableFollower
+from penstock.kafka.watchdog import EXIT_CODE, LOOKS, Watchdog
 from penstock.settings import Settings
 from running import eventually, kafka_access
 
@@ -24,7 +24,7 @@ BLIND = '{"name": "rdkafka#consumer-1", "brokers": {"GroupCoordinator": {"source
 LOST_CLIENT = """
 import sys
 from confluent_kafka import Producer
-from penstock.log.watchdog import ending_process
+from penstock.kafka.watchdog import ending_process
 config = {"bootstrap.servers": sys.argv[1], "metadata.recovery.strategy": "none"}
 producer = Producer(ending_process().of({**config, "topic.metadata.refresh.interval.ms": 50}, every=0.1))
 producer.list_topics("t", 60)

@@ -15,8 +15,8 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from penstock.contract import headers, reports, routes, topics
 from penstock.contract.reports import Ack
 from penstock.contract.routes import Record, Route, Version
-from penstock.log.clients import topic_name
-from penstock.log.watchdog import Watchdog
+from penstock.kafka.clients import topic_name
+from penstock.kafka.watchdog import Watchdog
 from penstock.router.service import RouterService
 from penstock.settings import Settings
 from running import eventually, headers_of, kafka_access, read_to_end

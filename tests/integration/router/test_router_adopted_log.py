@@ -10,7 +10,7 @@ from penstock.contract import topics
 from penstock.contract.event_log import AnotherLog
 from penstock.engine.problem import Problem
 from penstock.engine.topics import adoption, setup
-from penstock.log.admin import TopicAdmin
+from penstock.kafka.admin import TopicAdmin
 from penstock.settings import Settings
 from running import eventually
 

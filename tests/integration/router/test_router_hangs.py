@@ -14,7 +14,6 @@ import pytest
 from pyspark.sql import functions as F
 from router_stage import Stage, steady_load, trigger
 
-from chaos.victims import alive
 from penstock.end_at_once import EXIT_CODE
 from penstock.router import query
 from penstock.router.generations.generations import CannotStop
@@ -24,6 +23,7 @@ from penstock.router.service import RouterHangs, RouterService
 from penstock.router.watching import hang_watchdog, stall_guard
 from penstock.settings import Settings
 from running import eventually
+from tools.chaos.victims import alive
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

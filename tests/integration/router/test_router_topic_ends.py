@@ -8,7 +8,7 @@ import pytest
 from router_stage import Stage
 
 from penstock.contract import headers, topics
-from penstock.log.topic_ends import AT_ONCE, KafkaAway, Retained, TopicEnds
+from penstock.kafka.topic_ends import AT_ONCE, KafkaAway, Retained, TopicEnds
 from penstock.router.matched_record import MatchedRecord, decode
 from running import eventually
 

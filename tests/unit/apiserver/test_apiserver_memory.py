@@ -25,7 +25,7 @@ from penstock.apiserver.http.watching import SEND_BYTES
 from penstock.apiserver.store import expiry, storage
 from penstock.apiserver.store.storage import PART_BYTES, Store, Transaction
 from penstock.apiserver.verbs.deletion import Deletion
-from penstock.log.threads import Owner
+from penstock.kafka.threads import Owner
 from penstock.timestamps import rfc3339
 
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"

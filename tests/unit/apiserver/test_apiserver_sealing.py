@@ -17,7 +17,7 @@ from penstock.apiserver.store.reencryption import reencrypt
 from penstock.apiserver.store.sealing import Seals, WrongKey, key_of, load_seals
 from penstock.cli import app
 from penstock.engine.datadir import exclusive
-from penstock.log.threads import Owner
+from penstock.kafka.threads import Owner
 from penstock.settings import Settings
 
 OLD, NEW = ("old", b"o" * 32), ("new", b"n" * 32)

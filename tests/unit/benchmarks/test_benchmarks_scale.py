@@ -1,4 +1,4 @@
-"""What an event costs: what is taken off, and how it is shown. Measuring itself is `python -m benchmarks.scale`."""
+"""What an event costs: what is taken off, and how it is shown. Measured by `python -m tools.benchmarks.scale`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import asdict
 
 import pytest
 
-from benchmarks.scale import WIDTHS, Cost, Width, per_million, row, table
-from benchmarks.stack import Usage
+from tools.benchmarks.scale import WIDTHS, Cost, Width, per_million, row, table
+from tools.benchmarks.stack import Usage
 
 
 def test_a_width_is_written_as_partitions_and_dispatchers() -> None:

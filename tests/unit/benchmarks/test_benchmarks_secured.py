@@ -1,5 +1,5 @@
 """What security costs: the order of the ways, their figures, and what the load generator is told. Measuring itself is
-`python -m benchmarks.secured`."""
+`python -m tools.benchmarks.secured`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from benchmarks import loadgen, secured
-from benchmarks.__main__ import AFTERWARDS
-from benchmarks.report import others
-from benchmarks.secured import GUARDED, OIDC, PLAIN, TLS, WAYS, Way, figures, lists, load, orders
 from penstock.destinations import Destinations
 from penstock.settings import Settings
+from tools.benchmarks import loadgen, secured
+from tools.benchmarks.__main__ import AFTERWARDS
+from tools.benchmarks.report import others
+from tools.benchmarks.secured import GUARDED, OIDC, PLAIN, TLS, WAYS, Way, figures, lists, load, orders
 
 LOAD_GENERATOR = f"""#!{sys.executable}
 import json, os, sys

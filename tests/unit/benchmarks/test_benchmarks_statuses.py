@@ -1,12 +1,12 @@
-"""What statuses cost: which routes there are, and what is taken off. Measuring is `python -m benchmarks.statuses`."""
+"""What statuses cost: which routes there are, what is taken off. Measured by `python -m tools.benchmarks.statuses`."""
 
 from __future__ import annotations
 
 import pytest
 
-from benchmarks.report import others
-from benchmarks.stack import Usage
-from benchmarks.statuses import BROKERS, Share, figures, routes_by_broker
+from tools.benchmarks.report import others
+from tools.benchmarks.stack import Usage
+from tools.benchmarks.statuses import BROKERS, Share, figures, routes_by_broker
 
 
 def test_every_route_has_a_broker_and_one_in_twenty_fails() -> None:

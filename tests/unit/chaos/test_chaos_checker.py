@@ -6,9 +6,9 @@ from itertools import count
 
 import pytest
 
-from chaos.books import NEVER, Books
-from chaos.checker import Era, Expected, Lost, Misordered, check
-from chaos.events import ANSWER, ASK, COMMON, KEYED_SENDERS, LEFT, RIGHT, SENDERS, id_of, type_of
+from tools.chaos.books import NEVER, Books
+from tools.chaos.checker import Era, Expected, Lost, Misordered, check
+from tools.chaos.events import ANSWER, ASK, COMMON, KEYED_SENDERS, LEFT, RIGHT, SENDERS, id_of, type_of
 
 EVERYTHING = frozenset(type_of(number) for number in range(100))
 CROWD = 20 * SENDERS

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from chaos import report
-from chaos.__main__ import main
-from chaos.catalogue import experiments
-from chaos.freezes import PARTS
-from chaos.plan import VICTIMS
-from chaos.results import Result, Step
+from tools.chaos import report
+from tools.chaos.__main__ import main
+from tools.chaos.catalogue import experiments
+from tools.chaos.freezes import PARTS
+from tools.chaos.plan import VICTIMS
+from tools.chaos.results import Result, Step
 
 
 def test_everything_that_is_killed_can_be_frozen_for_minutes_alone() -> None:

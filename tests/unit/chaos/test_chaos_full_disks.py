@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from chaos.__main__ import main
-from chaos.full_disks import last_sign
+from tools.chaos.__main__ import main
+from tools.chaos.full_disks import last_sign
 
 
 def test_a_line_about_a_full_disk_is_found() -> None:

@@ -8,16 +8,16 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from benchmarks import charts
-from chaos import report
-from chaos.books import Books
-from chaos.changes import Changes, Pace
-from chaos.checker import Era, Expected, check
-from chaos.events import type_of
-from chaos.memory import MIB, Sample, slope, usages
-from chaos.results import Result
-from chaos.routes import Urls
-from chaos.stack import Stack
+from tools.benchmarks import charts
+from tools.chaos import report
+from tools.chaos.books import Books
+from tools.chaos.changes import Changes, Pace
+from tools.chaos.checker import Era, Expected, check
+from tools.chaos.events import type_of
+from tools.chaos.memory import MIB, Sample, slope, usages
+from tools.chaos.results import Result
+from tools.chaos.routes import Urls
+from tools.chaos.stack import Stack
 
 EVERYTHING = frozenset(type_of(number) for number in range(100))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from chaos.plan import VICTIMS, Way, sequence
+from tools.chaos.plan import VICTIMS, Way, sequence
 
 
 def test_the_same_seed_gives_the_same_faults_and_a_longer_run_begins_with_them() -> None:

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from chaos import report, routes
-from chaos.books import Sent
-from chaos.checker import Findings, Lost
-from chaos.events import ASK, CHANNEL, SENDERS, answer_to, key_of, of_key, parse, type_of
-from chaos.plan import Fault, Way
-from chaos.receiver import FINE, REPLYING, data_of, fault_of, headers_of, manners_of, reply
-from chaos.recovery import Recovery
-from chaos.results import Outcome, Result
+from tools.chaos import report, routes
+from tools.chaos.books import Sent
+from tools.chaos.checker import Findings, Lost
+from tools.chaos.events import ASK, CHANNEL, SENDERS, answer_to, key_of, of_key, parse, type_of
+from tools.chaos.plan import Fault, Way
+from tools.chaos.receiver import FINE, REPLYING, data_of, fault_of, headers_of, manners_of, reply
+from tools.chaos.recovery import Recovery
+from tools.chaos.results import Outcome, Result
 
 
 def outcome(victim: str, way: Way, recovery: float | None, *, hurried: bool = False) -> Outcome:

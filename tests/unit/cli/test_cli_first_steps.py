@@ -15,7 +15,7 @@ from penstock.engine.ports import PORTS
 from penstock.settings import Settings
 
 ROOT = Path(__file__).parents[3]
-SCRIPT = ROOT / "scripts" / "first_start.py"
+SCRIPT = ROOT / "tools" / "first_start.py"
 
 
 @pytest.fixture(scope="module")

@@ -29,8 +29,8 @@ from penstock.contract.attempts import AttemptRecord
 from penstock.contract.event_record import record_of
 from penstock.engine.problem import Problem
 from penstock.events.event import CloudEvent
-from penstock.log.live.sample import SampleLimit
-from penstock.log.ranges import LogRecord
+from penstock.kafka.live.sample import SampleLimit
+from penstock.kafka.ranges import LogRecord
 from penstock.operations.cluster_api import Resource
 from penstock.operations.posting import Sent
 from penstock.operations.route_rates import SORTS, RouteName, counters_of, quantile, rows_of

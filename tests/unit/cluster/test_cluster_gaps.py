@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.gaps import Gaps
+from tools.cluster.gaps import Gaps
 
 
 def test_the_longest_pause_counts_also_when_something_came_before_it() -> None:

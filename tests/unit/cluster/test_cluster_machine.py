@@ -11,9 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from cluster import kubernetes_binaries as binaries
-from cluster import needs
-from cluster.spark_faults import speaks_with
+from tools.cluster import kubernetes_binaries as binaries
+from tools.cluster import needs
+from tools.cluster.spark_faults import speaks_with
 
 CONNECTED = """
 import socket, subprocess, sys

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from cluster import own_network
+from tools.cluster import own_network
 
 LOOK = """
 import os, socket
@@ -37,6 +37,6 @@ def test_where_the_programs_are_missing_it_is_not_entered(monkeypatch: pytest.Mo
 
 
 def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "cluster.own_network", sys.executable, *arguments]
+    command = [sys.executable, "-m", "tools.cluster.own_network", sys.executable, *arguments]
     env = {name: value for name, value in os.environ.items() if name != own_network.INSIDE}
     return subprocess.run(command, capture_output=True, text=True, env=env, check=False)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from chaos.checker import Findings, Lost
-from cluster import results, yardstick
-from cluster.results import Outcome, Result
+from tools.chaos.checker import Findings, Lost
+from tools.cluster import results, yardstick
+from tools.cluster.results import Outcome, Result
 
 GOOD = Outcome("killed", "pipeline-1", take_over=13.0, over=20.0, pause=21.5)
 LATE = Outcome("killed", "pipeline-1", take_over=16.0, over=40.0, pause=41.5)

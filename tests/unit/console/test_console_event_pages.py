@@ -21,7 +21,7 @@ from penstock.console.events.places import place_of
 from penstock.console.events.search_page import PAGE, SearchForm, position
 from penstock.engine.problem import Problem
 from penstock.history.reader.history import History
-from penstock.log.ranges import LogRecord
+from penstock.kafka.ranges import LogRecord
 from penstock.settings import Settings
 from written import KeptRecords, NoKafka, attempt, event
 

@@ -31,9 +31,9 @@ from penstock.engine.problem import Problem
 from penstock.filters.predicate import Everything
 from penstock.history.reader.history import History
 from penstock.history.reader.questions import EventFilter
-from penstock.log.live.selection import LiveSelection
-from penstock.log.ranges import LogRecord
-from penstock.log.topic_ends import KafkaAway
+from penstock.kafka.live.selection import LiveSelection
+from penstock.kafka.ranges import LogRecord
+from penstock.kafka.topic_ends import KafkaAway
 from penstock.settings import Settings
 from written import KeptRecords, event
 

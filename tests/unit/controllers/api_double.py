@@ -17,12 +17,12 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from penstock.contract.routes import VERSION_KEY, Version, decode
 from penstock.contract.unreadable import Unreadable
 from penstock.history.reader.kept import FirstKept
+from penstock.kafka.routes import NotTaken, StoredReader, StoredRoutes
+from penstock.kafka.topic_ends import Retained
 from penstock.kube.client import Listing
 from penstock.kube.errors import KubeError, error_of_status
 from penstock.kube.kinds import CONFIG_MAP, NAMESPACE, Key, Kind, Obj, key_of
 from penstock.kube.paths import api_path
-from penstock.log.routes import NotTaken, StoredReader, StoredRoutes
-from penstock.log.topic_ends import Retained
 from penstock.resources.admission import CONTROLLER_USER, SYSTEM_NAMESPACE
 from penstock.resources.registry import ADMISSION, AdmissionContext, bootstrap_configmaps
 from penstock.settings import Settings

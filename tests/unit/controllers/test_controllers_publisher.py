@@ -16,9 +16,9 @@ from penstock.controllers.routes.publisher import FORMER_BYTES, FORMER_KEPT, Pub
 from penstock.controllers.routes.route_records import past_route
 from penstock.controllers.tracker import Observer
 from penstock.history.reader.kept import FirstKept
+from penstock.kafka.routes import PublisherSuperseded, StoredReader
+from penstock.kafka.topic_ends import Retained
 from penstock.kube.kinds import Key
-from penstock.log.routes import PublisherSuperseded, StoredReader
-from penstock.log.topic_ends import Retained
 
 ME, OTHER = ("Trigger", Key("ns", "a")), ("Trigger", Key("ns", "b"))
 THIRD = ("Trigger", Key("ns", "c"))

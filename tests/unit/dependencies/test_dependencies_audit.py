@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from dependencies import audit
+from tools.dependencies import audit
 
 CLEAN = {"name": "rich", "version": "15.0.0", "vulns": []}
 KNOWN = {

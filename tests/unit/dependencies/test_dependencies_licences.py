@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dependencies import licences, page
-from dependencies.packages import Package, installed, shipped
 from penstock.engine.jar_files import pinned_jars
+from tools.dependencies import licences, page
+from tools.dependencies.packages import Package, installed, shipped
 
 PAGE = Path(__file__).parents[3] / "docs" / "licences.md"
 
@@ -68,7 +68,9 @@ def test_a_dependency_under_another_licence_would_be_named() -> None:
 def test_every_package_here_is_under_a_licence_that_is_allowed() -> None:
     packages = installed()
     assert len(packages) > 100
-    assert refused(packages) == [], "read the licence; allow or state it in dependencies/licences.py, or do without"
+    assert refused(packages) == [], (
+        "read the licence; allow it in tools/dependencies/licences.py, or do without"
+    )
 
 
 def test_every_jar_is_under_a_licence_that_is_allowed() -> None:

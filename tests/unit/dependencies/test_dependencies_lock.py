@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dependencies import packages
+from tools.dependencies import packages
 
 ROOT = Path(__file__).resolve().parents[3]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yaml"))

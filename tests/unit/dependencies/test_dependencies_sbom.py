@@ -9,10 +9,10 @@ from typing import Any
 
 from cyclonedx.output.json import JsonV1Dot6
 
-from dependencies import sbom
-from dependencies.packages import Package, locked, shipped
 from penstock.engine.jar_files import pinned_jars
 from penstock.engine.jar_files.pinned_jars import PinnedJar
+from tools.dependencies import sbom
+from tools.dependencies.packages import Package, locked, shipped
 
 PACKAGES = [
     Package("penstock", "1.0", "Apache-2.0", ("pyspark", "rich")),

@@ -22,8 +22,8 @@ from penstock.dispatcher.http.outcome import Outcome, Withheld
 from penstock.dispatcher.matched.record import KEY_HEADER, Matched
 from penstock.dispatcher.replay.feed import StoredEvents
 from penstock.history.schema.problem import HistoryProblem
-from penstock.log.random_reader import Chunk
-from penstock.log.reports import Reporter
+from penstock.kafka.random_reader import Chunk
+from penstock.kafka.reports import Reporter
 from penstock.settings import Settings
 
 TARGET = "broker"

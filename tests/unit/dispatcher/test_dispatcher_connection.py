@@ -32,7 +32,7 @@ from penstock.dispatcher.http.connection import (
 )
 from penstock.dispatcher.http.pool import Pool
 from penstock.events.event import MalformedEvent
-from penstock.log.threads import Owner
+from penstock.kafka.threads import Owner
 from penstock.settings import Settings
 
 EVENT_LIMIT = 200_000

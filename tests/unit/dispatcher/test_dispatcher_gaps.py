@@ -23,7 +23,7 @@ from penstock.dispatcher.replay.reach import FurtherBack
 from penstock.dispatcher.replay.selection import EventMatcher, RouteSelection
 from penstock.history.reader.kept import GivenUpBy, Stretch
 from penstock.history.schema.problem import HistoryProblem
-from penstock.log.ranges import LogRecord
+from penstock.kafka.ranges import LogRecord
 
 COUNT = 40
 LIMITS = {"catch_up_records": 5, "max_outstanding": 8, "max_in_flight": 4}

@@ -26,9 +26,9 @@ from penstock.dispatcher.dispatcher import Dispatcher
 from penstock.dispatcher.http.outcome import Outcome
 from penstock.dispatcher.matched.record import Matched
 from penstock.dispatcher.replay.replays import Replays
-from penstock.log.random_reader import Chunk, NotReadNow
-from penstock.log.reports import Reporter
-from penstock.log.threads import Owner
+from penstock.kafka.random_reader import Chunk, NotReadNow
+from penstock.kafka.reports import Reporter
+from penstock.kafka.threads import Owner
 from penstock.settings import Settings
 
 ROUTE = Route("r", "Trigger", "team", "t", "b", subscriber=Endpoint("http://s/"))

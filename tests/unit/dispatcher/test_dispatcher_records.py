@@ -19,7 +19,7 @@ from penstock.dispatcher.cursors.unflushed import Unflushed
 from penstock.dispatcher.matched.record import Matched, read
 from penstock.dispatcher.schedule.memory import Memory
 from penstock.events.event import CloudEvent
-from penstock.log.random_reader import NEAR, runs
+from penstock.kafka.random_reader import NEAR, runs
 
 offsets = st.integers(0, 2**53)
 

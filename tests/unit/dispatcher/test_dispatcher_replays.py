@@ -23,8 +23,8 @@ from penstock.dispatcher.replay.given_up import attempt_of, origins_given_up
 from penstock.dispatcher.replay.pace import ReplayPace, share
 from penstock.dispatcher.replay.replays import ROOM, Replays
 from penstock.dispatcher.replay.selection import ReplaySelection, as_replayed
-from penstock.log.random_reader import Chunk
-from penstock.log.reports import Reporter
+from penstock.kafka.random_reader import Chunk
+from penstock.kafka.reports import Reporter
 
 LIVE = Route("live", "Trigger", "ns", "live", "broker", subscriber=Endpoint("http://s/"))
 

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError
 
 from penstock.contract import headers
 from penstock.dispatcher.matched.record import DECODER, Matched
-from penstock.log.random_reader import Chunk, _Reading, _Request
+from penstock.kafka.random_reader import Chunk, _Reading, _Request
 
 RAW = [("ce_specversion", b"1.0"), ("ce_id", b"1"), ("ce_source", b"/s"), ("ce_type", b"t"), (headers.ROUTES, b"r")]
 

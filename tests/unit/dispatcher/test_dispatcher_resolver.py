@@ -17,7 +17,7 @@ from penstock.dispatcher.http.address import Origin
 from penstock.dispatcher.http.dns import LOOKUPS, SLOW_LOOKUPS, Resolver, ask_system
 from penstock.dispatcher.http.outcome import Withheld
 from penstock.dispatcher.http.pool import Pool
-from penstock.log.threads import Owner
+from penstock.kafka.threads import Owner
 from penstock.settings import Settings
 
 FAILURES = {

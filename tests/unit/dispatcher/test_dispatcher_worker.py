@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from penstock.dispatcher import worker
-from penstock.log.admin import NotDone, TopicAdmin
+from penstock.kafka.admin import NotDone, TopicAdmin
 
 
 class Admin:

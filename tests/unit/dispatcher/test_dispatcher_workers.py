@@ -22,7 +22,7 @@ from penstock.dispatcher.dispatcher import Dispatcher
 from penstock.dispatcher.http.outcome import Outcome
 from penstock.dispatcher.matched.record import OVERHEAD_BYTES, Matched
 from penstock.dispatcher.schedule.breaker import rounds
-from penstock.log.reports import Reporter
+from penstock.kafka.reports import Reporter
 from penstock.observability.instruments import REGISTRY, write_metrics
 from penstock.observability.metrics import DATA_UNREAD
 from penstock.settings import Settings

@@ -52,7 +52,7 @@ def test_files_that_a_page_names_exist(page: Path) -> None:
 
 
 def names_of_files(text: str) -> list[str]:
-    """`router/query.py`, `src/penstock/log/`, `service.py`: what is in backticks and belongs to the repository."""
+    """`router/query.py`, `src/penstock/kafka/`, `service.py`: what is in backticks and belongs to the repository."""
     return re.findall(r"`((?:[\w.-]+/)*[\w-]+\.(?:py|lark|sql|yaml|md)|(?:src|tests|docs)/[\w./-]+)`", text)
 
 

@@ -12,7 +12,7 @@ from penstock.contract.topics import TOPICS
 from penstock.engine import clock_watch
 from penstock.engine.clock_watch import ClockWatch, back, forward
 from penstock.engine.topics import setup
-from penstock.log.admin import FoundTopic, NotDone
+from penstock.kafka.admin import FoundTopic, NotDone
 from penstock.settings import Settings
 
 DAY = 86_400.0

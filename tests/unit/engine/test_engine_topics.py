@@ -14,8 +14,8 @@ from penstock.engine.topics import setup as topics
 from penstock.engine.topics.adoption import without_starts
 from penstock.engine.topics.differences import differences
 from penstock.engine.topics.replication import too_few, wanted
-from penstock.log.admin import Brokers, FoundTopic, TopicShape
-from penstock.log.routes import StoredRoutes
+from penstock.kafka.admin import Brokers, FoundTopic, TopicShape
+from penstock.kafka.routes import StoredRoutes
 from penstock.settings import Settings
 
 _EVENTS = next(topic for topic in TOPICS if topic.name == EVENTS)

@@ -18,7 +18,7 @@ def test_kafka_is_asked_for_the_names_that_topics_have_there() -> None:
         for path in sorted(SOURCE.rglob("*.py"))
         for hit in SPEAKS_WITH_KAFKA.finditer(path.read_text())
     ]
-    assert found == [], "ask penstock.log.clients.topic_name"
+    assert found == [], "ask penstock.kafka.clients.topic_name"
 
 
 def test_names_of_topics_stand_in_one_place() -> None:

@@ -24,7 +24,7 @@ from penstock.history.writer.batches import Batches
 from penstock.history.writer.pace import WriterPace
 from penstock.history.writer.ranges import Range
 from penstock.history.writer.stored_table import Conflict
-from penstock.log.ranges import LogRecord
+from penstock.kafka.ranges import LogRecord
 from penstock.settings import Settings
 from written import KeptRecords, attempt, event, write
 

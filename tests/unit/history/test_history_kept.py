@@ -13,7 +13,7 @@ from penstock.history.reader.kept import FRESH_SECONDS, FirstKept, GivenUpBy, Ke
 from penstock.history.schema.columns import ATTEMPTS, EVENTS
 from penstock.history.schema.problem import HistoryProblem
 from penstock.history.schema.rows import event_row
-from penstock.log.ranges import LogRecord
+from penstock.kafka.ranges import LogRecord
 from penstock.settings import Settings
 from written import NOON, attempt, event, write
 

@@ -12,7 +12,7 @@ from penstock.history.reader import history as reader
 from penstock.history.reader.history import History
 from penstock.history.reader.questions import EventFilter
 from penstock.history.schema.columns import EVENTS
-from penstock.log.ranges import LogRecord
+from penstock.kafka.ranges import LogRecord
 from penstock.settings import Settings
 from written import KeptRecords, event, write
 

@@ -16,7 +16,7 @@ from penstock.history.schema.columns import EVENTS, TableName
 from penstock.history.writer.plan import FAST, GATHER_RECORDS, LAST, RISKY, URGENT, Inflow, TableStanding, urgency
 from penstock.history.writer.ranges import LostRecords, Range, next_ranges
 from penstock.history.writer.upkeep import MANY_SMALL, MIB, DataFile, TableUpkeep, plan, plan_ahead, removed_soon
-from penstock.log.topic_ends import Retained
+from penstock.kafka.topic_ends import Retained
 from penstock.settings import Settings
 from written import NOON, event, write
 

@@ -15,7 +15,7 @@ from penstock.contract.attempts import AttemptRecord
 from penstock.history.schema import arrow
 from penstock.history.schema.columns import ATTEMPTS, EVENTS, TABLES, Table
 from penstock.history.schema.rows import attempt_row, event_row
-from penstock.log.ranges import LogRecord
+from penstock.kafka.ranges import LogRecord
 
 HISTORY_PAGE = Path(__file__).parents[3] / "docs" / "history.md"
 

@@ -13,7 +13,7 @@ from ingress_requests import EVENT, Client
 from examples import examples
 from penstock.events.attributes import ATTRIBUTES_BYTES
 from penstock.ingress.request import Request
-from penstock.log.events import NoRoom, NotStored, RecordTooLarge
+from penstock.kafka.events import NoRoom, NotStored, RecordTooLarge
 
 BATCH = {"content-type": "application/cloudevents-batch+json"}
 MEMBERS = {"specversion": "1.0", "id": "1", "source": "/here", "type": "made.up"}

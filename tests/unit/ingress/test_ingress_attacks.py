@@ -15,7 +15,7 @@ from ingress_requests import EVENT, Client, head
 from hostile_clients import SMUGGLING, allow_files, answer_to, bounded, codes
 from penstock.ingress import connection, server
 from penstock.ingress.server import IngressServer
-from penstock.log.threads import Owner
+from penstock.kafka.threads import Owner
 from penstock.settings import Settings
 from penstock.sockets import bound_socket
 

@@ -18,7 +18,7 @@ from ingress_requests import EVENT, Client, head
 from penstock.contract.routes import Target
 from penstock.ingress.server import IngressServer
 from penstock.ingress.targets import TargetTable
-from penstock.log.threads import Owner
+from penstock.kafka.threads import Owner
 from penstock.settings import Settings
 from penstock.sockets import bound_socket
 from penstock.tls.server import SPAN, ServerTls

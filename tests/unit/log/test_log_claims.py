@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from examples import examples
 from penstock.contract.claims import ClaimRecord, Ledger
-from penstock.log.claims import rules
-from penstock.log.claims.claimant import Claimant, Write
+from penstock.kafka.claims import rules
+from penstock.kafka.claims.claimant import Claimant, Write
 
 TICK = 0.25
 MESSAGE_SECONDS = 10.0

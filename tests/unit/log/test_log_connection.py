@@ -10,8 +10,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from pydantic import ValidationError
 
-from penstock.log import clients, error_advice
-from penstock.log.connection import (
+from penstock.kafka import clients, error_advice
+from penstock.kafka.connection import (
     UnusableConf,
     embedded_password_file,
     jaas,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.log.admin import NotDone
-from penstock.log.kafka_probe import FRESH_SECONDS, KafkaProbe
+from penstock.kafka.admin import NotDone
+from penstock.kafka.kafka_probe import FRESH_SECONDS, KafkaProbe
 from penstock.settings import Settings
 
 

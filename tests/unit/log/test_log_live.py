@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from penstock.log.live.reader import LiveReader
-from penstock.log.topic_ends import KafkaAway
+from penstock.kafka.live.reader import LiveReader
+from penstock.kafka.topic_ends import KafkaAway
 
 
 class Topic:

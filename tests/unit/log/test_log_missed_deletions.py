@@ -13,8 +13,8 @@ from kafka_doubles import MessageDouble
 
 from penstock.contract.routes import Record, Target, Version, encode, key_of
 from penstock.contract.snapshot import Snapshot
-from penstock.log import clients
-from penstock.log.table import ASK_SECONDS, UNSURE_SECONDS, SnapshotFollower, TableFollower
+from penstock.kafka import clients
+from penstock.kafka.table import ASK_SECONDS, UNSURE_SECONDS, SnapshotFollower, TableFollower
 from penstock.settings import Settings
 
 END = MessageDouble(problem=KafkaError(KafkaError._PARTITION_EOF))

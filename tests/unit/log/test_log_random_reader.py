@@ -14,10 +14,10 @@ import pytest
 import pytest_asyncio
 from confluent_kafka import KafkaError, TopicPartition
 
-from penstock.log import clients, random_reader
-from penstock.log.random_reader import NotReadNow, RandomReader
-from penstock.log.tail import Decoder
-from penstock.log.threads import Owner
+from penstock.kafka import clients, random_reader
+from penstock.kafka.random_reader import NotReadNow, RandomReader
+from penstock.kafka.tail import Decoder
+from penstock.kafka.threads import Owner
 from penstock.settings import Settings
 
 RECORDS = 1000

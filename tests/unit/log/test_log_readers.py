@@ -12,12 +12,12 @@ from kafka_doubles import BatchConsumerDouble, ConsumerDouble, MessageDouble
 from structlog.testing import capture_logs
 
 from penstock.contract.unreadable import Unreadable
-from penstock.log import clients
-from penstock.log.random_reader import RandomReader
-from penstock.log.ranges import AT_ONCE, RangeReader
-from penstock.log.table import TableFollower
-from penstock.log.tail import Decoder, TailReader
-from penstock.log.threads import Owner
+from penstock.kafka import clients
+from penstock.kafka.random_reader import RandomReader
+from penstock.kafka.ranges import AT_ONCE, RangeReader
+from penstock.kafka.table import TableFollower
+from penstock.kafka.tail import Decoder, TailReader
+from penstock.kafka.threads import Owner
 from penstock.settings import Settings
 
 GONE = KafkaException(KafkaError(KafkaError._FATAL))

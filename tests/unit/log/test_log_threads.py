@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from penstock.log.threads import OwnedThread, Owner
+from penstock.kafka.threads import OwnedThread, Owner
 
 
 def broken(*_: object) -> None:

@@ -11,11 +11,11 @@ from structlog.testing import capture_logs
 
 from penstock.contract import reports, topics
 from penstock.dispatcher.cursors.cursor_store import HeldTail
-from penstock.log import clients
-from penstock.log.events import EventWriter
-from penstock.log.reports import Reporter
-from penstock.log.threads import Owner
-from penstock.log.transactions import Entry, Fenced, TransactionalPartition
+from penstock.kafka import clients
+from penstock.kafka.events import EventWriter
+from penstock.kafka.reports import Reporter
+from penstock.kafka.threads import Owner
+from penstock.kafka.transactions import Entry, Fenced, TransactionalPartition
 from penstock.settings import Settings
 
 TOO_LARGE = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
@@ -72,7 +72,7 @@ class ProducerDouble:
 def producer(monkeypatch: pytest.MonkeyPatch) -> ProducerDouble:
     double = ProducerDouble()
     monkeypatch.setattr(clients, "producer", lambda *_, **__: double)
-    monkeypatch.setattr("penstock.log.transactions.BACK_OFF_SECONDS", 0.0)
+    monkeypatch.setattr("penstock.kafka.transactions.BACK_OFF_SECONDS", 0.0)
     return double
 
 

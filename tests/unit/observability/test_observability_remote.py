@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock.log.tasks.task_reports import CHANGES, TaskReport, decode, reports_of
+from penstock.kafka.tasks.task_reports import CHANGES, TaskReport, decode, reports_of
 from penstock.observability import instruments
 from penstock.observability.instruments import BUCKETS, REGISTRY
 from penstock.observability.metrics import RouteMetrics

@@ -10,7 +10,7 @@ from oidc_world import AUDIENCE, TILL, World
 
 from penstock.controllers.sinks import tokens
 from penstock.controllers.sinks.tokens import SinkTokens
-from penstock.log.threads import Owner
+from penstock.kafka.threads import Owner
 from penstock.oidc import issuers
 from penstock.oidc.verifier import TokenRefused
 from penstock.settings import Settings

@@ -16,8 +16,8 @@ from penstock.contract.generations import LivePoint
 from penstock.contract.reports import Served
 from penstock.contract.routes import Route
 from penstock.contract.snapshot import Snapshot
-from penstock.log.fences import RouterSuperseded
-from penstock.log.topic_ends import Retained
+from penstock.kafka.fences import RouterSuperseded
+from penstock.kafka.topic_ends import Retained
 from penstock.router.generations.fencing import Fencing
 from penstock.router.generations.generations import Generation, Generations
 from penstock.router.generations.markers import MarkerRound, MarkerWatch

@@ -10,7 +10,7 @@ from generations_double import Scene
 from penstock.contract import headers
 from penstock.contract.event_log import AnotherLog, identity
 from penstock.contract.routes import Route
-from penstock.log.topic_ends import Retained
+from penstock.kafka.topic_ends import Retained
 
 ROUTE = Route(uid="r", kind="Trigger", namespace="n", name="r", target="t", attributes={"type": "x"}, start=(1,))
 ADOPT = "penstock topics --adopt-events"

@@ -16,8 +16,8 @@ from examples import examples
 from penstock.contract import generations as contract
 from penstock.contract.generations import LivePoint
 from penstock.contract.routes import Route
-from penstock.log.fences import RouterSuperseded, fence_headers
-from penstock.log.topic_ends import Retained
+from penstock.kafka.fences import RouterSuperseded, fence_headers
+from penstock.kafka.topic_ends import Retained
 from penstock.router.generations.fencing import ENOUGH_RECORDS, Fencing, LookBack, look_back
 from penstock.router.generations.generations import StandsStill
 from penstock.router.matched_record import MatchedRecord, decode

@@ -9,7 +9,7 @@ from generations_double import NEVER, Scene
 from penstock.contract.routes import Delivery, Endpoint, Replay, Route
 from penstock.contract.snapshot import Snapshot
 from penstock.filters.walk import MAX_TERMS
-from penstock.log.topic_ends import KafkaAway, Retained
+from penstock.kafka.topic_ends import KafkaAway, Retained
 from penstock.router.generations.generations import (
     CATCH_UP_SECONDS,
     START_SECONDS,

@@ -1,6 +1,6 @@
 """Markers: when they are sent, when they are out, and what they say."""
 
-from penstock.log.topic_ends import Retained
+from penstock.kafka.topic_ends import Retained
 from penstock.router.generations.markers import MarkerRound, MarkerWatch
 from penstock.router.matched_record import Marker, MatchedRecord, decode, decode_marker
 

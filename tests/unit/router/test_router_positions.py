@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.contract.routes import Route
-from penstock.log.topic_ends import Retained
+from penstock.kafka.topic_ends import Retained
 from penstock.router.generations.positions import (
     LostRange,
     StartOffsets,

@@ -6,7 +6,7 @@ import pytest
 from generations_double import Scene
 
 from penstock.contract.routes import Route
-from penstock.log.topic_ends import Retained
+from penstock.kafka.topic_ends import Retained
 from penstock.router.watching.slots import TooFewSlots, least, shortage
 from penstock.settings import Settings
 

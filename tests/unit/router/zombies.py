@@ -23,8 +23,8 @@ from penstock.contract.snapshot import Snapshot
 from penstock.dispatcher.cursors.cursor import Cursor
 from penstock.dispatcher.cursors.partition import PartitionCursors, TailPosition
 from penstock.dispatcher.matched.record import Matched
-from penstock.log.fences import RouterSuperseded
-from penstock.log.topic_ends import KafkaAway, Retained
+from penstock.kafka.fences import RouterSuperseded
+from penstock.kafka.topic_ends import KafkaAway, Retained
 from penstock.router.generations.fencing import Fencing
 from penstock.router.generations.generations import Generation, GenerationFailed, Generations
 from penstock.router.generations.markers import MarkerRound, MarkerWatch

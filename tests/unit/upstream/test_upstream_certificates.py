@@ -15,8 +15,16 @@ from lightkube import ApiError, AsyncClient
 from lightkube.resources.core_v1 import ConfigMap, Secret
 
 from penstock.certificates import is_signed_by, lasts_for, names_all
-from upstream import certificates
-from upstream.certificates import BUNDLE_KEY, KINDS, LASTS, CannotIssue, Certificate, CertificateIssuer, ClusterIssuer
+from tools.upstream import certificates
+from tools.upstream.certificates import (
+    BUNDLE_KEY,
+    KINDS,
+    LASTS,
+    CannotIssue,
+    Certificate,
+    CertificateIssuer,
+    ClusterIssuer,
+)
 
 SELF_SIGNED = {"kind": "Issuer", "namespace": "ns", "name": "selfsigned-issuer", "spec": {"selfSigned": {}}}
 OF_AUTHORITY = {

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from upstream.__main__ import EXPECTED, SHORT
-from upstream.expectations import PASS, BadExpectations, Expectation, differences, left_out, load
-from upstream.suite import FIRST, ONE_AFTER_ANOTHER
-from upstream.testlog import Ended, Outcome
+from tools.upstream.__main__ import EXPECTED, SHORT
+from tools.upstream.expectations import PASS, BadExpectations, Expectation, differences, left_out, load
+from tools.upstream.suite import FIRST, ONE_AFTER_ANOTHER
+from tools.upstream.testlog import Ended, Outcome
 
 
 def ended(test: str, outcome: Outcome) -> Ended:

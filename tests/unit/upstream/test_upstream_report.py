@@ -9,13 +9,13 @@ import pytest
 
 from penstock.settings import Settings
 from penstock.workloads.images import Actor, Images, Program
-from upstream.__main__ import ENCRYPTED_FEATURES, FEATURES, GUARDED_FEATURES, by_features, settings_file
-from upstream.binaries import SHELL_IMAGE, Binaries
-from upstream.expectations import PASS, Expectation
-from upstream.page import PAGE, publish
-from upstream.report import Row, markdown, rows, summary, write
-from upstream.suite import command_line, in_order
-from upstream.testlog import Ended
+from tools.upstream.__main__ import ENCRYPTED_FEATURES, FEATURES, GUARDED_FEATURES, by_features, settings_file
+from tools.upstream.binaries import SHELL_IMAGE, Binaries
+from tools.upstream.expectations import PASS, Expectation
+from tools.upstream.page import PAGE, publish
+from tools.upstream.report import Row, markdown, rows, summary, write
+from tools.upstream.suite import command_line, in_order
+from tools.upstream.testlog import Ended
 
 ROOT = Path(__file__).parents[3]
 EXPECTATIONS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from upstream.testlog import Ended, TestLog
+from tools.upstream.testlog import Ended, TestLog
 
 
 def lines(*told: tuple[str, str] | dict[str, Any]) -> list[bytes]:

@@ -19,7 +19,7 @@ from penstock.dispatcher.cursors.cursor import CursorRecord, Outstanding
 from penstock.dispatcher.cursors.partition import TailPosition
 from penstock.engine.problem import Problem
 from penstock.history.schema.columns import ATTEMPTS, EVENTS
-from penstock.log.ranges import LogRecord
+from penstock.kafka.ranges import LogRecord
 from penstock.settings import Settings
 from penstock.verification.report import VerifyReport
 from penstock.verification.run import Question, verify

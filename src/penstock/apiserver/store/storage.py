@@ -26,8 +26,8 @@ from penstock.apiserver.documents import decode, encode, meta
 from penstock.apiserver.errors import ApiError, too_large
 from penstock.apiserver.store import statements
 from penstock.apiserver.store.sealing import Seals
+from penstock.kafka.threads import OwnedThread, Owner
 from penstock.kube.kinds import Obj
-from penstock.log.threads import OwnedThread, Owner
 
 T = TypeVar("T")
 Key = tuple[str, str, str]

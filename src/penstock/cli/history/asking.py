@@ -63,8 +63,8 @@ def opened(data_dir: Path | None) -> Iterator[History]:
 def connect_of(settings: Settings) -> Callable[[Settings], RecordReader]:
     """How Kafka is reached. One that ended with its stack is not waited for."""
     from penstock.engine import datadir
-    from penstock.log.ranges import RangeReader
-    from penstock.log.topic_ends import KafkaAway
+    from penstock.kafka.ranges import RangeReader
+    from penstock.kafka.topic_ends import KafkaAway
 
     def none(_: Settings) -> RecordReader:
         raise KafkaAway("no stack runs")

@@ -13,10 +13,10 @@ from penstock.cli.terminal import print_pieces
 from penstock.contract import topics
 from penstock.engine.problem import Problem
 from penstock.events.event import CloudEvent
-from penstock.log.live.reader import following
-from penstock.log.live.sample import SampleLimit
-from penstock.log.live.selection import LiveSelection
-from penstock.log.ranges import LogRecord
+from penstock.kafka.live.reader import following
+from penstock.kafka.live.sample import SampleLimit
+from penstock.kafka.live.selection import LiveSelection
+from penstock.kafka.ranges import LogRecord
 from penstock.operations.cluster_api import CHANNELS, ClusterApi
 from penstock.settings import Settings
 

@@ -56,7 +56,7 @@ def tail(
 
 def _run(view: LiveView, settings: object) -> None:
     from penstock.engine.problem import Problem
-    from penstock.log.topic_ends import KafkaAway
+    from penstock.kafka.topic_ends import KafkaAway
     from penstock.settings import Settings
 
     assert isinstance(settings, Settings)  # noqa: S101  # typed loosely to keep start-up light

@@ -16,10 +16,10 @@ from penstock.contract.attempts import AttemptRecord
 from penstock.contract.unreadable import Unreadable
 from penstock.engine.problem import Problem
 from penstock.events import kafka_binding as kafka
+from penstock.kafka.live.reader import LiveReader, following
+from penstock.kafka.ranges import LogRecord
+from penstock.kafka.topic_ends import KafkaAway
 from penstock.kube.kinds import Obj
-from penstock.log.live.reader import LiveReader, following
-from penstock.log.ranges import LogRecord
-from penstock.log.topic_ends import KafkaAway
 from penstock.operations.cluster_api import BROKERS, SUBSCRIPTIONS, TRIGGERS, ClusterApi, Resource
 from penstock.settings import Settings
 

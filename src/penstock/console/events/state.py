@@ -11,8 +11,8 @@ from penstock.console.events.archive import MOST_RECORDS, Archive
 from penstock.console.events.backtests import Backtests
 from penstock.console.events.tails import Tails
 from penstock.history.reader.history import History
-from penstock.log.live.reader import following
-from penstock.log.ranges import RangeReader
+from penstock.kafka.live.reader import following
+from penstock.kafka.ranges import RangeReader
 from penstock.settings import Settings
 
 

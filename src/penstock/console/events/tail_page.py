@@ -25,8 +25,8 @@ from penstock.contract import attempts
 from penstock.contract.unreadable import Unreadable
 from penstock.events import kafka_binding as kafka
 from penstock.events.event import MalformedEvent
-from penstock.log.live.selection import LiveSelection
-from penstock.log.ranges import LogRecord
+from penstock.kafka.live.selection import LiveSelection
+from penstock.kafka.ranges import LogRecord
 from penstock.operations.formatting import RESULTS
 
 RETRY = b"retry: 2000\n\n"

@@ -14,10 +14,10 @@ from penstock.console.events.archive import low_priority_thread
 from penstock.contract import headers, topics
 from penstock.engine.problem import Problem
 from penstock.filters.predicate import Everything
-from penstock.log.live.sample import SampleLimit
-from penstock.log.live.selection import LiveSelection
-from penstock.log.ranges import LogRecord
-from penstock.log.topic_ends import KafkaAway
+from penstock.kafka.live.sample import SampleLimit
+from penstock.kafka.live.selection import LiveSelection
+from penstock.kafka.ranges import LogRecord
+from penstock.kafka.topic_ends import KafkaAway
 
 POLL_SECONDS = 0.25
 BEAT_SECONDS = 10.0

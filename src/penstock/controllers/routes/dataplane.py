@@ -21,9 +21,9 @@ from penstock.contract.routes import Route
 from penstock.controllers.routes.publisher import Publisher
 from penstock.controllers.routes.standings import RouteHappening, RouteStandings
 from penstock.controllers.tracker import Observer
+from penstock.kafka.table import TableFollower
+from penstock.kafka.threads import Owner
 from penstock.kube.kinds import Key
-from penstock.log.table import TableFollower
-from penstock.log.threads import Owner
 from penstock.resources.delivery.delivering import DeliveryState
 from penstock.settings import Settings
 

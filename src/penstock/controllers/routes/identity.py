@@ -12,10 +12,10 @@ import asyncio
 import structlog
 
 from penstock.contract.routes import IDENTITY_KEY, Identity, Route
+from penstock.kafka.routes import StoredRoutes
 from penstock.kube.client import AsyncClient
 from penstock.kube.errors import KubeError
 from penstock.kube.kinds import NAMESPACE
-from penstock.log.routes import StoredRoutes
 from penstock.observability.logs import describe
 
 log = structlog.get_logger()

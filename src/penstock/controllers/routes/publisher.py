@@ -45,10 +45,10 @@ from penstock.contract.routes import (
 )
 from penstock.controllers.tracker import Observer
 from penstock.history.reader.kept import FirstKept
+from penstock.kafka.routes import NotTaken, PublisherSuperseded, RoutesTopic, StoredRoutes
+from penstock.kafka.threads import Owner
+from penstock.kafka.topic_ends import Retained
 from penstock.lifecycle import first
-from penstock.log.routes import NotTaken, PublisherSuperseded, RoutesTopic, StoredRoutes
-from penstock.log.threads import Owner
-from penstock.log.topic_ends import Retained
 from penstock.observability.logs import describe
 
 log = structlog.get_logger()

@@ -15,8 +15,8 @@ from penstock.dispatcher.cursors import stage_payload as stage_payloads
 from penstock.dispatcher.cursors.cursor import Cursor, Outstanding, decode_delivery, from_the_beginning, restore
 from penstock.dispatcher.cursors.partition import TailPosition
 from penstock.dispatcher.cursors.stage_payload import StagePayload
-from penstock.log.transactions import Entry, Fenced, GivenUp, TransactionalPartition
-from penstock.log.unreadable import report_unreadable
+from penstock.kafka.transactions import Entry, Fenced, GivenUp, TransactionalPartition
+from penstock.kafka.unreadable import report_unreadable
 from penstock.settings import Settings
 
 __all__ = ["CursorStore", "Entry", "Fenced", "GivenUp", "HeldTail", "Restored", "understand"]

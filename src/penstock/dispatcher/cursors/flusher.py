@@ -14,7 +14,7 @@ from typing import Protocol
 import structlog
 
 from penstock.dispatcher.cursors.cursor_store import Entry
-from penstock.log.threads import Owner
+from penstock.kafka.threads import Owner
 
 log = structlog.get_logger()
 

@@ -10,8 +10,8 @@ from functools import partial
 from penstock.contract.event_record import record_of, travelling
 from penstock.events.broker_attributes import TTL, enter_broker
 from penstock.events.event import CloudEvent
-from penstock.log.events import EventWriter, NoRoom, NotStored, RecordTooLarge
-from penstock.log.threads import Failed
+from penstock.kafka.events import EventWriter, NoRoom, NotStored, RecordTooLarge
+from penstock.kafka.threads import Failed
 from penstock.settings import Settings
 
 STORE_SECONDS = 30.0

@@ -20,7 +20,7 @@ from penstock.dispatcher.delivery.standing import TaskStandings
 from penstock.dispatcher.http.outcome import Outcome, Withheld
 from penstock.dispatcher.matched.record import Matched
 from penstock.dispatcher.schedule.lanes import Job, Lane
-from penstock.log.reports import Reporter
+from penstock.kafka.reports import Reporter
 from penstock.observability.metrics import SHUT_OUT, RouteMetrics
 
 log = structlog.get_logger()

@@ -23,7 +23,7 @@ from penstock.dispatcher.http.connection import (
     SubscriberResponse,
 )
 from penstock.dispatcher.http.pool import Pool
-from penstock.log.threads import Owner
+from penstock.kafka.threads import Owner
 from penstock.tls.clients import ClientCertificate
 
 

@@ -16,7 +16,7 @@ from penstock.dispatcher.http.connection import NoAnswer, NoConnection, Subscrib
 from penstock.dispatcher.http.dns import Resolver
 from penstock.dispatcher.http.outcome import Withheld
 from penstock.dispatcher.http.single_flight import SingleFlight
-from penstock.log.threads import Owner
+from penstock.kafka.threads import Owner
 from penstock.tls.clients import tls_to
 
 IDLE_SECONDS = 1.5

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 
 from penstock.dispatcher.matched.record import Matched
-from penstock.log.random_reader import Chunk
+from penstock.kafka.random_reader import Chunk
 
 
 class Recent:

@@ -14,7 +14,7 @@ from penstock.contract.unreadable import Unreadable
 from penstock.dispatcher.matched.stored_headers import Fields, event_lines
 from penstock.events import kafka_binding as kafka
 from penstock.events.event import CloudEvent
-from penstock.log.tail import Decoder
+from penstock.kafka.tail import Decoder
 from penstock.observability import trace
 
 KEY_HEADER = kafka.PREFIX + "partitionkey"

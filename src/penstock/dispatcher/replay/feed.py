@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from penstock.dispatcher.matched.record import Matched
-from penstock.log.random_reader import Chunk, NotReadNow
+from penstock.kafka.random_reader import Chunk, NotReadNow
 
 AGAIN_SECONDS = 1.0
 """After which a partition is asked again that did not answer."""

@@ -9,7 +9,7 @@ from penstock.contract import topics
 from penstock.contract.attempts import AttemptRecord, decode
 from penstock.contract.routes import Replay
 from penstock.contract.unreadable import Unreadable
-from penstock.log.ranges import RangeReader
+from penstock.kafka.ranges import RangeReader
 from penstock.settings import Settings
 
 GIVEN_UP = ("dropped", "deadletter")

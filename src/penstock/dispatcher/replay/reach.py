@@ -14,8 +14,8 @@ from penstock.dispatcher.matched.record import Matched, of_event
 from penstock.dispatcher.replay.feed import StoredEvents
 from penstock.history.reader.kept import GivenUpBy, Stretch
 from penstock.history.schema.problem import HistoryProblem
-from penstock.log.random_reader import Chunk
-from penstock.log.ranges import LogRecord
+from penstock.kafka.random_reader import Chunk
+from penstock.kafka.ranges import LogRecord
 from penstock.observability.logs import describe
 
 log = structlog.get_logger()

@@ -22,7 +22,7 @@ from penstock.dispatcher.matched.record import Matched
 from penstock.dispatcher.replay.feed import Feed, StoredEvents
 from penstock.dispatcher.replay.pace import ReplayPace, share
 from penstock.dispatcher.replay.selection import ReplaySelection, as_replayed
-from penstock.log.reports import Reporter
+from penstock.kafka.reports import Reporter
 from penstock.observability.logs import describe
 
 log = structlog.get_logger()

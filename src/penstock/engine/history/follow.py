@@ -11,8 +11,8 @@ import structlog
 from penstock.engine.history import session
 from penstock.engine.history.failure import told
 from penstock.engine.history.work import HistoryWriter, by_spark
+from penstock.kafka.topic_ends import KafkaAway
 from penstock.lifecycle import Lifecycle
-from penstock.log.topic_ends import KafkaAway
 from penstock.settings import Settings
 
 EVERY_SECONDS = 60.0

@@ -26,8 +26,8 @@ from penstock.engine.processes.child_logs import ComponentLog
 from penstock.engine.processes.supervisor import Component, Watch
 from penstock.history.schema.columns import TABLES
 from penstock.history.writer.plan import Inflow, TableStanding, Urgency, urgency
-from penstock.log.ranges import RangeReader
-from penstock.log.topic_ends import KafkaAway
+from penstock.kafka.ranges import RangeReader
+from penstock.kafka.topic_ends import KafkaAway
 from penstock.settings import Settings
 
 NAME = "history"

@@ -10,8 +10,8 @@ from penstock.history.schema.columns import TABLES, VERSION, VERSION_ID, Table
 from penstock.history.schema.problem import HistoryProblem, newer
 from penstock.history.writer.ranges import next_ranges
 from penstock.history.writer.spark_table import SparkTable, rows_between
-from penstock.log.ranges import RangeReader
-from penstock.log.topic_ends import KafkaAway, Retained
+from penstock.kafka.ranges import RangeReader
+from penstock.kafka.topic_ends import KafkaAway, Retained
 from penstock.settings import Settings
 
 if TYPE_CHECKING:

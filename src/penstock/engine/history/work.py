@@ -18,7 +18,7 @@ from penstock.history.writer.batches import Batches, Written
 from penstock.history.writer.pace import WriterPace
 from penstock.history.writer.spark_table import SparkTable
 from penstock.history.writer.stored_table import StoredTable
-from penstock.log.ranges import RangeReader, RecordsGone
+from penstock.kafka.ranges import RangeReader, RecordsGone
 from penstock.settings import Settings
 
 if TYPE_CHECKING:

@@ -191,7 +191,7 @@ async def _kafka_ready(settings: Settings, lifecycle: Lifecycle) -> None:
 
 def unreachable(settings: Settings) -> str | None:
     """Why Kafka does not answer; None where it does."""
-    from penstock.log.admin import NotDone, TopicAdmin
+    from penstock.kafka.admin import NotDone, TopicAdmin
 
     try:
         TopicAdmin(settings).brokers(5.0)

@@ -64,7 +64,7 @@ async def holding(role: str, settings: Settings, lifecycle: Lifecycle) -> AsyncI
 
 
 async def _sole(role: str, settings: Settings) -> int:
-    from penstock.log.claims.sole_claim import take_epoch
+    from penstock.kafka.claims.sole_claim import take_epoch
 
     return await asyncio.to_thread(take_epoch, settings, role, instance_name(role))
 
@@ -99,11 +99,11 @@ def _claim(role: str, settings: Settings, had: asyncio.Future[int]) -> Claim:
         end_at_once()
 
     if settings.kubeconfig is None:
-        from penstock.log.claims.log_claim import LogClaim
+        from penstock.kafka.claims.log_claim import LogClaim
 
         return LogClaim(settings, role, instance, taken=taken, lost=lost, failed=failed)
     from penstock.controllers.lease import LeaseClaim, MayNot
-    from penstock.log.claims.sole_claim import take_epoch
+    from penstock.kafka.claims.sole_claim import take_epoch
 
     def told(error: BaseException) -> None:
         failed(Problem(str(error)) if isinstance(error, MayNot) else error)

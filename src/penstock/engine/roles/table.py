@@ -57,7 +57,7 @@ async def _control(settings: Settings, lifecycle: Lifecycle, released: asyncio.E
     """Controllers, and beside the embedded API the workloads that a cluster would run itself."""
     from penstock.controllers.service import run as run_controllers
     from penstock.engine.roles.claim import holding
-    from penstock.log.kafka_probe import KafkaProbe
+    from penstock.kafka.kafka_probe import KafkaProbe
 
     runs: dict[str, Run] = {"controllers": run_controllers}
     if settings.kubeconfig is None:
@@ -78,7 +78,7 @@ async def _control(settings: Settings, lifecycle: Lifecycle, released: asyncio.E
 async def _pipeline(settings: Settings, lifecycle: Lifecycle, released: asyncio.Event) -> None:
     from penstock.engine import pipeline
     from penstock.engine.roles.claim import holding
-    from penstock.log.kafka_probe import KafkaProbe
+    from penstock.kafka.kafka_probe import KafkaProbe
 
     lifecycle.doubts.append(KafkaProbe(settings).problem)
     await pipeline.run(settings, lifecycle, released, partial(holding, "pipeline", settings, lifecycle))

@@ -18,9 +18,9 @@ from penstock.contract.routes import Record, Route, ServiceName, Target, Version
 from penstock.contract.topics import ATTEMPTS, CURSORS, MATCHED, REPORTS
 from penstock.engine.problem import Problem
 from penstock.engine.topics import setup, standing
-from penstock.log.admin import TopicAdmin
-from penstock.log.clients import topic_name
-from penstock.log.routes import RoutesTopic, StoredRoutes
+from penstock.kafka.admin import TopicAdmin
+from penstock.kafka.clients import topic_name
+from penstock.kafka.routes import RoutesTopic, StoredRoutes
 from penstock.settings import Settings
 
 MADE_OF_EVENTS = (CURSORS, ATTEMPTS, MATCHED, REPORTS)

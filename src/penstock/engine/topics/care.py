@@ -13,8 +13,8 @@ from penstock.engine.topics import setup, standing
 from penstock.engine.topics.differences import TopicDifference, differences
 from penstock.engine.topics.growth import keeps_order, obstacles
 from penstock.engine.topics.replication import wanted
-from penstock.log.admin import FoundTopic, TopicAdmin, TopicShape
-from penstock.log.clients import topic_name
+from penstock.kafka.admin import FoundTopic, TopicAdmin, TopicShape
+from penstock.kafka.clients import topic_name
 from penstock.settings import Settings
 
 SETTLE_SECONDS = 5.0

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from penstock.log.admin import FoundTopic, TopicShape
+from penstock.kafka.admin import FoundTopic, TopicShape
 
 REASSIGN = "move it with Kafka's kafka-reassign-partitions: a client cannot"
 CONFIGURE = "penstock topics --configure"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.log.admin import Brokers
+from penstock.kafka.admin import Brokers
 from penstock.settings import Settings
 
 ENOUGH = 3

@@ -15,8 +15,8 @@ import structlog
 from penstock.contract.topics import EVENTS, MATCHED, TOPICS, UNREADABLE, Topic
 from penstock.engine.problem import Problem
 from penstock.engine.topics.replication import min_insync, too_few, wanted
-from penstock.log.admin import TIMEOUT_SECONDS, NotDone, TopicAdmin, TopicShape
-from penstock.log.clients import topic_name
+from penstock.kafka.admin import TIMEOUT_SECONDS, NotDone, TopicAdmin, TopicShape
+from penstock.kafka.clients import topic_name
 from penstock.settings import Settings
 
 log = structlog.get_logger()

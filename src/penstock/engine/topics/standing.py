@@ -11,9 +11,9 @@ from penstock.contract.routes import Route
 from penstock.dispatcher.cursors.cursor_store import Restored, understand
 from penstock.engine.problem import Problem
 from penstock.engine.topics.growth import PartitionStanding
-from penstock.log.table import SnapshotFollower, TableFollower
-from penstock.log.topic_ends import KafkaAway, TopicEnds
-from penstock.log.transactions import load_partition
+from penstock.kafka.table import SnapshotFollower, TableFollower
+from penstock.kafka.topic_ends import KafkaAway, TopicEnds
+from penstock.kafka.transactions import load_partition
 from penstock.router.matched_record import MatchedRecord, decode
 from penstock.settings import Settings
 

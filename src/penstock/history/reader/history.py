@@ -26,7 +26,7 @@ from penstock.history.reader.database import Database, as_dict
 from penstock.history.reader.moment import Moment, RecordReader
 from penstock.history.reader.questions import DeadLetterFilter, EventFilter
 from penstock.history.schema.columns import ATTEMPTS, EVENTS, TABLES, Table, TableName
-from penstock.log.ranges import RangeReader
+from penstock.kafka.ranges import RangeReader
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,7 +13,7 @@ from penstock.history.reader.database import Database, as_dict
 from penstock.history.reader.tables import read_table
 from penstock.history.schema.columns import ATTEMPTS, EVENTS, Table
 from penstock.history.schema.rows import STORED_AS
-from penstock.log.ranges import LogRecord
+from penstock.kafka.ranges import LogRecord
 from penstock.settings import Settings
 
 if TYPE_CHECKING:

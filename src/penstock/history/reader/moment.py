@@ -11,8 +11,8 @@ from penstock.history.reader.answers import TableState
 from penstock.history.reader.rest import newest, oldest_by_partition, rest_rows, starts_of
 from penstock.history.reader.tables import TableFiles, read_table
 from penstock.history.schema.columns import Table
-from penstock.log.ranges import LogRecord, RangeReader
-from penstock.log.topic_ends import KafkaAway, Retained
+from penstock.kafka.ranges import LogRecord, RangeReader
+from penstock.kafka.topic_ends import KafkaAway, Retained
 from penstock.settings import Settings
 
 if TYPE_CHECKING:

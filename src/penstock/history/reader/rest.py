@@ -7,8 +7,8 @@ from datetime import datetime
 
 from penstock.history.schema.columns import Table, TableName
 from penstock.history.schema.rows import Row, attempt_row, event_row
-from penstock.log.ranges import LogRecord
-from penstock.log.topic_ends import Retained
+from penstock.kafka.ranges import LogRecord
+from penstock.kafka.topic_ends import Retained
 
 ROW_OF: Mapping[TableName, Callable[[LogRecord], Row | None]] = {"events": event_row, "attempts": attempt_row}
 

@@ -14,7 +14,7 @@ from penstock.contract.unreadable import Unreadable
 from penstock.events import kafka_binding as kafka
 from penstock.events.event import REQUIRED
 from penstock.history.schema.columns import ATTRIBUTES, EVENTS
-from penstock.log.ranges import LogRecord
+from penstock.kafka.ranges import LogRecord
 
 Row = tuple[Any, ...]
 

@@ -25,7 +25,7 @@ from penstock.history.writer.day_file import DayFile
 from penstock.history.writer.pace import WriterPace
 from penstock.history.writer.ranges import Range
 from penstock.history.writer.stored_table import PROPERTIES, Conflict
-from penstock.log.ranges import LogRecord, RangeReader
+from penstock.kafka.ranges import LogRecord, RangeReader
 from penstock.settings import Settings
 
 if TYPE_CHECKING:

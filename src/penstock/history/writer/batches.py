@@ -16,7 +16,7 @@ import structlog
 from penstock.history.schema.columns import Table, TableName
 from penstock.history.writer.ranges import Next, next_ranges
 from penstock.history.writer.stored_table import Commit, Conflict, StoredTable
-from penstock.log.topic_ends import Retained
+from penstock.kafka.topic_ends import Retained
 
 MOST_RECORDS = 100_000
 """Records of one commit: what a kill can make somebody write again. One that hurries writes them in some 5 seconds."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from penstock.contract.topics import TOPICS
-from penstock.log.topic_ends import Retained
+from penstock.kafka.topic_ends import Retained
 from penstock.settings import Settings
 
 MIB = 2**20

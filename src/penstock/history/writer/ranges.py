@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from penstock.log.topic_ends import Retained
+from penstock.kafka.topic_ends import Retained
 
 
 class Range(NamedTuple):

@@ -12,8 +12,8 @@ from penstock.history.schema.columns import DAY, VERSION, VERSION_ID, Table
 from penstock.history.schema.problem import foreign, newer
 from penstock.history.writer.ranges import Range, offsets_json
 from penstock.history.writer.stored_table import PROPERTIES, Conflict
-from penstock.log.clients import topic_name
-from penstock.log.connection import spark_options
+from penstock.kafka.clients import topic_name
+from penstock.kafka.connection import spark_options
 from penstock.settings import Settings
 from penstock.timestamps import parse_rfc3339
 

@@ -33,7 +33,7 @@ from typing import NamedTuple, Protocol
 from penstock.contract import event_log, generations
 from penstock.contract.generations import LivePoint
 from penstock.contract.reports import Served
-from penstock.log.fences import RouterSuperseded
+from penstock.kafka.fences import RouterSuperseded
 from penstock.router.matched_record import MatchedRecord
 
 

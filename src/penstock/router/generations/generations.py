@@ -40,7 +40,7 @@ from penstock.contract import event_log, topics
 from penstock.contract.generations import LivePoint
 from penstock.contract.routes import Route
 from penstock.contract.snapshot import Snapshot
-from penstock.log.topic_ends import Retained, TopicEnds
+from penstock.kafka.topic_ends import Retained, TopicEnds
 from penstock.router.generations import positions
 from penstock.router.generations.fencing import Fencing
 from penstock.router.generations.markers import MarkerSender, MarkerWatch

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from penstock.log.markers import MarkerWriter
-from penstock.log.topic_ends import Retained
+from penstock.kafka.markers import MarkerWriter
+from penstock.kafka.topic_ends import Retained
 from penstock.router.matched_record import Marker, MatchedRecord
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from penstock.contract.routes import Route
-from penstock.log.topic_ends import Retained
+from penstock.kafka.topic_ends import Retained
 
 
 @dataclass(frozen=True)

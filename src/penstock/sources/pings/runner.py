@@ -18,8 +18,8 @@ from typing import Protocol
 
 import structlog
 
+from penstock.kafka.threads import Owner
 from penstock.lifecycle import first
-from penstock.log.threads import Owner
 from penstock.observability.logs import describe
 from penstock.sources.deliveries import Letter, Send, SourceDeliveries
 from penstock.sources.pings.agenda import Agenda

@@ -15,12 +15,12 @@ from typing import NoReturn, Protocol
 import structlog
 
 from penstock.events.event import CloudEvent
+from penstock.kafka.threads import Owner
 from penstock.kube.client import Change as ObjectChange
 from penstock.kube.client import Listing
 from penstock.kube.errors import Forbidden, KubeError, NotFound
 from penstock.kube.kinds import Obj
 from penstock.kube.list_watch import Changed, Interrupted, Listed, list_and_watch
-from penstock.log.threads import Owner
 from penstock.observability.logs import describe
 from penstock.resources.apiserversource import Change
 from penstock.sources.deliveries import Letter, Send, SourceDeliveries

@@ -1,0 +1,123 @@
+"""Writing where routing goes on, which one router at a time can do, and fences into `penstock.matched`.
+
+The former is written in transactions with an id that all routers share, so that one which was replaced is fenced by
+Kafka itself: it can note nothing more. The fences cannot be: a transaction would leave holes in `penstock.matched`. One
+that comes late has a lower number than its successor's and is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from penstock.contract import generations, headers, reports, topics
+from penstock.contract.generations import LivePoint
+from penstock.contract.reports import Served
+from penstock.kafka import clients
+from penstock.kafka.topic_ends import KAFKA_SECONDS, KafkaAway
+from penstock.kafka.transactions import Entry, Fenced, TransactionalPartition
+from penstock.observability.logs import describe
+from penstock.settings import Settings
+
+OPTIONS = {
+    "linger.ms": 0,
+    "delivery.timeout.ms": int(KAFKA_SECONDS * 1000),
+    "error_cb": lambda error: None,  # a fence that is not written reports that itself
+}
+TRANSACTION = {"transaction.timeout.ms": 10_000, "linger.ms": 0}
+"""All who read reports wait for a transaction that is left open."""
+
+
+class RouterSuperseded(RuntimeError):
+    """Another router has taken over: this one must end."""
+
+
+class FenceWriter:
+    """Writes for one router. Used by one thread only."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._topic = clients.topic_name(settings, topics.MATCHED)
+        self._notes = TransactionalPartition(settings, "router", 0, TRANSACTION)
+        self._producer = self._connect()
+        self.take_over = self._notes.open
+        """To be called first, and once: from here on no router before can note anything. Waits for Kafka."""
+        self.look_after = self._notes.look_after
+        """To be called now and then: hears what the client has to say about itself."""
+        self.given_up = self._notes.given_up
+        """To be set when the router ends: nothing is waited for any more."""
+        self.close = self._notes.close
+
+    def note_epoch(self, epoch: int) -> None:
+        """Gives this router its epoch. Raises RouterSuperseded."""
+        self._commit([Entry(topics.REPORTS, generations.EPOCH_KEY, generations.encode_epoch(epoch))])
+
+    def note_log(self, topic_id: str) -> None:
+        """Routing goes by the events in the topic with this id. Raises RouterSuperseded."""
+        self._commit([Entry(topics.REPORTS, generations.LOG_KEY, generations.encode_log(topic_id))])
+
+    def note(self, point: LivePoint, forget: Iterable[str]) -> None:
+        """Routing goes on from this point; what was noted under the keys of former routers is removed. Raises
+        Superseded."""
+        noted = Entry(topics.REPORTS, generations.key_of(point.number), generations.encode(point))
+        self._commit([noted, *(Entry(topics.REPORTS, key, None) for key in forget)])
+
+    def note_served(self, changes: Mapping[str, Served | None]) -> None:
+        """Which routes are served, or left out from where on; None for one that has ended. Raises RouterSuperseded."""
+        self._commit(
+            [
+                Entry(topics.REPORTS, reports.served_key(uid), None if served is None else reports.encode(served))
+                for uid, served in changes.items()
+            ]
+        )
+
+    def put_up(self, point: LivePoint, follows: int) -> None:
+        """From here on no generation before this one counts, in any partition. Until here the one with the number
+        `follows` did. Raises KafkaAway."""
+        written: set[int] = set()
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            partition = message.partition()
+            if error is None and partition is not None:
+                written.add(partition)
+
+        try:
+            for partition, start in enumerate(point.start):
+                self._producer.produce(
+                    self._topic,
+                    partition=partition,
+                    headers={**fence_headers(point.number, start, follows)},
+                    on_delivery=delivered,
+                )
+            self._producer.flush(KAFKA_SECONDS + 1)
+        except (BufferError, KafkaException) as error:
+            raise KafkaAway(describe(error)) from error
+        if len(written) < len(point.start):
+            self._producer = self._connect()  # whose predecessor may have lost Kafka for good
+            raise KafkaAway("a fence could not be written")
+
+    def _commit(self, entries: list[Entry]) -> None:
+        try:
+            self._notes.commit(entries, lambda left, refused: left)
+        except Fenced as error:
+            raise RouterSuperseded("another pipeline has taken over: only one may route") from error
+
+    def _connect(self) -> Producer:
+        return clients.producer(self._settings, "fences", OPTIONS, watchdog=None)
+
+
+def fence_headers(number: int, start: int, follows: int) -> dict[str, bytes]:
+    """The headers of a fence: a marker of that generation, so that nobody takes it for an event, with the origin before
+    its start.
+
+    Where there is none before, a part is said to be left, so that no reader takes origin 0 for routed.
+    """
+    fence = {
+        headers.FENCE: str(follows).encode(),
+        headers.MARKER: f"{number}:0:0".encode(),
+        headers.ORIGIN: str(max(0, start - 1)).encode(),
+        headers.ROUTES: b"",
+        headers.GENERATION: str(number).encode(),
+    }
+    return fence if start > 0 else {**fence, headers.PARTS_LEFT: b"1"}

@@ -1,0 +1,332 @@
+"""Reading a topic at any place: chunks for those who catch up, single records for those who waited.
+
+One consumer in one thread serves all requests in order. A partition that does not answer, such as one without a leader,
+has a consumer and a thread of its own until it does, so that the others do not wait for it. Requests for single records
+that come together are read together where they lie close to each other. What a record means is for the room that reads
+it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+import structlog
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from penstock.kafka import clients
+from penstock.kafka.tail import READING, Decoder, decode, get_to_know
+from penstock.kafka.threads import OwnedThread, Owner
+from penstock.kafka.watchdog import LOOK_SECONDS, ending_process
+from penstock.observability.logs import describe
+from penstock.settings import Settings
+
+log = structlog.get_logger()
+
+NEAR = 64
+"""Records that lie between two wanted ones and are read along rather than sought past."""
+PREFETCH_KIB = 2048
+IDLE_SECONDS = 0.2
+"""After this long without a request nothing is read ahead any more."""
+UNUSED_SECONDS = 60.0
+"""After this long without a request there is no client at all, until the next one."""
+SILENT_SECONDS = 5.0
+"""After this long without anything of a partition, the others are no longer kept waiting for it."""
+
+READING_AT_RANDOM = {
+    **READING,
+    "enable.partition.eof": True,
+    "queued.max.messages.kbytes": PREFETCH_KIB,
+    # A fetch that waits at the end of one partition would hold up the next request for another.
+    "fetch.wait.max.ms": 5,
+}
+
+
+class NotReadNow(RuntimeError):
+    """A partition does not answer; others may."""
+
+
+class Placed(Protocol):
+    """A record that knows its offset."""
+
+    offset: int
+
+
+T = TypeVar("T", bound=Placed)
+
+
+@dataclass(frozen=True)
+class Chunk(Generic[T]):
+    """Records from `begin` (later than asked for where retention has removed the rest, perhaps beyond `end`) to `end`,
+    exclusive."""
+
+    begin: int
+    end: int
+    records: list[T]
+    log_end: int | None = None
+    """Where the log ended when this was read, if it ended before `end`."""
+
+
+@dataclass(frozen=True)
+class _Request(Generic[T]):
+    partition: int
+    begin: int
+    end: int
+    answer: asyncio.Future[Chunk[T]]
+
+
+class RandomReader(Generic[T]):
+    """Random access to the topic."""
+
+    def __init__(self, settings: Settings, topic: str, decoder: Decoder[T], owner: Owner) -> None:
+        self._settings, self._topic, self._decoder, self._owner = settings, topic, decoder, owner
+        self._loop = asyncio.get_running_loop()
+        self._common = self._reading()
+        self._apart: dict[int, _Reading[T]] = {}
+        """Readings of single partitions that did not answer, until nothing is wanted of them any more."""
+        self._silent: set[int] = set()
+        """Partitions that do not answer now."""
+        self._wanted: dict[int, dict[int, asyncio.Future[T | None]]] = {}
+        """Single records that are waited for, by partition and offset."""
+        self._gathering: dict[int, asyncio.Task[None]] = {}
+
+    def stop(self) -> None:
+        """Ends reading; what was asked for is never answered."""
+        readings = [self._common, *self._apart.values()]
+        for reading in readings:
+            reading.end()
+        for reading in readings:
+            reading.join()
+
+    async def chunk(self, partition: int, begin: int, end: int) -> Chunk[T]:
+        """The records from `begin` to `end`, exclusive, as far as the log has them. Waits for a Kafka that is away."""
+        answer: asyncio.Future[Chunk[T]] = self._loop.create_future()
+        self._apart.get(partition, self._common).ask(_Request(partition, begin, end, answer))
+        return await answer
+
+    async def record(self, partition: int, offset: int) -> T | None:
+        """One record; None if it is no longer retained, or the log ends before it. Raises NotReadNow."""
+        if partition in self._silent:
+            raise self._not_read(partition)
+        wanted = self._wanted.setdefault(partition, {})
+        if offset not in wanted:
+            wanted[offset] = self._loop.create_future()
+            if partition not in self._gathering:
+                self._gathering[partition] = self._loop.create_task(self._owner.watch(self._gather(partition, wanted)))
+        return await asyncio.shield(wanted[offset])
+
+    async def _gather(self, partition: int, wanted: dict[int, asyncio.Future[T | None]]) -> None:
+        await asyncio.sleep(0)  # lets everybody who is due now say what they want
+        try:
+            while wanted:
+                for _, begin, end in runs([(partition, offset) for offset in wanted]):
+                    chunk = await self.chunk(partition, begin, end)
+                    found = {record.offset: record for record in chunk.records}
+                    for offset in range(begin, end):
+                        waiting = wanted.pop(offset, None)
+                        if waiting is not None and not waiting.done():
+                            waiting.set_result(found.get(offset))
+        finally:
+            del self._gathering[partition]
+
+    def _reading(self, partition: int | None = None) -> _Reading[T]:
+        return _Reading(
+            self._settings,
+            self._topic,
+            self._decoder,
+            self._owner,
+            partition,
+            answered=self._answered,
+            silent=self._is_silent,
+            unused=self._is_unused,
+        )
+
+    def _is_unused(self, reading: _Reading[T]) -> None:
+        """On the loop: nothing was asked of the common reading for long."""
+        if reading is self._common and not reading.asked:
+            self._common = self._reading()
+            reading.end()
+
+    def _answered(self, reading: _Reading[T], request: _Request[T], chunk: Chunk[T]) -> None:
+        """On the loop: a reading has what was asked for."""
+        reading.asked -= 1
+        if not request.answer.done():
+            request.answer.set_result(chunk)
+        self._silent.discard(request.partition)
+        if reading is not self._common and not reading.asked:
+            del self._apart[request.partition]
+            reading.end()
+
+    def _is_silent(self, reading: _Reading[T], request: _Request[T]) -> None:
+        """On the loop: nothing comes of a partition. Its own reading goes on with the request; the common one does
+        not."""
+        partition = request.partition
+        if reading is self._common:
+            reading.asked -= 1
+            if partition not in self._apart:
+                self._apart[partition] = self._reading(partition)
+            self._apart[partition].ask(request)
+        if partition not in self._silent:
+            log.warning(
+                "a partition does not answer; others are read meanwhile", topic=self._topic, partition=partition
+            )
+        self._silent.add(partition)
+        wanted = self._wanted.get(partition, {})
+        for waiting in wanted.values():
+            if not waiting.done():
+                waiting.set_exception(self._not_read(partition))
+                waiting.exception()  # no complaint where nothing waits any more
+        wanted.clear()
+
+    def _not_read(self, partition: int) -> NotReadNow:
+        return NotReadNow(f"partition {partition} of {self._topic} does not answer")
+
+
+class _Reading(Generic[T]):
+    """A consumer and its thread, of all partitions or of one."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        topic: str,
+        decoder: Decoder[T],
+        owner: Owner,
+        partition: int | None,
+        *,
+        answered: Callable[[_Reading[T], _Request[T], Chunk[T]], None],
+        silent: Callable[[_Reading[T], _Request[T]], None],
+        unused: Callable[[_Reading[T]], None],
+    ) -> None:
+        self._settings, self._decoder, self._owner = settings, decoder, owner
+        self._topic, self._patient = clients.topic_name(settings, topic), partition is not None
+        self._answered, self._silent, self._unused = answered, silent, unused
+        self._requests: queue.SimpleQueue[_Request[T] | None] = queue.SimpleQueue()
+        self._stop = threading.Event()
+        of = topic if partition is None else f"partition {partition} of {topic}"
+        self._thread = OwnedThread(f"random reader of {of}", self._run, owner.fail)
+        self._started = False
+        """With the first request: some are never asked."""
+        self.asked = 0
+        """Requests that are not answered yet."""
+
+    def ask(self, request: _Request[T]) -> None:
+        """Takes a request. On the loop."""
+        self.asked += 1
+        self._requests.put(request)
+        if not self._started:
+            self._started = True
+            self._thread.start()
+
+    def end(self) -> None:
+        """Ends soon."""
+        self._stop.set()
+        self._requests.put(None)
+
+    def join(self) -> None:
+        """Waits for its end."""
+        if self._started:
+            self._thread.join(5)
+
+    def _run(self) -> None:
+        consumer = clients.consumer(self._settings, "random-reader", READING_AT_RANDOM, ending_process())
+        at: tuple[int, int] | None = None
+        used = time.monotonic()
+        try:
+            get_to_know(consumer, self._topic)
+            while not self._stop.is_set():
+                try:
+                    request = self._requests.get(timeout=LOOK_SECONDS if at is None else IDLE_SECONDS)
+                except queue.Empty:
+                    if at is None:
+                        consumer.poll(0)
+                    else:
+                        consumer.unassign()
+                    at = None
+                    if time.monotonic() - used > UNUSED_SECONDS:
+                        self._owner.hand_over(self._unused, self)
+                    continue
+                if request is None:
+                    break
+                used = time.monotonic()
+                if at != (request.partition, request.begin):
+                    consumer.assign([TopicPartition(self._topic, request.partition, request.begin)])
+                try:
+                    chunk, position = self._read(consumer, request)
+                except NotReadNow:
+                    consumer.unassign()
+                    at = None
+                    continue
+                if chunk is None:
+                    break
+                at = None if position is None else (request.partition, position)
+                self._owner.hand_over(self._answered, self, request, chunk)
+        finally:
+            consumer.close()
+
+    def _read(  # noqa: PLR0912  # each answer of Kafka is a branch
+        self, consumer: Consumer, request: _Request[T]
+    ) -> tuple[Chunk[T] | None, int | None]:
+        """The chunk (None: stopped), and where the consumer stands after it (None: unknown). Raises NotReadNow."""
+        position: int = request.begin
+        records: list[T] = []
+        begin = request.begin
+        heard: float | None = time.monotonic()
+        while position < request.end:
+            if self._stop.is_set():
+                return None, None
+            first = consumer.poll(0.2)
+            if first is None:
+                if heard is not None and time.monotonic() - heard > SILENT_SECONDS:
+                    heard = None
+                    self._owner.hand_over(self._silent, self, request)
+                    if not self._patient:
+                        raise NotReadNow
+                continue
+            more = request.end - position - 1
+            for message in [first, *consumer.consume(more, 0)] if more > 0 else [first]:
+                problem = message.error()
+                if problem is not None:
+                    if problem.code() != KafkaError._PARTITION_EOF:
+                        log.warning("a topic cannot be read for now", topic=self._topic, error=describe(problem))
+                        continue
+                    low, high = self._bounds(consumer, request.partition)
+                    if high <= position:
+                        return Chunk(begin, request.end, records, high), position if high == position else None
+                    if low >= request.end:
+                        return Chunk(max(begin, low), request.end, records), None
+                    # An end that was met while reading ahead, before what is asked for was written: it lies further on.
+                    continue
+                offset, heard = int(message.offset() or 0), time.monotonic()
+                if offset < begin:
+                    # The log ends before what is asked for, so that the consumer went back to its beginning.
+                    return Chunk(begin, request.end, []), None
+                if offset > position and not records:
+                    begin = max(begin, self._bounds(consumer, request.partition)[0])
+                position = offset + 1
+                if offset < request.end:
+                    records.append(decode(message, self._decoder))
+        return Chunk(begin, request.end, records), position
+
+    def _bounds(self, consumer: Consumer, partition: int) -> tuple[int, int]:
+        """The first offset and the end of the partition; not known means earlier and further on than anybody asks."""
+        try:
+            low, high = consumer.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=5)
+        except KafkaException:
+            return 0, 1 << 62
+        return int(low), int(high)
+
+
+def runs(wanted: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
+    """Partition, begin and end (exclusive) of stretches that cover the wanted offsets without long gaps."""
+    stretches: list[tuple[int, int, int]] = []
+    for partition, offset in sorted(wanted):
+        if stretches and stretches[-1][0] == partition and offset - stretches[-1][2] <= NEAR:
+            stretches[-1] = (partition, stretches[-1][1], offset + 1)
+        else:
+            stretches.append((partition, offset, offset + 1))
+    return stretches

@@ -1,0 +1,146 @@
+"""The tail of a topic: a thread that reads it as it grows and hands batches to an event loop.
+
+Batches are bounded in number and size; a loop that is busy slows the thread down, and Kafka keeps the rest. What a
+record means is for the room that reads it: it gives the function that decodes one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import structlog
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, TopicPartition
+
+from penstock.contract.unreadable import Unreadable
+from penstock.kafka import clients
+from penstock.kafka.threads import OwnedThread, Owner
+from penstock.kafka.unreadable import report_unreadable
+from penstock.kafka.watchdog import ending_process
+from penstock.observability.logs import describe
+from penstock.settings import Settings
+
+log = structlog.get_logger()
+
+BATCH = 256
+PENDING_BATCHES = 4
+PREFETCH_KIB = 8192
+PREFETCH_RECORDS = 2000
+"""Per partition. In memory a small record takes several times its size, so that a limit of bytes alone says little."""
+
+READING = {
+    "fetch.wait.max.ms": 2000,
+    "fetch.queue.backoff.ms": 2,
+    "fetch.error.backoff.ms": 100,
+    "queued.min.messages": PREFETCH_RECORDS,
+    "queued.max.messages.kbytes": PREFETCH_KIB,
+    "fetch.max.bytes": PREFETCH_KIB * 1024,
+}
+
+RawHeaders = Sequence[tuple[str, bytes | None]]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Decoder(Generic[T]):
+    """What the records of a topic are to the room that reads them."""
+
+    read: Callable[[int, int, int, RawHeaders | None, bytes | None], T]
+    """The record from its partition, offset, timestamp, headers and value. Raises Unreadable."""
+    passed_over: Callable[[int, int], T]
+    """Stands for a record that cannot be read, so that nobody takes the gap for a loss."""
+
+
+def decode(message: Message, decoder: Decoder[T]) -> T:
+    """The record of a message; one that cannot be read is reported and stands there as one for nobody."""
+    partition, offset = message.partition() or 0, message.offset() or 0
+    try:
+        return decoder.read(partition, offset, message.timestamp()[1], _headers(message), message.value())
+    except Unreadable as problem:
+        report_unreadable(message, problem)
+        return decoder.passed_over(partition, offset)
+
+
+def _headers(message: Message) -> RawHeaders | None:
+    try:
+        return message.headers()  # type: ignore[return-value]  # pairs of text and bytes
+    except (ValueError, SystemError) as error:  # names that are no text
+        raise Unreadable(f"its headers: {describe(error)}") from error
+
+
+def get_to_know(consumer: Consumer, topic: str) -> None:
+    """Asks for the topic: an assignment to one that the client has not heard of yet starts half a second late."""
+    with contextlib.suppress(KafkaException):  # Kafka is away: then it does not matter
+        consumer.list_topics(topic, 5)
+
+
+class TailReader(Generic[T]):
+    """Reads the given partitions from the given offsets on (None: from the beginning)."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        topic: str,
+        starts: Mapping[int, int | None],
+        decoder: Decoder[T],
+        *,
+        deliver: Callable[[list[T]], None],
+        owner: Owner,
+    ) -> None:
+        self._settings, self._topic, self._starts = settings, clients.topic_name(settings, topic), starts
+        self._decoder, self._deliver, self._owner = decoder, deliver, owner
+        self._slots = threading.Semaphore(PENDING_BATCHES)
+        self._stop = threading.Event()
+        self._thread = OwnedThread(f"tail of {topic}", self._run, owner.fail)
+
+    def start(self) -> None:
+        """Begins to read."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends reading; blocks until the thread is gone."""
+        self._stop.set()
+        self._slots.release()
+        self._thread.join(5)
+
+    def _run(self) -> None:
+        consumer = clients.consumer(self._settings, "tail", READING, ending_process())
+        try:
+            get_to_know(consumer, self._topic)
+            consumer.assign([TopicPartition(self._topic, number, _offset(at)) for number, at in self._starts.items()])
+            while not self._stop.is_set():
+                first = consumer.poll(0.2)
+                if first is None:
+                    continue
+                # What is already here is taken at once; waiting to fill a batch would only add latency.
+                batch = self._read([first, *consumer.consume(BATCH - 1, 0)])
+                if batch:
+                    self._slots.acquire()
+                    if not self._stop.is_set():
+                        self._owner.hand_over(self._hand_over, batch)
+        finally:
+            consumer.close()
+
+    def _read(self, messages: list[Message]) -> list[T]:
+        batch = []
+        for message in messages:
+            problem = message.error()
+            if problem is not None:
+                log.warning("a topic cannot be read for now", topic=self._topic, error=describe(problem))
+                continue
+            batch.append(decode(message, self._decoder))
+        return batch
+
+    def _hand_over(self, batch: list[T]) -> None:
+        try:
+            self._deliver(batch)
+        finally:
+            self._slots.release()
+
+
+def _offset(start: int | None) -> int:
+    """Where to begin. librdkafka takes numbers below zero for something else, such as the end."""
+    return OFFSET_BEGINNING if start is None or start < 0 else start

@@ -1,0 +1,20 @@
+"""All experiments by name."""
+
+from __future__ import annotations
+
+from tools.chaos.experiments import Experiment
+from tools.chaos.freezes import FROZEN_SECONDS, PARTS, Freeze
+from tools.chaos.full_disks import FullDisk
+from tools.chaos.power_loss import PowerLoss
+
+
+def experiments(frozen: tuple[float, ...] = FROZEN_SECONDS) -> dict[str, Experiment]:
+    """What `--faults` knows."""
+    every: list[Experiment] = [
+        *(Freeze(name, frozen) for name in PARTS),
+        FullDisk("full-disk-kafka", "kafka", 700, events=True),
+        FullDisk("full-disk-data", "", 1500, events=True),
+        FullDisk("full-disk-spark", "spark", 200, events=False),
+        PowerLoss(),
+    ]
+    return {one.name: one for one in every}
