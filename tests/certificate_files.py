@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from penstock.certificates import KeyPair, make_authority
+from penstock.web.certificates import KeyPair, make_authority
 
 DAY = timedelta(days=1)
 

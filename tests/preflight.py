@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import psutil
 
 from penstock.engine import java
-from penstock.engine.problem import Problem
+from penstock.runtime.errors import Problem
 
 DISK_MIB = 4000
 MEMORY_MIB = 1500

@@ -24,10 +24,9 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Top
 from penstock.engine import embedded_kafka as kafka
 from penstock.engine import jars, java, ports
 from penstock.engine.topics import setup as topics
-from penstock.kafka.clients import topic_name
-from penstock.kafka.connection import librdkafka_options
+from penstock.kafka.clients import librdkafka_options, topic_name
+from penstock.runtime.sockets import bound_socket
 from penstock.settings import Settings
-from penstock.sockets import bound_socket
 from tools.cluster.processes import tied
 
 STACK_READY_SECONDS = 300

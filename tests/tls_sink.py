@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from certificate_files import DAY
-from penstock.certificates import KeyPair, issue
-from penstock.tls.server import show
+from penstock.web.certificates import KeyPair, issue
+from penstock.web.tls_server import show
 
 
 class TlsSink(ThreadingHTTPServer):

@@ -10,7 +10,7 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 
 from penstock.contract import attempts
 from penstock.contract.attempts import AttemptRecord
-from penstock.history.reader.rest import ROW_OF
+from penstock.history.reader.snapshot import ROW_OF
 from penstock.history.schema import arrow
 from penstock.history.schema.columns import DAY, VERSION, VERSION_ID, Table
 from penstock.kafka.ranges import LogRecord

@@ -35,7 +35,7 @@ def java() -> str | None:
     """What is wrong with Java, in the words of penstock itself."""
     sys.path.insert(0, str(ROOT / "src"))
     from penstock.engine.java import find
-    from penstock.engine.problem import Problem
+    from penstock.runtime.errors import Problem
 
     try:
         find()

@@ -17,7 +17,8 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
-from penstock import hosts, kafka_properties
+from penstock import kafka_properties
+from penstock.runtime import hosts
 
 SETTINGS_FILE = "penstock.toml"
 

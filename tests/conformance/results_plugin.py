@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.conformance.results import ConformanceResult, Outcome, ResultFile, write
+from penstock.conformance.report import ConformanceResult, Outcome, ResultFile, write
 
 _RESULTS_FILE = os.environ.get("CONFORMANCE_RESULTS")
 _results: dict[str, ConformanceResult] = {}

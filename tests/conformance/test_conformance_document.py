@@ -17,10 +17,8 @@ from pathlib import Path
 import pytest
 from world import Sinks
 
-from penstock.conformance.catalog import find
-from penstock.conformance.judging import judge
-from penstock.conformance.manifests import NAMESPACE
-from penstock.conformance.observations import read
+from penstock.conformance.catalog import NAMESPACE, find
+from penstock.conformance.judging import judge, read
 from running import Stack, eventually, kubectl_program
 
 FOLDER = Path(__file__).parents[2] / "conformance"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from penstock.conformance.catalog import TESTS
-from penstock.conformance.results import read_all
+from penstock.conformance.report import read_all
 from running import Stack
 
 LIMIT_SECONDS = 180

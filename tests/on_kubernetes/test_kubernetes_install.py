@@ -12,11 +12,11 @@ from typing import Any
 import yaml
 from both_apis import start_webhook
 
-from penstock.certificates import issue, lasts_for
 from penstock.install.manifests import chosen
 from penstock.install.values import Values
-from penstock.webhook import trust
-from penstock.webhook.keeping import certificates_in, secret_data
+from penstock.web.certificates import issue, lasts_for
+from penstock.webhook import certificates
+from penstock.webhook.certificates import certificates_in, secret_data
 from tools.cluster.kubernetes import RealApi
 
 Obj = dict[str, Any]
@@ -79,18 +79,18 @@ def create_broker(cluster: RealApi, name: str) -> str:
 
 def replace_certificates(cluster: RealApi, data: dict[str, str]) -> None:
     patch = json.dumps({"data": data})
-    cluster.kubectl("patch", "secret", trust.SECRET, "-n", NAMESPACE, "--type=merge", "-p", patch)
+    cluster.kubectl("patch", "secret", certificates.CERTIFICATES_SECRET, "-n", NAMESPACE, "--type=merge", "-p", patch)
 
 
 def test_a_certificate_that_ends_soon_is_made_anew_without_a_restart(cluster: RealApi) -> None:
-    held = certificates_in(stored(cluster, "secret", trust.SECRET)["data"])
+    held = certificates_in(stored(cluster, "secret", certificates.CERTIFICATES_SECRET)["data"])
     assert held is not None
-    soon = issue(held.authority, "soon", trust.hosts(), timedelta(days=1), datetime.now(UTC))
+    soon = issue(held.authority, "soon", certificates.hosts(), timedelta(days=1), datetime.now(UTC))
     replace_certificates(cluster, secret_data(replace(held, server=soon)))
     deadline = time.monotonic() + ROTATION_SECONDS
     while True:
         assert "created (server dry run)" in create_broker(cluster, "during")  # never unanswered
-        after = certificates_in(stored(cluster, "secret", trust.SECRET)["data"])
+        after = certificates_in(stored(cluster, "secret", certificates.CERTIFICATES_SECRET)["data"])
         if after is not None and lasts_for(after.server.certificate, timedelta(days=20), datetime.now(UTC)):
             break
         assert time.monotonic() < deadline, cluster.log("webhook")
@@ -99,15 +99,15 @@ def test_a_certificate_that_ends_soon_is_made_anew_without_a_restart(cluster: Re
 
 
 def test_a_lost_authority_is_replaced_wherever_it_is_trusted(cluster: RealApi) -> None:
-    before = stored(cluster, "secret", trust.SECRET)["data"]["ca-cert.pem"]
+    before = stored(cluster, "secret", certificates.CERTIFICATES_SECRET)["data"]["ca-cert.pem"]
     replace_certificates(cluster, {"ca-key.pem": ""})
     deadline = time.monotonic() + ROTATION_SECONDS
-    while (held := certificates_in(stored(cluster, "secret", trust.SECRET)["data"])) is None:
+    while (held := certificates_in(stored(cluster, "secret", certificates.CERTIFICATES_SECRET)["data"])) is None:
         assert time.monotonic() < deadline, cluster.log("webhook")
         time.sleep(1)
     bundle = base64.b64encode(held.bundle).decode()
     assert bundle != before
-    for kind, name in trust.trusting():
+    for kind, name in certificates.trusting():
         while bundle not in json.dumps(stored(cluster, kind.kind, name)):
             assert time.monotonic() < deadline, cluster.log("webhook")
             time.sleep(1)

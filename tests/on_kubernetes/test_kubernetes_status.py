@@ -15,7 +15,7 @@ import yaml
 
 from penstock.engine.ports import free_ports
 from penstock.install import access
-from penstock.kafka.connection import embedded_conf
+from penstock.kafka.clients import embedded_conf
 from penstock.settings import Settings
 from running import eventually
 from tools.cluster.kubernetes import RealApi

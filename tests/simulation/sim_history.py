@@ -25,8 +25,8 @@ from penstock.contract.routes import route_of_key
 from penstock.events.event import CloudEvent
 from penstock.kube.kinds import BROKER, REPLAY, TRIGGER, Key
 from penstock.resources.conditions import READY, find
+from penstock.runtime.times import rfc3339_of
 from penstock.settings import Settings
-from penstock.timestamps import rfc3339_of
 
 NAMESPACE, BROKER_NAME = "ns", "broker"
 KEYS = ("", "k1", "k2", "k3")

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from sim_kafka import Partition, SimKafka
 from sim_network import Attempt, Network
 
-from penstock.contract import headers, topics
+from penstock.contract import records as headers
+from penstock.contract import topics
 from penstock.events import kafka_binding
 
 FLUSHED_SECONDS = 4.0

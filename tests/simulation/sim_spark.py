@@ -20,14 +20,15 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from sim_kafka import Headers, Partition, Record, SimKafka
 from sim_machine import Machine, Process, Strand, pause, wait
 
-from penstock.contract import headers, topics
+from penstock.contract import records as headers
+from penstock.contract import topics
 from penstock.dispatcher import worker
 from penstock.events import kafka_binding
 from penstock.events.event import REQUIRED
 from penstock.filters.evaluate import matches
 from penstock.filters.normal import Atom
 from penstock.filters.predicate import COMPARE
-from penstock.kafka.connection import spark_producer_options
+from penstock.kafka.clients import spark_producer_options
 from penstock.router.generations.generations import CannotStop
 from penstock.router.generations.positions import StartOffsets
 from penstock.router.plan.route_index import Bucket, Candidate, RouteTable

@@ -25,7 +25,7 @@ from sim_network import Network
 from sim_spark import SimSpark
 from sim_threads import install
 
-from penstock.contract.event_record import record_of, travelling
+from penstock.contract.records import record_of, travelling
 from penstock.contract.snapshot import Snapshot
 from penstock.controllers import service as controllers
 from penstock.dispatcher import task as dispatcher_task
@@ -36,20 +36,20 @@ from penstock.engine.roles import claim
 from penstock.engine.topics import setup
 from penstock.events.event import CloudEvent
 from penstock.kafka import clients, watchdog
-from penstock.kafka.claims.sole_claim import NoEpoch
+from penstock.kafka.claims import NoEpoch
 from penstock.kafka.events import EventWriter, NoRoom, NotStored
 from penstock.kafka.fences import RouterSuperseded
 from penstock.kafka.reports import Reporter
 from penstock.kafka.routes import PublisherSuperseded
 from penstock.kafka.table import SnapshotFollower
-from penstock.kafka.threads import Owner
 from penstock.kafka.transactions import Fenced, GivenUp
 from penstock.kube.kinds import Key
-from penstock.lifecycle import Lifecycle, first
 from penstock.observability.instruments import record_metrics
 from penstock.router import service as router_service
 from penstock.router.generations.generations import CannotStop, GenerationFailed
 from penstock.router.service import RouterService, SparkGone
+from penstock.runtime.lifecycle import Lifecycle, first
+from penstock.runtime.tasks import Owner
 from penstock.settings import IN_CLUSTER, Settings
 
 EXPECTED = (

@@ -20,7 +20,7 @@ from sim_network import Attempt, Network
 from sim_oracle import AGAIN, FALSE_LOSS, LOST, ORDER, SHUT_OUT, STRANGER, Broken, Life, Oracle, Rule
 from sim_story import Story, make
 
-from penstock.contract import headers, topics
+from penstock.contract import records, topics
 
 COMMAND = [sys.executable, str(Path(simulate.__file__))]
 
@@ -219,7 +219,7 @@ def test_compaction_keeps_the_newest_of_each_key_and_removes_nothing_for_what_ma
 def event(ident: str, offset: int, *, key: str = "k") -> Record:
     pairs = {"id": ident, "type": "a", "partitionkey": key}
     stored = [(f"ce_{name}", text.encode()) for name, text in pairs.items()]
-    return Record(offset, 0, None, None, [*stored, (headers.TARGET, b"broker")])
+    return Record(offset, 0, None, None, [*stored, (records.TARGET, b"broker")])
 
 
 def attempt(ident: str, began: float, status: int = 200) -> Attempt:
@@ -312,7 +312,7 @@ def test_a_live_generation_is_not_shut_out_by_a_fence_that_can_be_seen() -> None
     matched = seen.kafka.partition(topics.MATCHED, 0)
     seen.shut_out(0, 5, 6, at_work=True)
     assert broken(seen) == []
-    matched.append(Record(0, 0, None, None, [(headers.FENCE, b"1"), (headers.GENERATION, b"6")]))
+    matched.append(Record(0, 0, None, None, [(records.FENCE, b"1"), (records.GENERATION, b"6")]))
     seen.shut_out(0, 5, 6, at_work=False)
     assert broken(seen) == []
     seen.shut_out(0, 5, 6, at_work=True)

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from penstock import hosts
+from penstock.runtime import hosts
 from penstock.settings import Settings
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.lifecycle import Lifecycle, first
+from penstock.runtime.lifecycle import Lifecycle, first
 
 
 async def fail() -> None:

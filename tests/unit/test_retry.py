@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.retry import pause_after
+from penstock.runtime.rate_limit import pause_after
 
 
 def test_a_pause_doubles_until_it_is_the_longest() -> None:

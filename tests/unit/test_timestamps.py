@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from penstock.timestamps import nanoseconds_of, parse_rfc3339, rfc3339, rfc3339_milli, rfc3339_nano, rfc3339_of
+from penstock.runtime.times import nanoseconds_of, parse_rfc3339, rfc3339, rfc3339_milli, rfc3339_nano, rfc3339_of
 
 
 def test_kubernetes_and_go_write_a_moment_in_their_ways() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.token_bucket import TokenBucket
+from penstock.runtime.rate_limit import TokenBucket
 
 
 def taken(bucket: TokenBucket, now: float, reserve: float = 0) -> int:

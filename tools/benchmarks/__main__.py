@@ -1,4 +1,4 @@
-"""`python -m tools.benchmarks [--scenario NAME] [--peer]`: runs scenarios, prints a table, writes docs/benchmarks.md."""
+"""`python -m tools.benchmarks [--scenario NAME] [--peer]`: runs scenarios and writes docs/benchmarks.md."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from penstock.contract import attempts
 from penstock.contract.attempts import AttemptRecord
 from penstock.engine import embedded_kafka, jars, java, ports
 from penstock.engine.topics import setup as topics
-from penstock.kafka.connection import librdkafka_options
+from penstock.kafka.clients import librdkafka_options
 from penstock.settings import Settings
 from tools.benchmarks.stack import Usage, usage
 
@@ -139,7 +139,7 @@ def write_once(settings: Settings, way: str, pairs: int) -> dict[str, Any]:
     file.write_text(settings.model_copy(update={"data_dir": folder, "history_uri": uri}).model_dump_json())
     began = time.monotonic()
     with (folder / "writer.log").open("wb") as log:
-        command = [sys.executable, "-m", "penstock.engine.history.once", "--settings", str(file)]
+        command = [sys.executable, "-m", "penstock.engine.history.run_batch", "--settings", str(file)]
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
         cpu, mib = watched(process)
     if process.returncode:

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 import httpx2
 
-from penstock.ingress.senders.keys import PREFIX, digest_of
+from penstock.ingress.authorization import PREFIX, digest_of
 from penstock.resources import features
 from penstock.resources.admission import SYSTEM_NAMESPACE
 from penstock.resources.api_keys import ANNOTATION, StoredKey, annotation_of

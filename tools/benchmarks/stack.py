@@ -57,7 +57,7 @@ def process_name(process: psutil.Process) -> str:
         return "kafka" if any("kafka.Kafka" in word for word in line) else "spark"
     if "penstock.engine.child" in line:
         return line[line.index("penstock.engine.child") + 1]
-    if "penstock.engine.history.once" in line:
+    if "penstock.engine.history.run_batch" in line:
         return "history"
     return "dispatcher" if any("pyspark.daemon" in word for word in line) else process.name()
 

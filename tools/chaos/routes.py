@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.resources.delivery.annotations import ORDERING, PAUSED
+from penstock.resources.delivery import ORDERING, PAUSED
 from tools.benchmarks import objects
 from tools.chaos.checker import Era, Expected
 from tools.chaos.events import ANSWER, ASK, CHANNEL, CHANNEL_ANSWER, COMMON, HEAVY, LEFT, RARE, RIGHT

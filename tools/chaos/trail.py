@@ -8,9 +8,9 @@ from typing import cast
 import msgspec
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 
-from penstock.contract import headers, topics
-from penstock.dispatcher.cursors import keys
-from penstock.kafka.connection import librdkafka_options
+from penstock.contract import records, topics
+from penstock.dispatcher.cursors import cursor_store
+from penstock.kafka.clients import librdkafka_options
 from penstock.settings import Settings
 from tools.chaos.checker import Lost
 from tools.chaos.events import Id
@@ -30,9 +30,9 @@ def trails(settings: Settings, lost: list[Lost]) -> dict[Id, list[str]]:
             origins[place(record)] = ident
             found[ident].append(f"{topics.EVENTS} {where(record)}")
     for record in read(settings, topics.MATCHED):
-        origin = (record.partition() or 0, int(header(record, headers.ORIGIN) or -1))
+        origin = (record.partition() or 0, int(header(record, records.ORIGIN) or -1))
         if origin in origins:
-            routes = [names.get(uid, uid) for uid in header(record, headers.ROUTES).split(",") if uid]
+            routes = [names.get(uid, uid) for uid in header(record, records.ROUTES).split(",") if uid]
             found[origins[origin]].append(f"{topics.MATCHED} {where(record)} of {origin[1]} for {', '.join(routes)}")
     for record in read(settings, topics.ATTEMPTS):
         fact = msgspec.json.decode(record.value() or b"{}")
@@ -57,11 +57,11 @@ def outstanding(
         value = record.value()
         if value is None:
             continue
-        if (waiting := keys.parse_delivery(key)) is not None and (partition, waiting[1]) in origins:
+        if (waiting := cursor_store.parse_delivery(key)) is not None and (partition, waiting[1]) in origins:
             name = names.get(waiting[0], waiting[0])
             told = f"{topics.CURSORS} {name} {where(record)}: outstanding as {value.decode()}"
             yield told, origins[partition, waiting[1]]
-        route = keys.parse_cursor(key)
+        route = cursor_store.parse_cursor(key)
         if route in names:
             for (number, origin), ident in origins.items():
                 if number == partition:

@@ -17,7 +17,7 @@ from pyreqwest.exceptions import PyreqwestError
 
 from penstock.engine.ports import free_ports
 from penstock.install import access
-from penstock.webhook import trust
+from penstock.webhook import certificates
 from tools.cluster.kafka import KafkaCluster
 from tools.cluster.kubernetes import NAMESPACE, RealApi
 from tools.cluster.processes import Program
@@ -123,7 +123,7 @@ class Installation:
 
     async def start(self) -> None:
         """Starts all roles, and waits until each serves or stands by."""
-        self._api.lead_service(trust.SERVICE, "https", self._webhook_port)
+        self._api.lead_service(certificates.SERVICE, "https", self._webhook_port)
         for role in self.roles.values():
             await role.program.start()
         for name in self.roles:

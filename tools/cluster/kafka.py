@@ -28,14 +28,14 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
     ResourceType,
 )
 
-from penstock import certificates
-from penstock.certificates import KeyPair
 from penstock.contract.topics import TOPICS
 from penstock.engine import java
 from penstock.engine.jars import Jars
 from penstock.engine.ports import free_ports
 from penstock.engine.topics import setup
 from penstock.settings import Settings
+from penstock.web import certificates
+from penstock.web.certificates import KeyPair
 from tools.cluster.processes import tied
 
 HEAP_MIB = 320

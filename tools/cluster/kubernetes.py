@@ -28,9 +28,9 @@ import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from penstock.certificates import issue, make_authority
 from penstock.engine.ports import free_ports
-from penstock.engine.problem import Problem
+from penstock.runtime.errors import Problem
+from penstock.web.certificates import issue, make_authority
 from tools.cluster import kubernetes_binaries as binaries
 from tools.cluster.processes import tied
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import psutil
 
 from penstock.engine import java
-from penstock.engine.problem import Problem
+from penstock.runtime.errors import Problem
 from tools.cluster import kubernetes_binaries as binaries
 from tools.cluster.kubernetes import kubectl_program, own_address
 

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from penstock.engine import jars, java
-from penstock.kafka.tasks.task_reports import REPORT_SECONDS
+from penstock.kafka.task_reports import REPORT_SECONDS
 from penstock.settings import Settings
 from tools.benchmarks import objects
 from tools.chaos import checker, routes

@@ -23,7 +23,7 @@ from penstock.engine.java import Java
 from penstock.engine.ports import free_ports
 from penstock.engine.spark_cluster.properties import AUTHENTICATED
 from penstock.engine.spark_gateway import MODULE_OPTIONS, spark_home
-from penstock.private_files import write_private
+from penstock.runtime.files import write_private
 from penstock.settings import Settings
 from tools.cluster.processes import Program
 

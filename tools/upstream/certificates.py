@@ -22,8 +22,8 @@ from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import ConfigMap, Secret
 from lightkube.types import OnErrorAction, OnErrorResult, PatchType
 
-from penstock.certificates import KeyPair, issue, make_authority
-from penstock.timestamps import rfc3339
+from penstock.runtime.times import rfc3339
+from penstock.web.certificates import KeyPair, issue, make_authority
 from tools.upstream import binaries
 
 KINDS = binaries.MODULE / "certificate-kinds.yaml"

@@ -16,46 +16,45 @@ from pathlib import Path
 
 from starlette.types import ASGIApp
 
-from penstock.apiserver.access import certificates, identity, kubeconfig, policy
+from penstock.apiserver.access import identity, kubeconfig, policy
+from penstock.apiserver.access import kubeconfig as certificates
 from penstock.apiserver.access.authentication import Authenticator
+from penstock.apiserver.access.identity import Revocations
 from penstock.apiserver.access.policy import Authorizer
-from penstock.apiserver.access.revocation import Revocations
 from penstock.apiserver.access.signing_keys import keep_forever, load_signer
 from penstock.apiserver.cluster import bootstrap, node
 from penstock.apiserver.cluster.aggregation import Aggregation
-from penstock.apiserver.cluster.binding_gate import RESOURCE as SINK_BINDINGS
-from penstock.apiserver.cluster.binding_gate import BindingGate
-from penstock.apiserver.cluster.eventing_gate import EventingGate
-from penstock.apiserver.cluster.features_gate import FeaturesGate
-from penstock.apiserver.cluster.rbac_gate import RbacGate
+from penstock.apiserver.cluster.eventing_admission import RESOURCE as SINK_BINDINGS
+from penstock.apiserver.cluster.eventing_admission import BindingGate, EventingGate, FeaturesGate
+from penstock.apiserver.cluster.rbac_admission import RbacGate
 from penstock.apiserver.documents import decode
 from penstock.apiserver.http.app import VERSION, ApiApp
 from penstock.apiserver.http.audit import Audited, AuditFile
-from penstock.apiserver.http.changing import Changer
 from penstock.apiserver.http.connections import BoundedConnection
-from penstock.apiserver.http.fair_use import FairUse
-from penstock.apiserver.http.reading import ReadingVerbs
+from penstock.apiserver.http.read_endpoints import ReadingVerbs
+from penstock.apiserver.http.request_limits import FairUse
 from penstock.apiserver.http.watching import Watches
+from penstock.apiserver.http.write_endpoints import Changer
 from penstock.apiserver.kinds import custom_kinds
 from penstock.apiserver.kinds.core_kinds import CORE_KINDS
 from penstock.apiserver.kinds.registry import Registry
+from penstock.apiserver.store.encryption import WrongKey, load_seals
 from penstock.apiserver.store.expiry import expire_forever
 from penstock.apiserver.store.reencryption import reencrypt
-from penstock.apiserver.store.sealing import WrongKey, load_seals
 from penstock.apiserver.store.storage import Change, Store
 from penstock.apiserver.verbs.admission import Gates
 from penstock.apiserver.verbs.history import WatchHistory
 from penstock.apiserver.verbs.namespace_finalizer import Emptying
 from penstock.apiserver.verbs.writing import Verbs
-from penstock.hosts import from_here, reachable
-from penstock.kafka.threads import Owner
 from penstock.kube.kinds import Obj
-from penstock.lifecycle import Lifecycle, first
 from penstock.resources import registry as project_kinds
-from penstock.serving import HttpServer, listen
+from penstock.runtime.hosts import from_here, reachable
+from penstock.runtime.lifecycle import Lifecycle, first
+from penstock.runtime.tasks import Owner
 from penstock.settings import Settings
-from penstock.tls.context import RenewedContext
-from penstock.tls.server import server_names
+from penstock.web.server import HttpServer, listen
+from penstock.web.tls_context import RenewedContext
+from penstock.web.tls_server import server_names
 
 SWITCH_SECONDS = 0.0005
 """How soon the writer's thread gets its turn while the loop is busy; every statement of SQLite asks for one."""

@@ -17,11 +17,11 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from penstock.backtest.report import Place, SampleEvent, Window
-from penstock.contract import headers, topics
+from penstock.contract import records as headers
+from penstock.contract import topics
 from penstock.events.event import REQUIRED
 from penstock.history.schema.columns import ATTRIBUTES
-from penstock.kafka.clients import topic_name
-from penstock.kafka.connection import spark_options
+from penstock.kafka.clients import spark_options, topic_name
 from penstock.router.plan.matching import stored_headers
 from penstock.router.plan.route_index import header_of
 from penstock.settings import Settings

@@ -6,18 +6,28 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
-from pyspark.sql import Column
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
-from penstock.backtest.past_events import PastEvents, Question
+from penstock.backtest.past_events import AllEvents, KafkaEvents, PastEvents, Question, TableEvents
 from penstock.backtest.report import BacktestReport, Place, SampleEvent, Tally, TriggerResult, Window, results_of
 from penstock.backtest.trials import Trial
-from penstock.engine.problem import Problem
+from penstock.contract import topics
+from penstock.contract.snapshot import Snapshot
 from penstock.filters.parse import parse
 from penstock.filters.walk import attributes_asked
+from penstock.history.reader.snapshot import starts_of
+from penstock.history.reader.tables import location, read_table
+from penstock.history.schema.columns import EVENTS, HistoryProblem
+from penstock.kafka.ranges import RangeReader
+from penstock.kafka.table import SnapshotFollower
+from penstock.kafka.topic_ends import KafkaAway
 from penstock.router.plan.matching import SESSION, matching
 from penstock.router.plan.route_index import index_routes
+from penstock.runtime.errors import Problem
+from penstock.settings import Settings
 
 HOUR_SECONDS = 3600
 
@@ -83,3 +93,41 @@ def backtest(events: PastEvents, trials: Sequence[Trial], window: Window, sample
 def _with_samples(result: TriggerResult, looked_at: dict[Place, SampleEvent]) -> TriggerResult:
     wanted = (*result.added, *result.removed)
     return replace(result, samples={place: looked_at[place] for place in wanted if place in looked_at})
+
+
+# Finding the past of an installation: the routes in force, the table, and what Kafka has beyond it.
+
+KAFKA_SECONDS = 15.0
+
+
+def routes_in_force(settings: Settings) -> Snapshot:
+    """Brokers and Triggers as the data plane knows them. Raises Problem where Kafka does not answer."""
+    follower = SnapshotFollower(settings, lambda snapshot: None, lambda error: None)
+    follower.start()
+    try:
+        if not follower.caught_up.wait(KAFKA_SECONDS):
+            raise Problem(f"Kafka does not answer at {settings.bootstrap}.")
+    finally:
+        follower.stop()
+    return follower.snapshot
+
+
+def open_events(spark: SparkSession, settings: Settings) -> PastEvents:
+    """All events that there are. Raises Problem where Kafka does not answer, or the table cannot be read."""
+    try:
+        reader = RangeReader(settings)
+        try:
+            kept = reader.retained(topics.EVENTS)
+        finally:
+            reader.close()
+        place = location(settings.history_root, EVENTS)
+        written = "://" in place or Path(place, "_delta_log").is_dir()
+        table = read_table(settings, EVENTS, len(kept)) if written else None
+    except KafkaAway as error:
+        raise Problem(f"Kafka does not answer at {settings.bootstrap}: {error}") from error
+    except HistoryProblem as error:
+        raise Problem(error.what, error.remedy) from error
+    if table is None or not table.files:
+        return KafkaEvents(spark, settings)
+    rest = KafkaEvents(spark, settings, starts_of(kept, table.positions))
+    return AllEvents(TableEvents(spark, table.files), rest)

@@ -10,9 +10,9 @@ import msgspec
 
 from penstock.contract.routes import Route
 from penstock.contract.snapshot import Snapshot
-from penstock.engine.problem import Problem
 from penstock.resources.registry import ADMISSION, AdmissionContext, AdmissionDenied
 from penstock.resources.trigger import GROUP, KIND, Trigger
+from penstock.runtime.errors import Problem
 from penstock.settings import Settings
 
 NOWHERE = {"uri": "http://nowhere.invalid/"}

@@ -10,25 +10,34 @@ from typing import Annotated
 import typer
 
 from penstock.cli import (
+    backtest,
     conformance,
     dev,
-    doctor,
+    events,
     examples,
+    explain,
     install,
     keys,
     kubeconfig,
+    lag,
+    listen,
     objects,
+    pause,
     replays,
     roles,
     secrets,
+    send,
+    sql,
     status,
+    tail,
+    top,
     topics,
-    version,
+    trace,
+    verify,
 )
 from penstock.cli import open as opening
-from penstock.cli.history import backtest, events, sql, trace, verify
-from penstock.cli.operate import explain, listen, send, tail
-from penstock.cli.routes import lag, pause, top
+from penstock.cli import status as doctor
+from penstock.cli import status as version
 
 app = typer.Typer(
     name="penstock",

@@ -9,11 +9,11 @@ import typer
 
 from penstock.cli.options import DataDirOption
 from penstock.operations.installation import folder_of
-from penstock.timestamps import rfc3339
+from penstock.runtime.times import rfc3339
 
 if TYPE_CHECKING:
     from penstock.conformance.catalog import DeliveryTest
-    from penstock.conformance.results import ConformanceResult
+    from penstock.conformance.report import ConformanceResult
 
 RESULTS = Path("build/conformance")
 
@@ -86,9 +86,9 @@ def report(
     Exits with 1 when an assertion or a test failed, 2 when there is nothing to report on.
     """
     from penstock.cli.terminal import console
-    from penstock.conformance import assertions
+    from penstock.conformance import report as assertions
+    from penstock.conformance import report as files
     from penstock.conformance import report as reports
-    from penstock.conformance import results as files
 
     try:
         runs = files.read_all(results)
@@ -116,7 +116,7 @@ def report(
 @app.command()
 def tests() -> None:
     """Print the tests that the assertions name beside those of tests/conformance, for pytest's command line."""
-    from penstock.conformance import assertions
+    from penstock.conformance import report as assertions
 
     named = dict.fromkeys(test for row in assertions.load() for test in row.tests)
     for test in named:
@@ -132,7 +132,7 @@ def manifests(
     import shutil
 
     from penstock.cli.terminal import console
-    from penstock.conformance import manifests as own
+    from penstock.conformance import catalog as own
 
     target = folder / own.FOLDER
     target.mkdir(parents=True, exist_ok=True)
@@ -148,7 +148,7 @@ async def _run(path: Path, tests: list[DeliveryTest], options: object, results: 
     from penstock.conformance import runner
     from penstock.conformance.catalog import EARLY_SECONDS
     from penstock.conformance.cluster import Cluster
-    from penstock.conformance.results import ResultFile, write
+    from penstock.conformance.report import ResultFile, write
 
     assert isinstance(options, runner.RunOptions)  # noqa: S101  # typed loosely to keep start-up light
     out, titles = console(), {test.id: test.title for test in tests}

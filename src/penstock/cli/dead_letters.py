@@ -1,4 +1,4 @@
-"""What was given up: which of it is asked for, and how it is shown. Pure."""
+"""Dead letters: which of them are asked for, and how they are shown. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.cli.output import lines_of
 from penstock.operations.formatting import count
 from penstock.operations.replays import ReplaySubject
 from penstock.operations.times import window
-from penstock.timestamps import rfc3339
+from penstock.runtime.times import rfc3339
 
 if TYPE_CHECKING:
     from penstock.history.reader.questions import DeadLetterFilter

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
+import socket
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -107,8 +111,8 @@ async def _print_link(settings: Settings, screen: StackScreen) -> None:
     """Prints a link that signs the administrator in, for a person at the terminal: it is in no log."""
     import asyncio
 
-    from penstock.engine.problem import Problem
     from penstock.operations.login_link import login_link, token_in
+    from penstock.runtime.errors import Problem
 
     def link() -> str:
         token = token_in(settings.kubeconfig or settings.data_dir / "kubeconfig")
@@ -121,3 +125,42 @@ async def _print_link(settings: Settings, screen: StackScreen) -> None:
         screen.login(await asyncio.to_thread(link))
     except Problem as problem:
         screen.notice(str(problem))
+
+
+# What to paste after a start: a Broker, a subscriber that prints, a Trigger, an event. Any shell will do.
+
+USUAL_PORT = 9000
+
+
+def lines(settings: Settings, program: str, port: int, *, is_alone: bool) -> list[str]:
+    """The commands, in order. Where other stacks run, each says which one is meant."""
+    where = "" if is_alone else f" --data-dir {shlex.quote(str(settings.data_dir))}"
+    at = "" if port == USUAL_PORT else f" --port {port}"
+    return [
+        f"{program} create broker{where}",
+        f"{program} listen --count 1{at} &",
+        f"{program} create trigger greetings --subscriber http://127.0.0.1:{port}/{where}",
+        f'{program} send \'{{"hello": "world"}}\' --watch{where}',
+    ]
+
+
+def program() -> str:
+    """How a shell calls this program: by its name where that leads here, else by its path."""
+    here = Path(sys.argv[0])
+    found = shutil.which("penstock")
+    if here.name != "penstock":
+        here = Path(sys.executable).with_name("penstock")
+    if found is not None and Path(found).resolve() == here.resolve():
+        return "penstock"
+    return shlex.quote(str(here.absolute()))
+
+
+def free_port() -> int:
+    """A port for a subscriber: the usual one, unless it is in use."""
+    for port in (USUAL_PORT, 0):
+        try:
+            with socket.create_server(("127.0.0.1", port)) as listener:
+                return int(listener.getsockname()[1])
+        except OSError:
+            continue
+    return USUAL_PORT

@@ -90,7 +90,7 @@ def install(
         if prints:
             typer.echo(text(one.obj for one in manifests), nl=False)
             return
-        from penstock.install.applying import Applier
+        from penstock.install.manifests import Applier
 
         for obj, done in Applier(kubeconfig).apply(manifests, force=force, dry_run=dry_run):
             where = " (not stored)" if dry_run else ""
@@ -101,8 +101,8 @@ def _tls(mode: TlsMode, secret: str | None, issuer: str | None) -> Tls:
     """The choices about TLS. Raises Problem where an issuer is not named as it has to be."""
     from dataclasses import replace
 
-    from penstock.engine.problem import Problem
     from penstock.install.tls import Tls
+    from penstock.runtime.errors import Problem
 
     default = Tls(mode=mode.value)
     kind, _, name = (issuer or "").partition("/")
@@ -133,9 +133,9 @@ def _values(
     import os
     from dataclasses import replace
 
-    from penstock.engine.problem import Problem
     from penstock.install.values import Values
     from penstock.operations.settings_sources import resolve
+    from penstock.runtime.errors import Problem
 
     default = Values()
     assigned = {one.partition("=")[0].strip() for one in assignments}

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.operate.names import completion_of
+from penstock.cli.names import completion_of
 from penstock.cli.options import DataDirOption, JsonOption, KubeconfigOption, NamespaceOption
 from penstock.cli.output import say
-from penstock.timestamps import rfc3339, rfc3339_of
+from penstock.runtime.times import rfc3339, rfc3339_of
 
 if TYPE_CHECKING:
     from penstock.kube.kinds import Obj
@@ -45,10 +45,10 @@ def create(
     The first key closes the address: from then on it takes events only from senders with a key.
     """
     from penstock.cli.terminal import problems
-    from penstock.engine.problem import Problem
-    from penstock.ingress.senders.keys import PREFIX, digest_of
+    from penstock.ingress.authorization import PREFIX, digest_of
     from penstock.operations.installation import find
     from penstock.resources.api_keys import StoredKey, stored_keys
+    from penstock.runtime.errors import Problem
 
     with problems(), find(data_dir, kubeconfig).api() as api:
         resource, obj = _broker(api, broker, namespace)
@@ -125,9 +125,9 @@ def revoke(
 ) -> None:
     """End a key. When the last has ended, the address stays closed."""
     from penstock.cli.terminal import problems
-    from penstock.engine.problem import Problem
     from penstock.operations.installation import find
     from penstock.resources.api_keys import stored_keys
+    from penstock.runtime.errors import Problem
 
     with problems(), find(data_dir, kubeconfig).api() as api:
         resource, obj = _broker(api, broker, namespace)
@@ -160,7 +160,7 @@ def open_to_all(
 
 
 def _broker(api: ClusterApi, name: str, namespace: str | None) -> tuple[Resource, Obj]:
-    from penstock.cli.operate.names import look_up
+    from penstock.cli.names import look_up
 
     return look_up(api, name, namespace or api.namespace, KINDS)
 

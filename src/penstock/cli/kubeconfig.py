@@ -40,9 +40,9 @@ def kubeconfig(
     """Make a kubeconfig for a user or a ServiceAccount; what they may do, roles and bindings say."""
     from penstock.apiserver.access.identity import account_of
     from penstock.cli.terminal import problems
-    from penstock.engine.problem import Problem
     from penstock.operations.installation import folder_of
-    from penstock.private_files import write_private
+    from penstock.runtime.errors import Problem
+    from penstock.runtime.files import write_private
 
     with problems():
         root = folder_of(data_dir)
@@ -73,19 +73,19 @@ def kubeconfig(
 
 
 def _revoke(root: Path, user: str) -> None:
-    from penstock.apiserver.access import revocation
+    from penstock.apiserver.access import identity
     from penstock.apiserver.access.identity import COMPONENTS
-    from penstock.engine.problem import Problem
+    from penstock.runtime.errors import Problem
 
     if user in COMPONENTS:
         advice = f"Stop the stack, remove {root / 'pki' / 'tokens.json'} and start it: each component gets a new one."
         raise Problem(f"{user} has its token from the data folder itself.", advice)
-    revocation.revoke(root / "pki", user, time.time())
+    identity.revoke(root / "pki", user, time.time())
     typer.echo(f"Every token that {user} has got until now has ended.")
 
 
 def _account(text: str) -> tuple[str, str]:
-    from penstock.engine.problem import Problem
+    from penstock.runtime.errors import Problem
 
     namespace, slash, name = text.partition("/")
     if not (namespace and slash and name) or "/" in name:
@@ -97,11 +97,11 @@ def _for_account(root: Path, namespace: str, name: str, context_namespace: str, 
     """The API itself makes the token, since it ends with the account."""
     from penstock.apiserver.access import identity
     from penstock.apiserver.access import kubeconfig as files
-    from penstock.engine.problem import Problem
     from penstock.kube.client import Client
     from penstock.kube.config import ConfigError, read_config
     from penstock.kube.errors import KubeError, Unavailable
     from penstock.kube.kinds import Key
+    from penstock.runtime.errors import Problem
 
     original = root / "kubeconfig"
     try:
@@ -120,12 +120,12 @@ def _for_account(root: Path, namespace: str, name: str, context_namespace: str, 
 
 def _for_person(root: Path, name: str, groups: list[str], namespace: str, seconds: int) -> bytes:
     """Whoever holds the data folder is the administrator, so the token can be signed without asking the API."""
+    from penstock.apiserver.access import identity
     from penstock.apiserver.access import kubeconfig as files
-    from penstock.apiserver.access import user_tokens
     from penstock.apiserver.access.signing_keys import key_files, load_signer
-    from penstock.engine.problem import Problem
+    from penstock.runtime.errors import Problem
 
     if not key_files(root / "pki"):
         raise Problem(f"The data folder {root} has no key for tokens yet.", "Start its stack once: penstock dev")
-    token = user_tokens.issue(name, groups, seconds=seconds, signer=load_signer(root / "pki"), now=time.time())
+    token = identity.issue(name, groups, seconds=seconds, signer=load_signer(root / "pki"), now=time.time())
     return files.for_user(root / "kubeconfig", user=name, token=token, namespace=namespace)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.operate.names import completion_of
+from penstock.cli.names import completion_of
 from penstock.cli.options import DataDirOption, FilterOption, JsonOption, KubeconfigOption, NamespaceOption
 from penstock.cli.output import say
+from penstock.runtime.errors import Problem
 
 if TYPE_CHECKING:
     from penstock.operations.cluster_api import ClusterApi, Resource
@@ -58,7 +60,7 @@ def create_trigger(
     as_json: JsonOption = False,
 ) -> None:
     """Make a Trigger, or bring one that is there into this shape."""
-    from penstock.cli.operate.filtering import filters_of
+    from penstock.cli.filtering import filters_of
     from penstock.cli.terminal import problems
 
     with problems():
@@ -135,9 +137,8 @@ def get(
     as_json: JsonOption = False,
 ) -> None:
     """Show objects: `penstock get triggers`, `penstock get trigger/greetings --yaml`."""
-    from penstock.cli.object_text import document, kinds_lines, table_lines
+    from penstock.cli.manifests import document, kinds_lines, table_lines
     from penstock.cli.terminal import problems
-    from penstock.engine.problem import Problem
     from penstock.operations.installation import find
 
     with problems(), find(data_dir, kubeconfig).api() as api:
@@ -168,12 +169,11 @@ def delete(
     as_json: JsonOption = False,
 ) -> None:
     """Delete an object: `penstock delete trigger/greetings`. Or those of a file."""
-    import json
 
     from penstock.cli.manifests import read_manifests
     from penstock.cli.terminal import problems
-    from penstock.engine.problem import Problem
     from penstock.operations.installation import find
+    from penstock.runtime.errors import Problem
 
     with problems():
         word, _, one = (kind or "").partition("/")
@@ -196,7 +196,6 @@ def delete(
 
 
 def _given(file: Path | None) -> Path:
-    from penstock.engine.problem import Problem
 
     if file is None:
         raise Problem("Give a file: --file FILE, or --file - for standard input.", exit_code=2)
@@ -223,7 +222,6 @@ def _make(
 
 
 def _apply_one(api: ClusterApi, obj: dict[str, Any], namespace: str | None, wait: bool, as_json: bool) -> None:
-    import json
 
     resource = api.resource_of(obj)
     place = str(obj["metadata"].get("namespace") or namespace or api.namespace)
@@ -243,7 +241,6 @@ def wait_ready(api: ClusterApi, resource: Resource, obj: dict[str, Any]) -> dict
     """The object once it is Ready; at once where it never is. Raises Problem."""
     import time
 
-    from penstock.engine.problem import Problem
     from penstock.resources.conditions import READY, find, is_ready
 
     metadata, deadline = obj["metadata"], time.monotonic() + READY_SECONDS

@@ -38,11 +38,11 @@ def open_console(
     """
     import webbrowser
 
-    from penstock.cli.operate.credentials import given_token
+    from penstock.cli.senders import given_token
     from penstock.cli.terminal import problems
-    from penstock.engine.problem import Problem
     from penstock.operations.installation import of_stack, running_folder
     from penstock.operations.login_link import login_link, token_in
+    from penstock.runtime.errors import Problem
 
     with problems():
         if kubeconfig is not None and token is not None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.engine.problem import Problem
+from penstock.runtime.errors import Problem
 
 # Which stack is started, with which settings.
 StartDataDirOption = Annotated[

@@ -2,7 +2,7 @@
 
 Data of events, responses of subscribers and messages of programs come from people who may send events; the reader may
 be another person. An escape sequence in them could change what the terminal shows, its title or its clipboard. So on a
-terminal control characters are shown as JSON writes them, `\\u001b`. Into a file or a pipe everything is written as
+terminal control characters are shown as JSON writes them, `\u001b`. Into a file or a pipe everything is written as
 it is: programs that read it may need every byte.
 """
 
@@ -11,6 +11,10 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    pass
 
 _OBEYED = re.compile(
     "["

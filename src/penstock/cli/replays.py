@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from penstock.cli.dead_letters import as_data, counts_table, each_table, wanted_of
 from penstock.cli.options import (
     DataDirOption,
     JsonOption,
@@ -18,10 +19,10 @@ from penstock.cli.options import (
 )
 from penstock.cli.output import say
 from penstock.kube.kinds import Obj
+from penstock.operations.replays import ReplaySubject
 
 if TYPE_CHECKING:
     from penstock.operations.cluster_api import ClusterApi
-
 
 LOOK_SECONDS = 0.5
 
@@ -55,7 +56,7 @@ def replay(
     """Deliver events once more: to a Trigger or Subscription, or those of a Broker or channel to a sink."""
     from penstock.cli.terminal import problems
     from penstock.operations.installation import find
-    from penstock.operations.replays import ReplaySubject, Wishes, replay_of
+    from penstock.operations.replays import Wishes, replay_of
 
     with problems():
         wishes = Wishes(since, until, tuple(ids or ()), tuple(where or ()), sink, rate, dry_run)
@@ -82,9 +83,9 @@ def redrive(
 ) -> None:
     """Deliver once more what a Trigger or Subscription gave up; `penstock deadletters` lists it."""
     from penstock.cli.terminal import problems
-    from penstock.engine.problem import Problem
     from penstock.operations.installation import find
-    from penstock.operations.replays import ReplaySubject, Wishes, replay_of
+    from penstock.operations.replays import Wishes, replay_of
+    from penstock.runtime.errors import Problem
 
     with problems():
         given = ReplaySubject.read(place)
@@ -172,12 +173,11 @@ def deadletters(
     """Show what was given up, by route and reason: dropped, or sent to a dead letter sink."""
     import json
 
-    from penstock.cli.dead_letters import as_data, counts_table, each_table, wanted_of
     from penstock.cli.terminal import console, problems
-    from penstock.engine.problem import Problem
     from penstock.history.reader.history import History
-    from penstock.history.schema.problem import HistoryProblem
+    from penstock.history.schema.columns import HistoryProblem
     from penstock.operations.installation import find
+    from penstock.runtime.errors import Problem
 
     with problems():
         wanted = wanted_of(place, namespace, since, until, reason=reason, limit=limit, now=datetime.now(UTC))

@@ -72,8 +72,8 @@ def _command(role: Role) -> Callable[..., None]:
                 cache_dir=cache_dir,
                 verbose=verbose,
             )
-            from penstock.engine.roles import alone
+            from penstock.engine.roles import standalone
 
-            raise typer.Exit(alone.run(role, settings))
+            raise typer.Exit(standalone.run(role, settings))
 
     return command

@@ -24,11 +24,11 @@ def reencrypt(*, data_dir: StartDataDirOption = None, assignments: SetOption = N
 
     The same is done at every start of the API, so it is for an API that does not run.
     """
+    from penstock.apiserver.store.encryption import WrongKey, load_seals
     from penstock.apiserver.store.reencryption import reencrypt as encrypt_anew
-    from penstock.apiserver.store.sealing import WrongKey, load_seals
     from penstock.cli.terminal import problems
-    from penstock.engine.problem import Problem
     from penstock.operations.settings_sources import load
+    from penstock.runtime.errors import Problem
 
     with problems():
         settings = load(assignments, data_dir=data_dir)
@@ -51,7 +51,7 @@ def reencrypt(*, data_dir: StartDataDirOption = None, assignments: SetOption = N
 def alone(data_dir: Path) -> Iterator[None]:
     """While no API runs on the folder: one that does could no longer read what a key that it does not know encrypts."""
     from penstock.engine.datadir import exclusive
-    from penstock.engine.problem import Problem
+    from penstock.runtime.errors import Problem
 
     with ExitStack() as held:
         try:

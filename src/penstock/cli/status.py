@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import platform
+from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import Any
 
-from penstock.cli.options import DataDirOption, JsonOption
+import typer
+
+from penstock.cli.options import DataDirOption, JsonOption, SetOption, StartDataDirOption
 from penstock.cli.output import lines_of, say
 from penstock.operations.formatting import count, duration
 
@@ -79,3 +83,40 @@ def _print_routes(behind: list[dict[str, Any]] | None) -> None:
     if rest > 0:
         events = sum(route["lag"] for route in behind[ROUTES_SHOWN:])
         say(f"and {rest} more routes with {events} events; penstock status --json lists them")
+
+
+# `penstock doctor`: whether this machine can run the stack, and what to do where it cannot.
+
+
+def doctor(data_dir: StartDataDirOption = None, assignments: SetOption = None) -> None:
+    """Check Python, Java, jars, ports, disk and memory; say what to do about what is wrong."""
+    from penstock.cli.terminal import console, problems
+    from penstock.engine import checkup
+    from penstock.operations.settings_sources import load
+
+    with problems():
+        findings = checkup.examine(load(assignments, data_dir=data_dir))
+    out = console()
+    marks = {"good": "[green]ok[/green]  ", "note": "[yellow]note[/yellow]", "bad": "[red]bad[/red] "}
+    for finding in findings:
+        out.print(f"{marks[finding.verdict]} ", end="")
+        out.print(f"{finding.subject}: {finding.text}", markup=False)
+        if finding.remedy:
+            out.print(f"       {finding.remedy}", markup=False)
+    if any(finding.verdict == "bad" for finding in findings):
+        raise typer.Exit(1)
+
+
+# `penstock version`.
+
+
+def version() -> None:
+    """Print the versions of penstock, Python and Spark."""
+    typer.echo(f"penstock {version_of('penstock')} (Python {platform.python_version()}, Spark {version_of('pyspark')})")
+
+
+def print_and_exit(wanted: bool) -> None:
+    """What `--version` does, as programs of this kind do it: the same line, and nothing else."""
+    if wanted:
+        version()
+        raise typer.Exit

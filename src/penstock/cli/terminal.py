@@ -17,11 +17,11 @@ from rich.markup import escape
 from rich.segment import Segment
 from rich.text import Text
 
-from penstock.cli import first_steps
+from penstock.cli import dev
 from penstock.cli.output import safe
 from penstock.engine import running_stacks
-from penstock.engine.problem import Problem
-from penstock.hosts import reachable
+from penstock.runtime.errors import Problem
+from penstock.runtime.hosts import reachable
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -167,7 +167,7 @@ class StackScreen:
             say(f"  console {settings.console_url} (penstock open signs you in)", markup=False)
         say("\nIn another terminal, a Broker, a subscriber that prints, a Trigger, and an event:")
         alone = running_stacks.running() in ([], [settings.data_dir])
-        for line in first_steps.lines(settings, first_steps.program(), first_steps.free_port(), is_alone=alone):
+        for line in dev.lines(settings, dev.program(), dev.free_port(), is_alone=alone):
             say(f"  {line}", markup=False)
         say(f"\nFor kubectl: export KUBECONFIG={escape(str(kubeconfig))}\n")
 

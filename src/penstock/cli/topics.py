@@ -11,7 +11,7 @@ from penstock.cli.options import SetOption, StartDataDirOption
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.engine.topics.care import TopicsReport
+    from penstock.engine.topics.topic_admin import TopicsReport
     from penstock.settings import Settings
 
 DIFFERS_EXIT_CODE = 3
@@ -52,12 +52,14 @@ def topics(
     import json
 
     from penstock.cli.terminal import problems
-    from penstock.engine.topics import adoption, care
+    from penstock.engine.topics import adoption, topic_admin
     from penstock.operations.settings_sources import load
 
     def look_after(settings: Settings) -> TopicsReport:
         adopted = adoption.adopt(settings) if adopt_events else []
-        report = care.look_after(settings, create=create, configure=configure, partitions=partitions, force=force)
+        report = topic_admin.look_after(
+            settings, create=create, configure=configure, partitions=partitions, force=force
+        )
         report.done[:0] = adopted
         return report
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from penstock.conformance.manifests import Manifest
+from penstock.conformance.catalog import Manifest
 from penstock.kube.client import AsyncClient, Selection
 from penstock.kube.config import read_config
 from penstock.kube.errors import NotFound

@@ -6,15 +6,53 @@ everything that is printed must be there, and have the same value unless it is o
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from penstock.conformance.catalog import EARLY_SECONDS, LATE_SECONDS, DeliveryTest, Expected, Sink
-from penstock.conformance.manifests import NAMESPACE
-from penstock.conformance.observations import Observation
-from penstock.timestamps import parse_rfc3339
+from penstock.conformance.catalog import EARLY_SECONDS, LATE_SECONDS, NAMESPACE, DeliveryTest, Expected, Sink
+from penstock.runtime.times import parse_rfc3339
+
+# What the sinks reported: Kubernetes Events whose message is the JSON of an observation.
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One report of a sink."""
+
+    kind: str
+    sequence: int
+    at: float
+    """Unix time in seconds."""
+    fields: Mapping[str, Any]
+    """The whole report."""
+    text: str
+    """The message as it was, for evidence."""
+
+    @property
+    def headers(self) -> Mapping[str, list[str]]:
+        """Headers of the request, in Go's spelling."""
+        headers: Mapping[str, list[str]] = self.fields.get("httpHeaders") or {}
+        return headers
+
+
+def read(messages: Iterable[str]) -> list[Observation]:
+    """The observations in the order in which they were made. Messages of other kinds are passed over."""
+    found = [observation for observation in map(_observation, messages) if observation is not None]
+    return sorted(found, key=lambda observation: observation.at)
+
+
+def _observation(message: str) -> Observation | None:
+    try:
+        fields = json.loads(message)
+        at = parse_rfc3339(fields["time"]).timestamp()
+        return Observation(fields["kind"], int(fields["sequence"]), at, fields, message)
+    except (ValueError, KeyError, TypeError):
+        return None
+
 
 _TRACEPARENT = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-00")
 _OLD_DESTINATION = "http://broker-filter."

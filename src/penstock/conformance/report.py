@@ -4,12 +4,109 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Sequence
+from importlib.resources import files
+from pathlib import Path
 from typing import Literal
 
 import msgspec
+import yaml
 
-from penstock.conformance.assertions import Assertion
-from penstock.conformance.results import ConformanceResult, ResultFile
+# The assertions of the specifications: `assertions.yaml`, one row for each, with the test that shows it. A row either
+# names tests or gives the reason why it does not apply; never both, never neither.
+
+Level = Literal["MUST", "MUST NOT", "SHOULD", "SHOULD NOT"]
+
+
+class Assertion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One thing that a specification demands."""
+
+    id: str
+    where: str
+    """Document and section."""
+    text: str
+    """What it demands, in few words."""
+    level: Level
+    tests: tuple[str, ...] = ()
+    """pytest node ids, or `event-delivery/05`."""
+    not_applicable: str = ""
+    """Why no test can show it here."""
+
+
+def path() -> Path:
+    """The file."""
+    return Path(str(files("penstock.conformance"))) / "assertions.yaml"
+
+
+def load(text: str | None = None) -> list[Assertion]:
+    """All rows. Raises ValueError with what is wrong and where."""
+    rows = yaml.safe_load(path().read_text() if text is None else text)
+    try:
+        assertions = msgspec.convert(rows, list[Assertion])
+    except msgspec.ValidationError as error:
+        raise ValueError(f"assertions.yaml: {error}") from error
+    problems = [*_duplicates(assertions), *_undecided(assertions)]
+    if problems:
+        raise ValueError("assertions.yaml: " + "; ".join(problems))
+    return assertions
+
+
+def _duplicates(assertions: list[Assertion]) -> list[str]:
+    ids = [assertion.id for assertion in assertions]
+    return [f"the id {ident} is used twice" for ident in sorted({ident for ident in ids if ids.count(ident) > 1})]
+
+
+def _undecided(assertions: list[Assertion]) -> list[str]:
+    return [
+        f"{assertion.id} needs either tests or the reason why it does not apply"
+        for assertion in assertions
+        if bool(assertion.tests) == bool(assertion.not_applicable)
+    ]
+
+
+# Results of conformance tests, and the files that carry them from the runs to the report.
+
+Outcome = Literal["passed", "failed", "skipped"]
+
+
+class ConformanceResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One test."""
+
+    test: str
+    """`event-delivery/05`, or a pytest node id."""
+    outcome: Outcome
+    seconds: float = 0.0
+    problems: tuple[str, ...] = ()
+    """What was not as expected, in sentences."""
+    evidence: tuple[str, ...] = ()
+    """What was sent and received."""
+
+
+class ResultFile(msgspec.Struct, frozen=True):
+    """The results of one run."""
+
+    suite: str
+    target: str
+    """What was tested, for people: an address, a version."""
+    started: str
+    results: tuple[ConformanceResult, ...]
+
+
+def write(path: Path, results: ResultFile) -> None:
+    """Writes the file, and its folder if missing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1) + b"\n")
+
+
+def read_all(folder: Path) -> list[ResultFile]:
+    """All result files of a folder, by name. Raises ValueError naming a file that is none."""
+    found = []
+    for path in sorted(folder.glob("*.json")):
+        try:
+            found.append(msgspec.json.decode(path.read_bytes(), type=ResultFile))
+        except msgspec.MsgspecError as error:
+            raise ValueError(f"{path} is not a file of results: {error}") from error
+    return found
+
 
 Standing = Literal["passed", "failed", "not applicable", "not run"]
 

@@ -13,13 +13,11 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
-from penstock.conformance import manifests, observations
-from penstock.conformance.catalog import LATE_SECONDS, SETTLE_SECONDS, DeliveryTest
+from penstock.conformance import catalog, judging
+from penstock.conformance.catalog import LATE_SECONDS, PREPARE, SETTLE_SECONDS, DeliveryTest, ManifestPlacement
 from penstock.conformance.cluster import Cluster, NotReady
-from penstock.conformance.judging import enough, judge
-from penstock.conformance.manifests import PREPARE, ManifestPlacement
-from penstock.conformance.observations import Observation
-from penstock.conformance.results import ConformanceResult
+from penstock.conformance.judging import Observation, enough, judge
+from penstock.conformance.report import ConformanceResult
 from penstock.kube.errors import KubeError
 
 READY_SECONDS = 60.0
@@ -51,7 +49,7 @@ async def run(
         return await _one_after_the_other(cluster, tests, options, done)
 
     async def alone(test: DeliveryTest) -> ConformanceResult:
-        namespace = f"{manifests.NAMESPACE}-{test.number}-{options.suffix}"
+        namespace = f"{catalog.NAMESPACE}-{test.number}-{options.suffix}"
         result = await _guarded(test, _with_namespace(cluster, test, namespace, options))
         done(result)
         return result
@@ -90,7 +88,7 @@ async def _with_namespace(
 
 
 async def _prepare(cluster: Cluster, placement: ManifestPlacement) -> None:
-    await cluster.create(manifests.load(PREPARE, placement))
+    await cluster.create(catalog.load(PREPARE, placement))
     await cluster.until_ready(placement.namespace, ("Channel", "Broker"), {}, READY_SECONDS)
 
 
@@ -108,16 +106,16 @@ async def _run(
 ) -> ConformanceResult:
     started = time.monotonic()
     namespace, labels = placement.namespace, {"case": test.name}
-    await cluster.create(manifests.load(test.scenario, placement))
+    await cluster.create(catalog.load(test.scenario, placement))
     await cluster.until_ready(namespace, (test.kind, "Pod"), labels, READY_SECONDS)
     if options.use_addresses:
         placement = ManifestPlacement(namespace, placement.image, await _address(cluster, test, namespace))
     pods = await _sinks(cluster, test, namespace)
-    emitter = manifests.load(test.emitter, placement)
+    emitter = catalog.load(test.emitter, placement)
     await cluster.create(emitter)
     observed = await _observe(cluster, test, namespace, pods, options.late)
     problems = judge(test, namespace, observed, options.late)
-    evidence = [f"sent: {manifests.sent_by(emitter)}"]
+    evidence = [f"sent: {catalog.sent_by(emitter)}"]
     evidence += [f"{component}: {seen.text}" for component, all_seen in observed.items() for seen in all_seen]
     return ConformanceResult(
         test.id,
@@ -146,9 +144,7 @@ async def _observe(
     retries = max(len(sink.observations) for sink in test.sinks) - 1
     deadline = time.monotonic() + test.seconds + retries * late + EMITTER_SECONDS
     while True:
-        observed = {
-            component: observations.read(await cluster.observed(namespace, pod)) for component, pod in pods.items()
-        }
+        observed = {component: judging.read(await cluster.observed(namespace, pod)) for component, pod in pods.items()}
         if time.monotonic() >= deadline:
             return observed
         if enough(test, observed):

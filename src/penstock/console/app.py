@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from urllib.parse import quote
 
@@ -17,12 +18,16 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.console import live, login, route_page, routes_page, stack_page
 from penstock.console.console import OPERATED, Console, NotForYou
-from penstock.console.events import pages as events
+from penstock.console.events import deadletters_page, event_page, playground_page, search_page, tail_page
 from penstock.console.events.state import EventsState
 from penstock.console.guard import ConsoleGuard, names_of
 from penstock.console.map import page as map_page
 from penstock.console.pages import problem_page, problem_response
-from penstock.engine.problem import Problem
+from penstock.runtime.errors import Problem
+from penstock.runtime.lifecycle import Lifecycle, first
+from penstock.settings import Settings
+from penstock.web.server import HttpServer, listen
+from penstock.web.tls_server import ServerTls
 
 PUBLIC = ("/static/", "/healthz")
 """Paths that know no sessions."""
@@ -38,7 +43,11 @@ def application(console: Console) -> Starlette:
             *routes_page.ROUTES,
             *route_page.ROUTES,
             *stack_page.ROUTES,
-            *events.ROUTES,
+            *search_page.ROUTES,
+            *tail_page.ROUTES,
+            *event_page.ROUTES,
+            *deadletters_page.ROUTES,
+            *playground_page.ROUTES,
             Route("/live/numbers", live.numbers),
             Route("/healthz", healthy),
             Mount("/static", StaticFiles(directory=Path(__file__).with_name("static"))),
@@ -113,3 +122,26 @@ def _sign_in_first(request: Request) -> Response:
         query = f"?{request.url.query}" if request.url.query else ""
         return RedirectResponse(f"/login?to={quote(request.url.path + query)}", 303)
     return JSONResponse({"problem": "Sign in first."}, 401)
+
+
+# The console as a component: listens, serves its pages until told to stop, and lets streams end.
+
+
+async def run(settings: Settings, lifecycle: Lifecycle) -> None:
+    """Serves until told to stop."""
+    given = listen(lifecycle, "the console", settings.host, settings.console_port, "console_port")
+    with contextlib.closing(given) as listener:
+        host, port = listener.getsockname()[:2]
+        console = Console(settings.model_copy(update={"console_port": port}), lifecycle.stopping)
+        app = application(console)
+        tls = ServerTls(settings) if settings.tls else None
+        if tls is not None:
+            tls.begin(lifecycle)
+        server = HttpServer(app, listener, None if tls is None else tls.context)
+        try:
+            async with server.listening(settings.drain_seconds):
+                lifecycle.ready(url=f"{settings.scheme}://{host}:{port}")
+                await first(lifecycle.stopping.wait(), *([] if tls is None else [tls.run()]))
+        finally:
+            await app.state.events.close()
+            console.close()

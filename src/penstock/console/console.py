@@ -9,8 +9,8 @@ from typing import Any
 
 from starlette.requests import Request
 
+from penstock.console.map.graph import RecentObjects
 from penstock.console.numbers import Numbers, source_of
-from penstock.console.objects import RecentObjects
 from penstock.console.sessions import LoginLinks, Session, Sessions, TokenOwner
 from penstock.operations.cluster_api import ClusterApi, Resource
 from penstock.operations.installation import Installation

@@ -17,7 +17,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from penstock import hosts
+from penstock.runtime import hosts
 
 READING = frozenset({"GET", "HEAD"})
 MAX_BODY_BYTES = 2 * 1024 * 1024

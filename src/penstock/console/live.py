@@ -13,8 +13,8 @@ from starlette.responses import StreamingResponse
 from penstock.console.console import Console, NotForYou, console_of
 from penstock.console.numbers import Frame
 from penstock.console.sessions import Session
-from penstock.engine.problem import Problem
 from penstock.operations.route_rates import RouteRow
+from penstock.runtime.errors import Problem
 
 
 def stream(request: Request, messages: AsyncGenerator[bytes], check: Callable[[], object]) -> StreamingResponse:

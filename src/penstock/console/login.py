@@ -18,8 +18,8 @@ from penstock.console.console import console_of
 from penstock.console.pages import back, form, render
 from penstock.console.sessions import LONGEST_LINK_SECONDS
 from penstock.engine import datadir
-from penstock.engine.problem import Problem
-from penstock.sockets import account_of
+from penstock.runtime.errors import Problem
+from penstock.runtime.sockets import account_of
 
 LINKS = "/login/links"
 USED = "This link has been used already, or is too old."

@@ -116,7 +116,7 @@ class Numbers:
         self.past.add(self.frame)
 
     def _counting(self) -> tuple[Counted | None, str]:
-        from penstock.engine.problem import Problem
+        from penstock.runtime.errors import Problem
 
         if self._look is None:
             return None, "Metrics are off (setting metrics): only what objects say of themselves is shown."

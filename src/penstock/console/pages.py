@@ -12,9 +12,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from penstock.console.console import console_of
-from penstock.engine.problem import Problem
 from penstock.operations.cluster_api import NotAllowed, NotReached, NotThere, UnknownToken
 from penstock.operations.formatting import count, duration
+from penstock.runtime.errors import Problem
 
 
 @dataclass(frozen=True)

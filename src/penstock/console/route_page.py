@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from math import isnan
 from typing import Any
 from urllib.parse import quote
@@ -18,10 +19,8 @@ from penstock.console.console import console_of
 from penstock.console.live import shape
 from penstock.console.map.graph import route_node, source_of
 from penstock.console.pages import back, form, fragment, render
-from penstock.console.route_events import events_path, happenings_of
-from penstock.engine.problem import Problem
-from penstock.hosts import without_userinfo
 from penstock.kube.kinds import Obj
+from penstock.kube.paths import api_path
 from penstock.operations.cluster_api import (
     REPLAYS,
     SUBSCRIPTIONS,
@@ -33,6 +32,56 @@ from penstock.operations.cluster_api import (
 )
 from penstock.operations.replays import ReplaySubject, Wishes, is_over, line_of, replay_of, succeeded, warning_of
 from penstock.operations.route_rates import RouteName
+from penstock.runtime.errors import Problem
+from penstock.runtime.hosts import without_userinfo
+
+# The API's Events about an object, by reason: its failures, drops and recoveries. Pure.
+
+
+@dataclass(frozen=True)
+class RepeatedHappening:
+    """What happened for one reason."""
+
+    reason: str
+    is_bad: bool
+    count: int
+    last: str
+    message: str
+    """The newest."""
+
+
+def events_path(namespace: str, name: str) -> str:
+    """Where the Events of an object are."""
+    chosen = quote(f"involvedObject.name={name}", safe="")
+    return f"{api_path('v1', 'events', namespace)}?fieldSelector={chosen}"
+
+
+def happenings_of(answer: Obj | None, kind: str, name: str) -> list[RepeatedHappening]:
+    """The Events of an object by reason, the newest first."""
+    found: dict[str, RepeatedHappening] = {}
+    events = [one for one in (answer or {}).get("items") or [] if _is_about(one, kind, name)]
+    for event in sorted(events, key=_when):
+        reason, before = str(event.get("reason") or ""), found.pop(str(event.get("reason") or ""), None)
+        times = int(event.get("count") or (event.get("series") or {}).get("count") or 1)
+        found[reason] = RepeatedHappening(
+            reason,
+            event.get("type") == "Warning",
+            times + (before.count if before else 0),
+            _when(event),
+            str(event.get("message") or event.get("note") or ""),
+        )
+    return list(reversed(found.values()))
+
+
+def _is_about(event: Obj, kind: str, name: str) -> bool:
+    about = event.get("involvedObject") or event.get("regarding") or {}
+    return about.get("kind") == kind and about.get("name") == name
+
+
+def _when(event: Obj) -> str:
+    metadata = event.get("metadata") or {}
+    return str(event.get("lastTimestamp") or event.get("eventTime") or metadata.get("creationTimestamp") or "")
+
 
 KINDS = {"trigger": TRIGGERS, "subscription": SUBSCRIPTIONS}
 REPLAYS_SHOWN = 6

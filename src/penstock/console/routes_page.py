@@ -9,11 +9,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from penstock.console.console import console_of
+from penstock.console.map.graph import state_of
 from penstock.console.pages import render
-from penstock.console.route_state import state_of
-from penstock.hosts import without_userinfo
 from penstock.kube.kinds import Obj
 from penstock.operations.route_rates import RouteName, RouteRow
+from penstock.runtime.hosts import without_userinfo
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ import jwt
 from starlette.requests import Request
 from starlette.responses import Response
 
-from penstock.engine.problem import Problem
 from penstock.operations.cluster_api import UnknownToken
+from penstock.runtime.errors import Problem
 
 SESSION_SECONDS = 12 * 3600.0
 MOST_SESSIONS = 500

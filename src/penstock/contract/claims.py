@@ -21,8 +21,8 @@ from typing import Literal
 
 import msgspec
 
+from penstock.contract.records import read_json
 from penstock.contract.routes import Count
-from penstock.contract.unreadable import read_json
 
 ROLES = ("control", "pipeline")
 NOTHING = -1

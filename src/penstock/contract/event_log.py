@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from penstock.contract import headers
+from penstock.contract import records
 from penstock.contract.routes import Count
 from penstock.events import kafka_binding as kafka
 
@@ -53,8 +53,8 @@ def identity(pairs: Iterable[tuple[str, bytes | None]]) -> Identity:
     """What tells an event, or a marker, from others, in `penstock.events` and in `penstock.matched` alike; empty where
     it is neither."""
     values = dict(pairs)
-    if headers.MARKER in values:
-        return (values[headers.MARKER],)
+    if records.MARKER in values:
+        return (values[records.MARKER],)
     found = values.get(_ID), values.get(_SOURCE)
     return found if any(found) else ()
 

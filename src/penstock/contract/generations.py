@@ -12,8 +12,8 @@ from collections.abc import Iterable
 
 import msgspec
 
+from penstock.contract.records import read_json
 from penstock.contract.routes import Count
-from penstock.contract.unreadable import read_json
 
 KIND = "generation"
 SHUT_OUT = "shut-out"

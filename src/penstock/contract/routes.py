@@ -20,8 +20,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from penstock.contract.unreadable import Unreadable, read_json
-from penstock.hosts import without_userinfo
+from penstock.contract.records import Unreadable, read_json
+from penstock.runtime.hosts import without_userinfo
 
 VERSION_KEY = "version"
 IDENTITY_KEY = "identity"

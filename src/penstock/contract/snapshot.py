@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from penstock.contract.names import NameTable
+from penstock.contract.records import Unreadable
 from penstock.contract.routes import (
     IDENTITY_KEY,
     Identity,
@@ -23,7 +24,6 @@ from penstock.contract.routes import (
     key_of,
     route_of_key,
 )
-from penstock.contract.unreadable import Unreadable
 
 
 @dataclass(frozen=True)

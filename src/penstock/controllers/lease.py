@@ -14,13 +14,13 @@ from datetime import UTC, datetime
 
 import structlog
 
-from penstock.kafka.claims.rules import now
-from penstock.kafka.threads import Failed, OwnedThread
 from penstock.kube.client import Client
 from penstock.kube.config import read_config
 from penstock.kube.errors import Conflict, Forbidden, KubeError, NotFound
 from penstock.kube.kinds import LEASE, Key, Obj
 from penstock.observability.logs import describe
+from penstock.runtime.tasks import Failed, OwnedThread
+from penstock.runtime.times import now
 from penstock.settings import Settings
 
 log = structlog.get_logger()

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-from penstock.retry import pause_after
+from penstock.runtime.rate_limit import pause_after
 
 K = TypeVar("K", bound=Hashable)
 

@@ -19,16 +19,16 @@ from penstock.controllers.recorder import EventRecorder
 from penstock.controllers.routes.dataplane import DataPlane
 from penstock.controllers.routes.publisher import Publisher
 from penstock.controllers.tracker import NotYetKnown, Observer, Tracker
-from penstock.kafka.threads import Owner
 from penstock.kube.client import AsyncClient
 from penstock.kube.errors import Conflict, NotFound
 from penstock.kube.kinds import Key, Kind, Obj
 from penstock.observability.logs import describe
 from penstock.resources.conditions import READY, find
-from penstock.resources.destinations.resolution import EVENTS_RETAINED, EXPIRING
+from penstock.resources.destinations import EVENTS_RETAINED, EXPIRING
 from penstock.resources.eventpolicy import SinkGuard
+from penstock.runtime.tasks import Owner
+from penstock.runtime.times import rfc3339
 from penstock.settings import Settings
-from penstock.timestamps import rfc3339
 
 log = structlog.get_logger()
 

@@ -16,7 +16,7 @@ from penstock.kube.client import AsyncClient
 from penstock.kube.errors import Conflict, KubeError
 from penstock.kube.kinds import EVENT, Obj
 from penstock.observability.logs import describe
-from penstock.timestamps import rfc3339
+from penstock.runtime.times import rfc3339
 
 log = structlog.get_logger()
 

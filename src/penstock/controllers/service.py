@@ -15,31 +15,29 @@ from penstock.contract.routes import ServiceName
 from penstock.controllers.reconciler import Reconciler, ReconcilerContext, ReconcilerWorkers
 from penstock.controllers.reconcilers.access import tell_of_policies
 from penstock.controllers.reconcilers.broker import BrokerReconciler
-from penstock.controllers.reconcilers.channels.channel import ChannelReconciler
-from penstock.controllers.reconcilers.channels.inmemorychannel import InMemoryChannelReconciler
-from penstock.controllers.reconcilers.channels.subscribers import Subscribers
-from penstock.controllers.reconcilers.channels.subscription import SubscriptionReconciler
-from penstock.controllers.reconcilers.embedded.eventtransform import EventTransformReconciler
-from penstock.controllers.reconcilers.embedded.integrationsink import IntegrationSinkReconciler
-from penstock.controllers.reconcilers.embedded.integrationsource import IntegrationSourceReconciler
-from penstock.controllers.reconcilers.embedded.jobsink import JobSinkReconciler
-from penstock.controllers.reconcilers.embedded.kservice import KServiceReconciler
-from penstock.controllers.reconcilers.embedded.requestreply import RequestReplyReconciler
-from penstock.controllers.reconcilers.embedded.services import GUARDED, ServiceReconciler
-from penstock.controllers.reconcilers.event_types.event_type_maker import EventTypeMaker
-from penstock.controllers.reconcilers.event_types.eventtype import EventTypeReconciler
+from penstock.controllers.reconcilers.channel import ChannelReconciler, Subscribers
 from penstock.controllers.reconcilers.eventpolicy import EventPolicyReconciler
-from penstock.controllers.reconcilers.flows.parallel import ParallelReconciler
-from penstock.controllers.reconcilers.flows.sequence import SequenceReconciler
+from penstock.controllers.reconcilers.eventtransform import EventTransformReconciler
+from penstock.controllers.reconcilers.eventtype import EventTypeMaker, EventTypeReconciler
+from penstock.controllers.reconcilers.inmemorychannel import InMemoryChannelReconciler
+from penstock.controllers.reconcilers.integrationsink import IntegrationSinkReconciler
+from penstock.controllers.reconcilers.integrationsource import IntegrationSourceReconciler
+from penstock.controllers.reconcilers.jobsink import JobSinkReconciler
+from penstock.controllers.reconcilers.kservice import KServiceReconciler
+from penstock.controllers.reconcilers.parallel import ParallelReconciler
 from penstock.controllers.reconcilers.replay import ReplayReconciler
-from penstock.controllers.reconcilers.sources.running import Sources
+from penstock.controllers.reconcilers.requestreply import RequestReplyReconciler
+from penstock.controllers.reconcilers.running_sources import Sources
+from penstock.controllers.reconcilers.sequence import SequenceReconciler
+from penstock.controllers.reconcilers.services import GUARDED, ServiceReconciler
+from penstock.controllers.reconcilers.subscription import SubscriptionReconciler
 from penstock.controllers.reconcilers.trigger import TriggerReconciler
 from penstock.controllers.recorder import EventRecorder
 from penstock.controllers.routes import identity
-from penstock.controllers.routes.announcer import Announcer
 from penstock.controllers.routes.dataplane import DataPlane
-from penstock.controllers.routes.kept_events import kept_since
+from penstock.controllers.routes.past import kept_since
 from penstock.controllers.routes.publisher import Publisher
+from penstock.controllers.routes.route_health import Announcer
 from penstock.controllers.routes.route_records import (
     BROKER_INGRESS_HOST,
     JOB_SINK_HOST,
@@ -50,12 +48,11 @@ from penstock.controllers.routes.trust_bundles import TrustBundles
 from penstock.controllers.sinks.guarded_services import GuardedCertificates, GuardedServices
 from penstock.controllers.sinks.job_sink import JobSinks
 from penstock.controllers.sinks.request_reply import RequestReplies
-from penstock.controllers.sinks.tokens import SinkTokens
+from penstock.controllers.sinks.requests import SinkTokens
 from penstock.controllers.tracker import Tracker
 from penstock.controllers.workloads.reconcilers import workload_reconcilers
 from penstock.destinations import Destinations
 from penstock.kafka.routes import RoutesTopic
-from penstock.kafka.threads import Owner
 from penstock.kube.client import AsyncClient
 from penstock.kube.config import read_config
 from penstock.kube.kinds import (
@@ -72,12 +69,13 @@ from penstock.kube.kinds import (
     TRIGGER,
     Key,
 )
-from penstock.lifecycle import Lifecycle, first
-from penstock.serving import HttpServer
+from penstock.runtime.lifecycle import Lifecycle, first
+from penstock.runtime.sockets import bound_socket
+from penstock.runtime.tasks import Owner
 from penstock.settings import IN_CLUSTER, Settings
-from penstock.sockets import bound_socket
-from penstock.sources.sinks import Sinks
-from penstock.tls.server import PassingCertificate, ServerTls, service_certificate
+from penstock.sources.deliveries import Sinks
+from penstock.web.server import HttpServer
+from penstock.web.tls_server import PassingCertificate, ServerTls, service_certificate
 
 log = structlog.get_logger()
 

@@ -11,11 +11,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 from penstock.controllers.informer import Informer
-from penstock.kafka.threads import Owner
 from penstock.kube.client import AsyncClient
 from penstock.kube.kinds import Key, Kind, Obj
-from penstock.resources.destinations.kreference import KReference
-from penstock.resources.destinations.resolution import Unresolved
+from penstock.resources.destinations import KReference, Unresolved
+from penstock.runtime.tasks import Owner
 
 Observer = tuple[str, Key]
 """The kind of the object that looks, and which."""

@@ -13,31 +13,30 @@ from typing import Protocol
 
 import structlog
 
-from penstock.contract import event_log, headers
-from penstock.contract.failure_causes import FailureCause
+from penstock.contract import event_log, records
+from penstock.contract.attempts import FailureCause
 from penstock.contract.routes import Route
 from penstock.contract.snapshot import Snapshot
 from penstock.dispatcher.cursors import stage_payload as stage_payloads
 from penstock.dispatcher.cursors.cursor import NOT_MATCHED, Cursor, Stage
 from penstock.dispatcher.cursors.cursor_store import Entry, Restored
+from penstock.dispatcher.cursors.flusher import Unflushed
 from penstock.dispatcher.cursors.partition import Edge, EdgeSearch, Logs, LostOrigins, NewDelivery, PartitionCursors
 from penstock.dispatcher.cursors.stage_payload import Failure, StagePayload
-from penstock.dispatcher.cursors.unflushed import Unflushed
 from penstock.dispatcher.delivery.attempt import AttemptResult, AttemptSender
 from penstock.dispatcher.delivery.backoff import longest_wait
 from penstock.dispatcher.delivery.decision import Done, Dropped, Reply, Retry, Step, ToDeadLetter, next_step
 from penstock.dispatcher.delivery.retention import Forecast
 from penstock.dispatcher.delivery.telemetry import Telemetry
+from penstock.dispatcher.event_memory import Memory, Recent
 from penstock.dispatcher.http.outcome import Withheld
-from penstock.dispatcher.matched.recent import Recent
-from penstock.dispatcher.matched.record import Matched
+from penstock.dispatcher.lanes import Job, Lane, Schedule
+from penstock.dispatcher.matched_record import Matched
 from penstock.dispatcher.replay.feed import StoredEvents
 from penstock.dispatcher.replay.selection import EventMatcher, as_replayed
-from penstock.dispatcher.schedule.lanes import Job, Lane, Schedule
-from penstock.dispatcher.schedule.memory import Memory
-from penstock.dispatcher.schedule.workers import Workers
-from penstock.dispatcher.secrets.kept import KeptSecrets
-from penstock.history.schema.problem import HistoryProblem
+from penstock.dispatcher.secrets import KeptSecrets
+from penstock.dispatcher.workers import Workers
+from penstock.history.schema.columns import HistoryProblem
 from penstock.kafka.random_reader import Chunk, NotReadNow
 from penstock.kafka.reports import Reporter
 from penstock.observability import metrics
@@ -309,7 +308,7 @@ class Dispatcher:
             out = cursors.fences.shut_out(found)
             record = self._telemetry.shut_out(found, cursors.fences.in_force) if out else found
             self._sender.routed(record, self.snapshot.targets)
-            if headers.DATA_UNREAD in record.fields:
+            if records.DATA_UNREAD in record.fields:
                 self._data_unread.inc()
             for new in cursors.take(record, self.snapshot.routes, self._gone, self.has_room):
                 self.begin(new)

@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import structlog
 
 from penstock.contract import topics
+from penstock.contract.reports import SeenTypes
 from penstock.contract.routes import Replay
-from penstock.contract.seen_types import SeenTypes
 from penstock.contract.snapshot import Snapshot
 from penstock.destinations import Destinations
 from penstock.dispatcher.cursors.cursor_store import CursorStore, GivenUp, Restored
@@ -47,25 +47,24 @@ from penstock.dispatcher.delivery.retention import (
 )
 from penstock.dispatcher.dispatcher import Dispatcher
 from penstock.dispatcher.http.client import SubscriberClient
-from penstock.dispatcher.matched.record import DECODER, EVENT_DECODER, Matched
-from penstock.dispatcher.replay.given_up import attempts_given_up, origins_given_up
-from penstock.dispatcher.replay.reach import FurtherBack
+from penstock.dispatcher.matched_record import DECODER, EVENT_DECODER, Matched
+from penstock.dispatcher.replay.archive import FurtherBack
 from penstock.dispatcher.replay.replays import Replays
-from penstock.dispatcher.secrets.kept import KeptSecrets
-from penstock.dispatcher.secrets.requests import SecretRequests
+from penstock.dispatcher.replay.selection import attempts_given_up, origins_given_up
+from penstock.dispatcher.secrets import KeptSecrets, SecretRequests
 from penstock.events.event import CloudEvent
-from penstock.history.reader.kept import KeptEvents
+from penstock.history.reader.table_events import KeptEvents
 from penstock.history.writer.upkeep import removed_soon
 from penstock.kafka.admin import NotDone, TopicAdmin
 from penstock.kafka.random_reader import NotReadNow, RandomReader
 from penstock.kafka.reports import Reporter
 from penstock.kafka.table import SnapshotFollower
 from penstock.kafka.tail import TailReader
-from penstock.kafka.threads import Owner
 from penstock.kafka.topic_ends import KafkaAway
-from penstock.lifecycle import first
 from penstock.observability import trace
 from penstock.observability.logs import describe
+from penstock.runtime.lifecycle import first
+from penstock.runtime.tasks import Owner
 from penstock.settings import Settings
 
 if TYPE_CHECKING:

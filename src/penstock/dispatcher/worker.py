@@ -21,13 +21,13 @@ from penstock.dispatcher.task import run_task
 from penstock.kafka.admin import NotDone, TopicAdmin
 from penstock.kafka.reports import stop_key
 from penstock.kafka.table import TableFollower
-from penstock.kafka.tasks.task_reports import TaskReporter
-from penstock.kafka.threads import Owner
-from penstock.lifecycle import first, settle_garbage
+from penstock.kafka.task_reports import TaskReporter
 from penstock.observability.instruments import record_metrics, send_metrics
 from penstock.observability.logs import configure_logging
-from penstock.observability.outbox import KeptLines, Outbox
-from penstock.retry import pause_after
+from penstock.observability.remote_metrics import KeptLines, Outbox
+from penstock.runtime.lifecycle import first, settle_garbage
+from penstock.runtime.rate_limit import pause_after
+from penstock.runtime.tasks import Owner
 from penstock.settings import Settings
 
 log = structlog.get_logger()

@@ -14,7 +14,7 @@ from typing import Literal
 import psutil
 
 from penstock.engine import datadir, jars, java, ports
-from penstock.engine.problem import Problem
+from penstock.runtime.errors import Problem
 from penstock.settings import Settings
 
 OLDEST_PYTHON = (3, 11)

@@ -18,11 +18,11 @@ from pathlib import Path
 
 from penstock.engine.datadir import load_settings
 from penstock.engine.processes import parent_death
-from penstock.engine.roles.instances import name_supervised
-from penstock.engine.roles.life import end_with_threads, live
+from penstock.engine.roles.claim import name_supervised
+from penstock.engine.roles.standalone import end_with_threads, live
 from penstock.engine.roles.table import Role, loop_factory, role_of
-from penstock.lifecycle import Lifecycle
 from penstock.observability.logs import configure_logging
+from penstock.runtime.lifecycle import Lifecycle
 from penstock.settings import Settings
 
 GRACE_SECONDS = 3.0

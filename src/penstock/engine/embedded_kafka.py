@@ -26,9 +26,8 @@ from penstock.engine.class_archives import ClassArchive, archive_of
 from penstock.engine.jars import Jars, archive_folder
 from penstock.engine.java import COMPILE_LATER, Java
 from penstock.engine.ports import free_port_beside
-from penstock.engine.problem import Problem
 from penstock.kafka.admin import NotDone, TopicAdmin
-from penstock.kafka.connection import (
+from penstock.kafka.clients import (
     EMBEDDED_MECHANISM,
     EMBEDDED_USER,
     embedded_password_file,
@@ -37,7 +36,8 @@ from penstock.kafka.connection import (
     librdkafka_options,
 )
 from penstock.kafka_properties import MECHANISMS
-from penstock.private_files import write_private
+from penstock.runtime.errors import Problem
+from penstock.runtime.files import write_private
 from penstock.settings import Settings
 
 UPGRADE_USER = "upgrade"

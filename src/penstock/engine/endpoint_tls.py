@@ -1,11 +1,10 @@
-"""The certificate of metrics and probes, where they are to speak HTTPS."""
+"""The certificate of the metrics and health ports where they serve HTTPS."""
 
 from __future__ import annotations
 
-from penstock.engine.problem import Problem
+from penstock.runtime.errors import Problem
 from penstock.settings import Settings
-from penstock.tls.server import NoCertificate, ServerTls
-from penstock.tls.threads import FreshCertificate
+from penstock.web.tls_server import FreshCertificate, NoCertificate, ServerTls
 
 
 def certificate_for(settings: Settings) -> FreshCertificate | None:

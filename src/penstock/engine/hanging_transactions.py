@@ -18,8 +18,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from penstock.contract.topics import ATTEMPTS, CURSORS, REPORTS, ROUTES
 from penstock.kafka.admin import NotDone, TopicAdmin
-from penstock.kafka.clients import topic_name
-from penstock.kafka.connection import java_options
+from penstock.kafka.clients import java_options, topic_name
 from penstock.settings import Settings
 
 if TYPE_CHECKING:

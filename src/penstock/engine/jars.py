@@ -19,7 +19,7 @@ from pathlib import Path
 from penstock.engine.jar_files import ivy, pinned_jars
 from penstock.engine.jar_files.ivy import PIPELINE, JarSet, Progress
 from penstock.engine.java import Java
-from penstock.engine.problem import Problem
+from penstock.runtime.errors import Problem
 from penstock.settings import Settings
 
 

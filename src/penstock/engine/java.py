@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.engine.problem import Problem
+from penstock.runtime.errors import Problem
 
 SUPPORTED = (17, 21)
 PROBE_SECONDS = 60.0

@@ -19,13 +19,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import structlog
 
 from penstock.contract.event_log import ADVICE, AnotherLog
-from penstock.end_at_once import end_at_once
 from penstock.engine import jars, spark
 from penstock.engine.hanging_transactions import end_hanging
-from penstock.engine.problem import Problem
 from penstock.engine.topics import setup as topics
-from penstock.lifecycle import Lifecycle, first
 from penstock.observability.logs import describe
+from penstock.runtime.errors import Problem
+from penstock.runtime.lifecycle import Lifecycle, end_at_once, first
 from penstock.settings import Settings
 
 if TYPE_CHECKING:
@@ -122,7 +121,7 @@ async def _warm_standby(opening: asyncio.Task[SparkSession], lifecycle: Lifecycl
 
 def _warm_up(session: SparkSession) -> None:
     """Spark's planner and compiler for the router, and a Python process with the dispatcher's modules."""
-    from penstock.router.plan.plan_probe import attempt
+    from penstock.router.plan.unplannable import attempt
 
     attempt(session, ())
     session.sparkContext.parallelize([0], 1).foreachPartition(_import_dispatcher)

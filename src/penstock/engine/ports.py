@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import psutil
 
-from penstock.engine.problem import Problem
+from penstock.runtime.errors import Problem
 from penstock.settings import Settings
 
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
-from penstock.engine.problem import Problem
+from penstock.runtime.errors import Problem
 
 MAIN = "org.apache.spark.api.python.PythonGatewayServer"
 START_SECONDS = 120.0

@@ -20,15 +20,14 @@ from typing import Any, Protocol, TypeVar
 
 import psutil
 
-from penstock.engine import clock_watch, openness, ports, running_stacks, spark
+from penstock.engine import clock_watch, exposure_check, ports, running_stacks, spark
 from penstock.engine import embedded_kafka as kafka
 from penstock.engine import jars as jar_cache
 from penstock.engine import java as java_search
-from penstock.engine.datadir import DataDir
+from penstock.engine.datadir import UMASK, DataDir, administrator_remark
 from penstock.engine.endpoint_tls import certificate_for
-from penstock.engine.history import available
-from penstock.engine.history.keeper import HistoryKeeper
-from penstock.engine.private_folder import UMASK, administrator_remark
+from penstock.engine.history import files as available
+from penstock.engine.history.scheduler import HistoryKeeper
 from penstock.engine.processes.supervisor import Component, Observer, Supervisor, Watch
 from penstock.engine.topics import setup as topics
 from penstock.observability import exposition, metric_export
@@ -74,7 +73,7 @@ class Prepared:
 def prepare(settings: Settings, screen: Screen) -> Prepared:
     """Makes a stack ready to start. Raises Problem for what the user can put right. May be interrupted at any time."""
     settings = settings.model_copy(update={"data_dir": settings.data_dir.expanduser().absolute()})
-    openness.check(settings)
+    exposure_check.check(settings)
     spark.check(settings)
     topics.check_security(settings)
     settings, without_history = available.checked(settings)

@@ -8,9 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import date
+from functools import lru_cache
 
 from penstock.events import media_type
-from penstock.events.event import REQUIRED, VERSIONS, MalformedEvent
+from penstock.events.event import REQUIRED, VERSIONS, CloudEvent, MalformedEvent
+from penstock.runtime.times import rfc3339_of
 
 _NAME = re.compile(r"[a-z0-9]+")
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
@@ -107,3 +109,48 @@ def _is_time(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+# The attributes a Broker gives to every event that enters it: arrival time, and the limit on loops. An event that
+# comes back into a Broker as a reply has one life less; one that has none left is refused. Whoever puts an event into
+# a Broker applies these, be it the ingress or a reply.
+
+ARRIVAL_TIME = "knativearrivaltime"
+TTL = "knativebrokerttl"
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,9}")
+
+
+class TooManyHops(MalformedEvent):
+    """The event has passed through Brokers as often as its time to live allows."""
+
+
+@lru_cache(maxsize=1)
+def arrival_time(now_ns: int) -> str:
+    """An RFC 3339 time with nanoseconds, in UTC. The events of a batch share it."""
+    seconds, nanos = divmod(now_ns, 1_000_000_000)
+    return f"{_second(seconds)}.{nanos:09d}Z"
+
+
+@lru_cache(maxsize=4)
+def _second(seconds: int) -> str:
+    """Thousands of events share a second."""
+    return rfc3339_of(seconds)[:-1]
+
+
+def next_ttl(present: str | None, highest: int) -> int:
+    """The TTL of an event that enters a Broker: the highest if it has none that can be read, one less if it has.
+
+    A sender cannot make it higher: that would be the sender's choice of how often a loop is gone through.
+    """
+    if present is None or _INTEGER.fullmatch(present) is None:
+        return highest
+    return min(max(int(present) - 1, 0), highest)
+
+
+def enter_broker(event: CloudEvent, highest_ttl: int, now_ns: int) -> CloudEvent:
+    """The event as the Broker stores it. Raises TooManyHops when its TTL is used up."""
+    ttl = next_ttl(event.attributes.get(TTL), highest_ttl)
+    if ttl <= 0:
+        raise TooManyHops(f"attribute {TTL!r} is used up: the event has gone through Brokers in a loop")
+    return CloudEvent({**event.attributes, TTL: str(ttl), ARRIVAL_TIME: arrival_time(now_ns)}, event.data)

@@ -10,8 +10,7 @@ from __future__ import annotations
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from penstock.filters.cesql.columns import Attributes, passes
-from penstock.filters.cesql.terms import conjunction, disjunction
+from penstock.filters.cesql.columns import Attributes, conjunction, disjunction, passes
 from penstock.filters.predicate import (
     COMPARE,
     All,

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 
 from penstock.events.event import CloudEvent
 from penstock.filters.cesql.evaluate import passes
-from penstock.filters.data.facts import facts
-from penstock.filters.data.names import facts_asked
+from penstock.filters.data.facts import facts, facts_asked
 from penstock.filters.predicate import (
     COMPARE,
     All,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.filters.cesql import like
+from penstock.filters.cesql import functions
 from penstock.filters.cesql.evaluate import REQUIRED
 from penstock.filters.cesql.syntax import Attribute, Combine, Compare, Exists, Expression, In, Like, Literal, Negation
 from penstock.filters.predicate import NOTHING, All, AnyOf, Everything, Exact, Not, Predicate, Prefix, Suffix
@@ -85,7 +85,7 @@ def _in(name: str, elements: tuple[Expression, ...], negated: bool) -> _Plain | 
 
 
 def _like(name: str, pattern: str, negated: bool) -> _Plain | None:
-    runs = like.runs(pattern)
+    runs = functions.runs(pattern)
     if any(character is None for run in runs for character in run):
         return None
     texts = ["".join(map(str, run)) for run in runs]

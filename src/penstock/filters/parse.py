@@ -16,8 +16,19 @@ from typing import Any
 from penstock.filters import cesql
 from penstock.filters.data import conditions
 from penstock.filters.normal import conjunctive
-from penstock.filters.predicate import All, AnyOf, Cesql, Everything, Exact, Not, Predicate, Prefix, Present, Suffix
-from penstock.filters.problem import FilterProblem
+from penstock.filters.predicate import (
+    All,
+    AnyOf,
+    Cesql,
+    Everything,
+    Exact,
+    FilterProblem,
+    Not,
+    Predicate,
+    Prefix,
+    Present,
+    Suffix,
+)
 from penstock.filters.validate import DIALECTS, attribute_problems, filter_problems
 from penstock.filters.walk import MAX_TERMS, count_terms
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.events.event import CloudEvent
 from penstock.filters.cesql.evaluate import evaluate
-from penstock.filters.data.names import KIND, is_fact, parts_of
+from penstock.filters.data.facts import KIND, is_fact, parts_of
 from penstock.filters.evaluate import known, matches
 from penstock.filters.predicate import (
     All,

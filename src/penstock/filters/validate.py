@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock.filters import cesql
 from penstock.filters.data.conditions import data_problems
-from penstock.filters.problem import FilterProblem, is_text
+from penstock.filters.predicate import FilterProblem, is_text
 
 DIALECTS = ("exact", "prefix", "suffix", "all", "any", "not", "cesql", "data")
 

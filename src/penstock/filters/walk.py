@@ -1,11 +1,11 @@
-"""Goes over the parts of a predicate: which attributes it uses, and how large it is."""
+"""Walks over a predicate: which attributes it uses, and how large it is."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from penstock.filters.cesql import syntax
-from penstock.filters.data.names import is_fact
+from penstock.filters.data.facts import is_fact
 from penstock.filters.predicate import All, AnyOf, Cesql, Compared, Exact, Not, Predicate, Prefix, Present, Suffix
 
 

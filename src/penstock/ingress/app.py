@@ -10,23 +10,21 @@ from __future__ import annotations
 import time
 from functools import partial
 
-from penstock.contract.event_record import record_of, travelling
-from penstock.contract.seen_types import SeenTypes, Tell
+from penstock.contract.records import record_of, travelling
+from penstock.contract.reports import SeenTypes, Tell
 from penstock.events import http
-from penstock.events.attributes import AttributesTooLarge
-from penstock.events.broker_attributes import enter_broker
+from penstock.events.attributes import AttributesTooLarge, enter_broker
 from penstock.events.event import CloudEvent, MalformedEvent
 from penstock.ingress import responses
-from penstock.ingress.disk import DiskWatch
-from penstock.ingress.kafka_watch import KafkaWatch
+from penstock.ingress.authorization import Door
 from penstock.ingress.request import Request
 from penstock.ingress.responses import Response
-from penstock.ingress.senders.door import Door
+from penstock.ingress.storage_checks import DiskWatch, KafkaWatch
 from penstock.ingress.targets import Addressee, TargetTable
 from penstock.kafka.events import EventWriter, NoRoom, NotStored, RecordTooLarge
 from penstock.observability import trace
 from penstock.observability.metrics import Rejections
-from penstock.observability.span_attributes import messaging
+from penstock.observability.trace import messaging
 from penstock.settings import Settings
 
 PROBES = frozenset({"/livez", "/healthz", "/readyz"})

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
-from penstock.events.event import MalformedEvent
+from penstock.events.event import CloudEvent, MalformedEvent
 from penstock.events.http import fold_headers
 from penstock.ingress import responses
 from penstock.ingress.responses import Response
-from penstock.ingress.senders.sender import Sender
 from penstock.ingress.targets import Addressee, path_of
 
 
@@ -105,3 +105,17 @@ class Request:
     def path(self) -> str:
         """Where it goes; empty where the address is none."""
         return path_of(self.url)
+
+
+# Who sends a request.
+
+
+class Sender(NamedTuple):
+    """Somebody who has shown who they are."""
+
+    subject: str
+    """Such as `system:serviceaccount:shop:till`."""
+    is_invited: bool = False
+    """Whether the credentials were made for this very target, so that no EventPolicy is asked about them."""
+    spend: Callable[[Sequence[CloudEvent]], None] | None = None
+    """Told what was sent, where the credentials allow so much only."""

@@ -15,8 +15,8 @@ from email.utils import formatdate
 import structlog
 
 from penstock.ingress.connection import Application, Connection, Refusal
-from penstock.ingress.greeting import Reception
-from penstock.kafka.threads import Owner
+from penstock.ingress.tls_handshake import Reception
+from penstock.runtime.tasks import Owner
 from penstock.settings import Settings
 
 BACKLOG = 2048

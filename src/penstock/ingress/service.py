@@ -10,21 +10,20 @@ import structlog
 
 from penstock.contract.snapshot import Snapshot
 from penstock.ingress.app import Ingress
-from penstock.ingress.disk import DiskWatch
-from penstock.ingress.kafka_watch import KafkaWatch
-from penstock.ingress.senders.door import Door
+from penstock.ingress.authorization import Door
 from penstock.ingress.server import IngressServer
+from penstock.ingress.storage_checks import DiskWatch, KafkaWatch
 from penstock.ingress.targets import TargetTable
 from penstock.kafka.events import EventWriter
 from penstock.kafka.reports import Reporter
 from penstock.kafka.table import SnapshotFollower
-from penstock.kafka.threads import Owner
-from penstock.lifecycle import Lifecycle, first, settle_garbage
 from penstock.observability import metrics, trace
 from penstock.observability.instruments import record_metrics
+from penstock.runtime.lifecycle import Lifecycle, first, settle_garbage
+from penstock.runtime.sockets import bound_socket
+from penstock.runtime.tasks import Owner
 from penstock.settings import Settings
-from penstock.sockets import bound_socket
-from penstock.tls.server import NoCertificate, ServerTls
+from penstock.web.tls_server import NoCertificate, ServerTls
 
 log = structlog.get_logger()
 
@@ -100,7 +99,7 @@ class _TokensOnDemand:
         """Told every snapshot before it counts."""
         if self._has_begun or not any(one.access and one.access.audience for one in snapshot.targets.values()):
             return
-        from penstock.ingress.senders.tokens import TokenRecogniser
+        from penstock.ingress.token_authentication import TokenRecogniser
         from penstock.oidc.issuers import issuers_of
         from penstock.oidc.verifier import Verifier
 

@@ -9,7 +9,7 @@ import httptools
 
 from penstock.contract.routes import Target
 from penstock.observability.metrics import TargetMetrics
-from penstock.observability.span_attributes import destination
+from penstock.observability.trace import destination
 from penstock.resources.eventpolicy import TargetRules
 
 _CLUSTER_SUFFIXES = (".cluster.local", ".svc.cluster.local")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.install.objects import LABELS, Manifest, metadata
 from penstock.kube.kinds import Obj
 from penstock.resources.admission import CONTROLLER_USER, SUBSCRIBE, SYSTEM_NAMESPACE
-from penstock.webhook import trust
+from penstock.webhook import certificates
 
 GROUP = "rbac.authorization.k8s.io"
 CONTROL = CONTROLLER_USER.rpartition(":")[2]
@@ -72,14 +72,21 @@ EXECUTOR_RULES = [
 """Spark's drivers make their executors Pods, in their own namespace only; at its end one asks to remove all it may have
 made."""
 WEBHOOK_RULES = [
-    rule("admissionregistration.k8s.io", ["mutatingwebhookconfigurations"], ["get", "update"], [trust.MUTATING]),
-    rule("admissionregistration.k8s.io", ["validatingwebhookconfigurations"], ["get", "update"], [trust.VALIDATING]),
-    rule("apiextensions.k8s.io", ["customresourcedefinitions"], ["get", "update"], trust.converted_definitions()),
+    rule("admissionregistration.k8s.io", ["mutatingwebhookconfigurations"], ["get", "update"], [certificates.MUTATING]),
+    rule(
+        "admissionregistration.k8s.io",
+        ["validatingwebhookconfigurations"],
+        ["get", "update"],
+        [certificates.VALIDATING],
+    ),
+    rule(
+        "apiextensions.k8s.io", ["customresourcedefinitions"], ["get", "update"], certificates.converted_definitions()
+    ),
     rule("authorization.k8s.io", ["subjectaccessreviews"], ["create"]),
 ]
 """It also asks whether a user may have the events of a Broker or channel in another namespace."""
 WEBHOOK_LOCAL_RULES = [
-    rule("", ["secrets"], ["get", "update"], [trust.SECRET]),
+    rule("", ["secrets"], ["get", "update"], [certificates.CERTIFICATES_SECRET]),
     rule("", ["configmaps"], WATCH),
 ]
 

@@ -15,11 +15,10 @@ from typing import Any
 
 import yaml
 
-from penstock.install.implied import implied
 from penstock.install.manifests import by_file, text
 from penstock.install.objects import Manifest
 from penstock.install.tls import MODES, SERVICE_NAMES, Tls
-from penstock.install.values import RolePods, Values
+from penstock.install.values import RolePods, Values, implied
 from penstock.kube.kinds import Obj
 from penstock.resources.admission import SYSTEM_NAMESPACE
 

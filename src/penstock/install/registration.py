@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from penstock.install.definitions import NOT_SERVED, kind_of
-from penstock.install.objects import Manifest, metadata
+from penstock.install.objects import NOT_SERVED, Manifest, kind_of, metadata
 from penstock.kube.kinds import Obj
 from penstock.resources import features
 from penstock.resources.admission import SYSTEM_NAMESPACE, KindAdmission
 from penstock.resources.registry import ADMISSION, crds
-from penstock.webhook import app, trust
+from penstock.webhook import certificates, service
 
 GROUP = "admissionregistration.k8s.io"
 DEFAULTING = "webhook.eventing.knative.dev"
@@ -28,11 +27,18 @@ def registrations() -> list[Manifest]:
         if kind not in NOT_SERVED and isinstance(admission, KindAdmission):
             by_webhook[admission.webhook].append(_rule(definition))
     everything = [rule for rules in by_webhook.values() for rule in rules]
-    validating = [_webhook(name, app.VALIDATION, rules) for name, rules in by_webhook.items()]
+    validating = [_webhook(name, service.VALIDATION, rules) for name, rules in by_webhook.items()]
     return [
-        Manifest({"apiVersion": "v1", "kind": "Secret", "metadata": metadata(trust.SECRET), "type": "Opaque"}),
-        _configuration("Mutating", trust.MUTATING, [_webhook(DEFAULTING, app.DEFAULTING, everything)]),
-        _configuration("Validating", trust.VALIDATING, [*validating, _features_webhook()]),
+        Manifest(
+            {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "metadata": metadata(certificates.CERTIFICATES_SECRET),
+                "type": "Opaque",
+            }
+        ),
+        _configuration("Mutating", certificates.MUTATING, [_webhook(DEFAULTING, service.DEFAULTING, everything)]),
+        _configuration("Validating", certificates.VALIDATING, [*validating, _features_webhook()]),
     ]
 
 
@@ -57,7 +63,9 @@ def _rule(definition: Obj) -> Obj:
 def _webhook(name: str, path: str, rules: list[Obj], **more: Any) -> Obj:
     return {
         "name": name,
-        "clientConfig": {"service": {"name": trust.SERVICE, "namespace": SYSTEM_NAMESPACE, "path": path, "port": 443}},
+        "clientConfig": {
+            "service": {"name": certificates.SERVICE, "namespace": SYSTEM_NAMESPACE, "path": path, "port": 443}
+        },
         "rules": rules,
         "admissionReviewVersions": ["v1"],
         "failurePolicy": "Fail",
@@ -80,5 +88,5 @@ def _features_webhook() -> Obj:
     place = {"matchLabels": {"kubernetes.io/metadata.name": SYSTEM_NAMESPACE}}
     condition = {"name": "features", "expression": f"request.name == '{features.CONFIG_MAP}'"}
     return _webhook(
-        features.WEBHOOK, app.CONFIG_VALIDATION, [rule], namespaceSelector=place, matchConditions=[condition]
+        features.WEBHOOK, service.CONFIG_VALIDATION, [rule], namespaceSelector=place, matchConditions=[condition]
     )

@@ -9,15 +9,14 @@ from typing import Any
 import yaml
 
 from penstock.install import access
-from penstock.install.implied import completed
 from penstock.install.objects import Manifest, metadata, role_labels, selector
 from penstock.install.pods import CONTAINER_SECURITY, POD_SECURITY, SETTINGS, PodKind, deployment
 from penstock.install.tls import INGRESS_SERVICE, certificate
-from penstock.install.values import Values
+from penstock.install.values import Values, completed
 from penstock.kube.kinds import Obj
 from penstock.resources.admission import SYSTEM_NAMESPACE
 from penstock.settings import Settings
-from penstock.webhook import trust
+from penstock.webhook import certificates
 
 SPARK_PORTS = {"driver": 7078, "blocks": 7079}
 """Where executors reach the driver."""
@@ -137,7 +136,7 @@ def _services(kind: PodKind, values: Values) -> list[Manifest]:
             return [_service(kind, INGRESS_SERVICE, ports), _service(kind, name, [metrics], **each)]
         case "webhook":
             https = {"name": "https", "port": 443, "targetPort": "https"}
-            return [_service(kind, trust.SERVICE, [https, metrics])]
+            return [_service(kind, certificates.SERVICE, [https, metrics])]
         case "console":
             port = kind.ports["console"]
             console = {"name": "console", "port": port, "targetPort": "console", "appProtocol": values.tls.scheme}

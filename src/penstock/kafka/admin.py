@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
@@ -25,8 +27,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 )
 
 from penstock.contract.topics import TOPICS
-from penstock.kafka import clients, error_advice
-from penstock.kafka.connection import UnusableConf
+from penstock.kafka import clients
+from penstock.kafka import clients as error_advice
+from penstock.kafka.clients import UnusableConf
 from penstock.settings import Settings
 
 TIMEOUT_SECONDS = 30.0
@@ -283,3 +286,44 @@ class TopicAdmin:
             self._client.poll(0)
             problem = error_advice.most_telling(self._heard) or problem
         return NotDone(error_advice.sentence(problem) if problem is not None else f"{type(error).__name__}: {error}")
+
+
+# Whether Kafka answers, asked when somebody wants to know: for `/readyz` of roles that see Kafka seldom themselves.
+
+ANSWER_SECONDS = 2.0
+FRESH_SECONDS = 2.0
+"""An answer is good for so long: probes come from several sides, and must not become load."""
+
+
+class KafkaProbe:
+    """Asks Kafka for its brokers, at most every two seconds. Any thread may ask."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Callable[[], float] = time.monotonic,
+        connect: Callable[[Settings], TopicAdmin] = TopicAdmin,
+    ) -> None:
+        self._settings, self._clock, self._connect = settings, clock, connect
+        self._lock = threading.Lock()
+        self._admin: TopicAdmin | None = None
+        self._asked = float("-inf")
+        self._problem: str | None = None
+
+    def problem(self) -> str | None:
+        """Why Kafka is not there; None where it is."""
+        with self._lock:
+            if self._clock() - self._asked >= FRESH_SECONDS:
+                self._problem = self._ask()
+                self._asked = self._clock()
+            return self._problem
+
+    def _ask(self) -> str | None:
+        # A client that got no answer may have lost sight of every broker for good: the next question has another.
+        admin, self._admin = self._admin or self._connect(self._settings), None
+        try:
+            admin.brokers(ANSWER_SECONDS)
+        except NotDone as error:
+            return f"Kafka at {self._settings.bootstrap} does not answer ({error})"
+        self._admin = admin
+        return None

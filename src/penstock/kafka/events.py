@@ -22,13 +22,13 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from penstock.contract import topics
-from penstock.contract.event_record import EventRecord
+from penstock.contract.records import EventRecord
 from penstock.kafka import clients
-from penstock.kafka.error_advice import sentence
-from penstock.kafka.threads import Failed
+from penstock.kafka.clients import sentence
 from penstock.kafka.watchdog import ending_process
 from penstock.observability.instruments import NOTHING, Bound
 from penstock.observability.logs import describe
+from penstock.runtime.tasks import Failed
 from penstock.settings import Settings
 
 POLL_SECONDS = 0.001

@@ -7,11 +7,11 @@ that comes late has a lower number than its successor's and is none.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from penstock.contract import generations, headers, reports, topics
+from penstock.contract import generations, records, reports, topics
 from penstock.contract.generations import LivePoint
 from penstock.contract.reports import Served
 from penstock.kafka import clients
@@ -20,7 +20,7 @@ from penstock.kafka.transactions import Entry, Fenced, TransactionalPartition
 from penstock.observability.logs import describe
 from penstock.settings import Settings
 
-OPTIONS = {
+FENCE_OPTIONS = {
     "linger.ms": 0,
     "delivery.timeout.ms": int(KAFKA_SECONDS * 1000),
     "error_cb": lambda error: None,  # a fence that is not written reports that itself
@@ -104,7 +104,7 @@ class FenceWriter:
             raise RouterSuperseded("another pipeline has taken over: only one may route") from error
 
     def _connect(self) -> Producer:
-        return clients.producer(self._settings, "fences", OPTIONS, watchdog=None)
+        return clients.producer(self._settings, "fences", FENCE_OPTIONS, watchdog=None)
 
 
 def fence_headers(number: int, start: int, follows: int) -> dict[str, bytes]:
@@ -114,10 +114,55 @@ def fence_headers(number: int, start: int, follows: int) -> dict[str, bytes]:
     Where there is none before, a part is said to be left, so that no reader takes origin 0 for routed.
     """
     fence = {
-        headers.FENCE: str(follows).encode(),
-        headers.MARKER: f"{number}:0:0".encode(),
-        headers.ORIGIN: str(max(0, start - 1)).encode(),
-        headers.ROUTES: b"",
-        headers.GENERATION: str(number).encode(),
+        records.FENCE: str(follows).encode(),
+        records.MARKER: f"{number}:0:0".encode(),
+        records.ORIGIN: str(max(0, start - 1)).encode(),
+        records.ROUTES: b"",
+        records.GENERATION: str(number).encode(),
     }
-    return fence if start > 0 else {**fence, headers.PARTS_LEFT: b"1"}
+    return fence if start > 0 else {**fence, records.PARTS_LEFT: b"1"}
+
+
+# Writing markers into `penstock.events`: records without an event, into partitions that are named.
+
+MARKER_OPTIONS = {
+    "linger.ms": 0,
+    "delivery.timeout.ms": int(KAFKA_SECONDS * 1000),
+    "error_cb": lambda error: None,  # a marker that is not written reports that itself
+}
+
+
+class MarkerWriter:
+    """Writes markers and waits for them."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._topic = clients.topic_name(settings, topics.EVENTS)
+        self._producer = self._connect()
+
+    def write(self, markers: Sequence[bytes], partitions: Iterable[int]) -> dict[int, int]:
+        """Writes all the markers to each partition; returns the offset of the last one there. Raises KafkaAway."""
+        wanted = sorted(partitions)
+        offsets: dict[int, int] = {}
+
+        def written(error: KafkaError | None, message: Message) -> None:
+            partition, offset = message.partition(), message.offset()
+            if error is None and partition is not None and offset is not None:
+                offsets[partition] = max(offset, offsets.get(partition, 0))
+
+        try:
+            for marker in markers:
+                for partition in wanted:
+                    self._producer.produce(
+                        self._topic, partition=partition, headers={records.MARKER: marker}, on_delivery=written
+                    )
+            self._producer.flush(KAFKA_SECONDS + 1)
+        except (BufferError, KafkaException) as error:
+            raise KafkaAway(describe(error)) from error
+        if offsets.keys() != set(wanted):
+            self._producer = self._connect()  # whose predecessor may have lost Kafka for good
+            raise KafkaAway("the markers could not be written")
+        return offsets
+
+    def _connect(self) -> Producer:
+        return clients.producer(self._settings, "markers", MARKER_OPTIONS, watchdog=None)

@@ -21,9 +21,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from penstock.kafka import clients
 from penstock.kafka.tail import READING, Decoder, decode, get_to_know
-from penstock.kafka.threads import OwnedThread, Owner
 from penstock.kafka.watchdog import LOOK_SECONDS, ending_process
 from penstock.observability.logs import describe
+from penstock.runtime.tasks import OwnedThread, Owner
 from penstock.settings import Settings
 
 log = structlog.get_logger()

@@ -18,9 +18,9 @@ from penstock.contract.generations import LivePoint, ShutOut
 from penstock.contract.reports import Ack, Component, Loss, ReplayProgress, SeenType, Served, Standing
 from penstock.kafka import clients
 from penstock.kafka.table import TableFollower
-from penstock.kafka.threads import Failed, OwnedThread
 from penstock.kafka.watchdog import ending_process
 from penstock.observability.logs import describe
+from penstock.runtime.tasks import Failed, OwnedThread
 from penstock.settings import Settings
 
 log = structlog.get_logger()

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from confluent_kafka import KafkaException, TopicPartition
 
 from penstock.contract import topics
+from penstock.contract.records import Unreadable
 from penstock.contract.routes import VERSION_KEY, Record
 from penstock.contract.snapshot import Snapshot, SnapshotBuilder
-from penstock.contract.unreadable import Unreadable
 from penstock.kafka import clients
 from penstock.kafka.table import TableFollower
-from penstock.kafka.threads import Failed
 from penstock.kafka.topic_ends import Retained
 from penstock.kafka.transactions import Entry, Fenced, TransactionalPartition
+from penstock.runtime.tasks import Failed
 from penstock.settings import Settings
 
 TIMEOUT_SECONDS = 15.0

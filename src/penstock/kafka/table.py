@@ -18,15 +18,15 @@ import structlog
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from penstock.contract import topics
+from penstock.contract.records import Unreadable
 from penstock.contract.snapshot import Snapshot, SnapshotBuilder
-from penstock.contract.unreadable import Unreadable
 from penstock.kafka import clients
-from penstock.kafka.claims.rules import now
-from penstock.kafka.error_advice import sentence
+from penstock.kafka.clients import sentence
 from penstock.kafka.tail import get_to_know
-from penstock.kafka.threads import Failed, OwnedThread
 from penstock.kafka.unreadable import report_unreadable
 from penstock.kafka.watchdog import Watchdog
+from penstock.runtime.tasks import Failed, OwnedThread
+from penstock.runtime.times import now
 from penstock.settings import Settings
 
 log = structlog.get_logger()

@@ -15,12 +15,12 @@ from typing import Generic, TypeVar
 import structlog
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, TopicPartition
 
-from penstock.contract.unreadable import Unreadable
+from penstock.contract.records import Unreadable
 from penstock.kafka import clients
-from penstock.kafka.threads import OwnedThread, Owner
 from penstock.kafka.unreadable import report_unreadable
 from penstock.kafka.watchdog import ending_process
 from penstock.observability.logs import describe
+from penstock.runtime.tasks import OwnedThread, Owner
 from penstock.settings import Settings
 
 log = structlog.get_logger()

@@ -17,9 +17,9 @@ from typing import Any
 import structlog
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, Message, TopicPartition
 
-from penstock.contract.unreadable import Unreadable
+from penstock.contract.records import Unreadable
 from penstock.kafka import clients
-from penstock.kafka.error_advice import sentence
+from penstock.kafka.clients import sentence
 from penstock.kafka.table import text_key
 from penstock.kafka.tail import get_to_know
 from penstock.kafka.unreadable import report_unreadable

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from penstock.kube.client import Change, Listing
 from penstock.kube.errors import Forbidden, Gone, KubeError, MethodNotAllowed, NotFound
 from penstock.kube.kinds import Obj
-from penstock.retry import pause_after
+from penstock.runtime.rate_limit import pause_after
 
 FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 5.0

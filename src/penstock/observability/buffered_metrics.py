@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from penstock.observability.outbox import Pending
+from penstock.observability.remote_metrics import Pending
 
 FLUSH_SECONDS = 0.25
 

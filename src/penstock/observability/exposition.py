@@ -21,7 +21,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
 from penstock.observability.tombstones import ObjectKey, gone_objects
-from penstock.tls.threads import FreshCertificate, SecureServing
+from penstock.web.tls_server import FreshCertificate, SecureServing
 
 
 class SharedMetrics(Collector):

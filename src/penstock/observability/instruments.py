@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from penstock.observability.buffered_metrics import BufferedCounter, Distribution, MetricBuffer
-from penstock.observability.outbox import Outbox
+from penstock.observability.remote_metrics import Outbox
 from penstock.observability.tombstones import Notes, ObjectKey
 
 REGISTRY = CollectorRegistry()

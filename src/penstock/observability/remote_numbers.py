@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.observability.buffered_metrics import add_observations
 from penstock.observability.instruments import Instrument, forget_object, instruments, use_labels
-from penstock.observability.outbox import MetricChange
+from penstock.observability.remote_metrics import MetricChange
 from penstock.observability.tombstones import ObjectKey
 
 

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Literal
 
 import structlog
 
+from penstock.events.event import CloudEvent
+
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import SpanProcessor
     from opentelemetry.sdk.trace.sampling import Sampler
@@ -198,3 +200,29 @@ def _context(traceparent: str, remote: bool) -> SpanContext:
         is_remote=remote,
         trace_flags=TraceFlags(int(traceparent[53:55], 16)),
     )
+
+
+# What spans say about an event and where it goes, in the words of the Broker specification and of Knative.
+
+_EVENT_ATTRIBUTES = ("id", "source", "specversion", "type", "subject")
+
+
+def destination(kind: str, namespace: str, name: str) -> str:
+    """`broker:name.namespace`, `trigger:name.namespace` and so on."""
+    return f"{kind.lower()}:{name}.{namespace}"
+
+
+def messaging(event: CloudEvent, place: str, operation: str = "send", protocol: str = "http") -> dict[str, str]:
+    """The attributes of every span: `place` is a `destination`."""
+    attributes = {
+        "messaging.system": "knative",
+        "messaging.destination": place,
+        "messaging.destination.name": place,
+        "messaging.protocol": protocol,
+        "messaging.message_id": event.id,
+        "messaging.operation.name": operation,
+    }
+    for name in _EVENT_ATTRIBUTES:
+        if (value := event.attributes.get(name)) is not None:
+            attributes["cloudevents." + name] = value
+    return attributes

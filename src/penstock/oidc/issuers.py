@@ -18,8 +18,8 @@ import jwt
 import structlog
 
 from penstock.kube.errors import KubeError
-from penstock.oidc.api_client import NoAccess, connect
-from penstock.retry import pause_after
+from penstock.oidc.tokens import NoAccess, connect
+from penstock.runtime.rate_limit import pause_after
 from penstock.settings import Settings
 
 DISCOVERY_PATH = "/.well-known/openid-configuration"

@@ -8,15 +8,15 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from penstock.engine.problem import Problem
 from penstock.kube.client import Client
 from penstock.kube.config import ClusterConfig, ConfigError, config_of, read_config, with_token
 from penstock.kube.errors import Forbidden, KubeError, NotFound, Unauthorized, Unavailable
 from penstock.kube.kinds import Key, Obj
 from penstock.kube.paths import NotASegment, api_path, version_path
 from penstock.operations.installation import Installation
-from penstock.resources.delivery.annotations import PAUSED
+from penstock.resources.delivery import PAUSED
 from penstock.resources.metadata import is_object_name
+from penstock.runtime.errors import Problem
 
 FIELD_MANAGER = "penstock-cli"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.engine.problem import Problem
+from penstock.runtime.errors import Problem
 
 if TYPE_CHECKING:
     from penstock.operations.cluster_api import ClusterApi

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from penstock.engine.problem import Problem
+from penstock.runtime.errors import Problem
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -54,7 +54,7 @@ def _verified_by(settings: Settings) -> SSLContext | bool:
     """What a console over TLS is believed by."""
     if not settings.tls:
         return False
-    from penstock.tls.clients import tls_to
-    from penstock.tls.server import trusted_by_clients
+    from penstock.web.tls_clients import tls_to
+    from penstock.web.tls_server import trusted_by_clients
 
     return tls_to(trusted_by_clients(settings, datetime.now(UTC)))

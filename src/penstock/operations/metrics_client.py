@@ -15,8 +15,6 @@ import httpx2
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from penstock.engine.problem import Problem
-from penstock.hosts import in_url
 from penstock.observability.exposition import SharedMetrics
 from penstock.observability.selected_metrics import SelectedMetrics
 from penstock.operations.installation import of_stack, running_folder
@@ -31,6 +29,8 @@ from penstock.operations.route_rates import (
     rows_of,
 )
 from penstock.operations.stack_state import METRICS
+from penstock.runtime.errors import Problem
+from penstock.runtime.hosts import in_url
 
 Resolve = Callable[..., list[Any]]
 """Addresses of a name, as `socket.getaddrinfo` finds them."""

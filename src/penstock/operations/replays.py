@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.engine.problem import Problem
 from penstock.kube.kinds import Obj
 from penstock.operations.times import window
+from penstock.runtime.errors import Problem
 
 KINDS = {
     "trigger": "Trigger",

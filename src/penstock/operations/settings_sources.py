@@ -16,8 +16,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from penstock.engine.problem import Problem
 from penstock.kafka_properties import secrets_given
+from penstock.runtime.errors import Problem
 from penstock.settings import SETTINGS_FILE, Settings
 
 PREFIX = "PENSTOCK_"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from penstock.engine.problem import Problem
-from penstock.resources.moments import EXPECTED, moment_of
+from penstock.runtime.errors import Problem
+from penstock.runtime.times import EXPECTED, moment_of
 
 
 def moment(text: str, now: datetime, name: str = "--since") -> datetime:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from penstock.kube.kinds import Obj
-from penstock.resources import features, label_selector
+from penstock.resources import features, metadata
 from penstock.resources.admission import AdmissionContext, annotations_of
 from penstock.resources.conditions import ConditionFinding, conclude, false, true, unknown
-from penstock.resources.destinations.resolution import ResolvedAddress, Unresolved
+from penstock.resources.destinations import ResolvedAddress, Unresolved
 from penstock.resources.eventpolicy import NOBODY, SenderIdentity
 from penstock.resources.field_errors import FieldError, FieldErrors, invalid, missing, within
 from penstock.resources.filters import check_filters
@@ -149,7 +149,7 @@ def _check_kind(reference: Obj) -> FieldErrors:
 
 
 def _check_selector(selector: Obj | None, field: str) -> FieldErrors:
-    problem = None if selector is None else label_selector.problem_of(selector)
+    problem = None if selector is None else metadata.problem_of(selector)
     return [] if problem is None else [invalid(problem, field)]
 
 

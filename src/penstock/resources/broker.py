@@ -12,12 +12,17 @@ import yaml
 from penstock.kube.kinds import Obj
 from penstock.resources.admission import AdmissionContext, annotations_of, namespace_of
 from penstock.resources.conditions import READY, ConditionFinding, conclude, false, find, true, unknown
-from penstock.resources.delivery.options import check_delivery, fill_delivery
-from penstock.resources.destinations.kreference import check_reference, fill_namespace
-from penstock.resources.destinations.resolution import Resolution, ResolvedAddress, addresses, dead_letter_finding
+from penstock.resources.delivery import check_delivery, fill_delivery
+from penstock.resources.destinations import (
+    Resolution,
+    ResolvedAddress,
+    addresses,
+    check_reference,
+    dead_letter_finding,
+    fill_namespace,
+)
 from penstock.resources.eventpolicy import OPEN, TargetAccess
-from penstock.resources.field_errors import FieldErrors, within
-from penstock.resources.immutable import changed
+from penstock.resources.field_errors import FieldErrors, changed, within
 from penstock.resources.metadata import ObjectIdentity
 
 # Model.

@@ -11,11 +11,10 @@ import yaml
 from penstock.kube.kinds import Obj
 from penstock.resources.admission import CONTROLLER_USER, AdmissionContext, annotations_of, namespace_of
 from penstock.resources.conditions import READY, ConditionFinding, conclude, false, find, true, unknown
-from penstock.resources.delivery.options import check_delivery, fill_delivery
-from penstock.resources.destinations.resolution import DEAD_LETTER_SINK_RESOLVED, ResolvedAddress, dead_letter_finding
+from penstock.resources.delivery import check_delivery, fill_delivery
+from penstock.resources.destinations import DEAD_LETTER_SINK_RESOLVED, ResolvedAddress, dead_letter_finding
 from penstock.resources.eventpolicy import OPEN, TargetAccess
-from penstock.resources.field_errors import FieldErrors, disallowed, invalid, missing, within
-from penstock.resources.immutable import changed
+from penstock.resources.field_errors import FieldErrors, changed, disallowed, invalid, missing, within
 from penstock.resources.metadata import ObjectIdentity, is_object_name
 
 # Model.

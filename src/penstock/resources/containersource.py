@@ -11,7 +11,7 @@ from typing import Any
 from penstock.kube.kinds import Obj
 from penstock.resources.admission import AdmissionContext
 from penstock.resources.conditions import READY, ConditionFinding, conclude, false, find, unknown
-from penstock.resources.destinations.destination import fill_destination
+from penstock.resources.destinations import fill_destination
 from penstock.resources.field_errors import FieldErrors, missing, within
 from penstock.resources.metadata import ObjectIdentity, controller_reference
 from penstock.resources.pod_rules import template_errors

@@ -13,7 +13,8 @@ from penstock.filters.parse import InvalidFilter, parse
 from penstock.filters.predicate import AnyOf, Everything, Not, Predicate
 from penstock.kube.kinds import Obj
 from penstock.oidc.names import ACCOUNT_PREFIX, subject_of
-from penstock.resources import features, label_selector
+from penstock.resources import features
+from penstock.resources import metadata as label_selector
 from penstock.resources.admission import AdmissionContext, namespace_of
 from penstock.resources.conditions import READY, ConditionFinding, conclude, false, find, true, unknown
 from penstock.resources.features import Transport

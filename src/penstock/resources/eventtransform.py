@@ -11,8 +11,14 @@ from penstock.kube.kinds import Obj
 from penstock.oidc.names import child_name
 from penstock.resources.admission import AdmissionContext, namespace_of
 from penstock.resources.conditions import ConditionFinding, conclude, false, true, unknown
-from penstock.resources.destinations.destination import check_destination, fill_destination
-from penstock.resources.destinations.resolution import Resolution, ResolvedAddress, Unresolved, addresses
+from penstock.resources.destinations import (
+    Resolution,
+    ResolvedAddress,
+    Unresolved,
+    addresses,
+    check_destination,
+    fill_destination,
+)
 from penstock.resources.eventpolicy import OPEN, TargetAccess
 from penstock.resources.features import Transport
 from penstock.resources.field_errors import FieldError, FieldErrors, within

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from penstock.kube.kinds import Obj
 from penstock.resources.admission import AdmissionContext, namespace_of
 from penstock.resources.conditions import ConditionFinding, conclude, false, true, unknown
-from penstock.resources.destinations.kreference import KReference, fill_namespace
+from penstock.resources.destinations import KReference, fill_namespace
 from penstock.resources.field_errors import FieldErrors, missing, within
 from penstock.resources.metadata import LONGEST_NAME, ObjectIdentity, is_object_name
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from penstock.kube.kinds import Obj
 from penstock.resources.conditions import READY, ConditionFinding, find, true, unknown
-from penstock.resources.delivery.options import fill_delivery
-from penstock.resources.destinations.destination import fill_destination
+from penstock.resources.delivery import fill_delivery
+from penstock.resources.destinations import fill_destination
 from penstock.resources.eventpolicy import TargetAccess
 from penstock.resources.metadata import ObjectIdentity, controller_reference
 

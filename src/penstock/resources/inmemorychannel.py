@@ -10,11 +10,10 @@ from penstock.kube.kinds import Obj
 from penstock.resources.admission import CONTROLLER_USER, AdmissionContext, annotations_of, namespace_of
 from penstock.resources.channel import Channel, check_subscriber_names, mark_subscribable
 from penstock.resources.conditions import conclude, false, true, unknown
-from penstock.resources.delivery.options import check_delivery, fill_delivery
-from penstock.resources.destinations.resolution import Resolution, ResolvedAddress, addresses, dead_letter_finding
+from penstock.resources.delivery import check_delivery, fill_delivery
+from penstock.resources.destinations import Resolution, ResolvedAddress, addresses, dead_letter_finding
 from penstock.resources.eventpolicy import OPEN, TargetAccess
-from penstock.resources.field_errors import FieldErrors, disallowed, invalid, missing, within
-from penstock.resources.immutable import changed
+from penstock.resources.field_errors import FieldErrors, changed, disallowed, invalid, missing, within
 from penstock.resources.metadata import ObjectIdentity
 
 # Model.

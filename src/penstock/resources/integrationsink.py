@@ -19,7 +19,7 @@ from penstock.resources.connectors import (
     environment_of,
     not_supported,
 )
-from penstock.resources.destinations.resolution import ResolvedAddress, addresses
+from penstock.resources.destinations import ResolvedAddress, addresses
 from penstock.resources.eventpolicy import OPEN, TargetAccess
 from penstock.resources.features import Transport
 from penstock.resources.field_errors import FieldErrors, within

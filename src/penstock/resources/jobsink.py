@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote
 from penstock.kube.kinds import Obj
 from penstock.resources.admission import AdmissionContext
 from penstock.resources.conditions import conclude, true
-from penstock.resources.destinations.resolution import ResolvedAddress, addresses
+from penstock.resources.destinations import ResolvedAddress, addresses
 from penstock.resources.eventpolicy import TargetAccess
 from penstock.resources.field_errors import FieldError, FieldErrors, within
 from penstock.resources.metadata import ObjectIdentity

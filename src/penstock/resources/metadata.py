@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,3 +58,56 @@ def controller_of(obj: dict[str, Any]) -> dict[str, Any] | None:
     """The reference to the object's controller; None: it has none."""
     owners = (obj.get("metadata") or {}).get("ownerReferences") or []
     return next((owner for owner in owners if owner.get("controller")), None)
+
+
+# Whether an object already is as it is wanted, although the server has filled in defaults.
+
+
+def covers(held: object, wanted: object) -> bool:
+    """Whether all that is wanted is there; what else is there counts not. Lists are compared item by item."""
+    if isinstance(wanted, dict) and isinstance(held, dict):
+        return all(name in held and covers(held[name], value) for name, value in wanted.items())
+    if isinstance(wanted, list) and isinstance(held, list):
+        return len(wanted) == len(held) and all(map(covers, held, wanted))
+    return held == wanted
+
+
+# Label selectors: which labels they ask for, and what is wrong with them in Kubernetes' words.
+
+_WITH_VALUES, _WITHOUT_VALUES = ("In", "NotIn"), ("Exists", "DoesNotExist")
+
+
+def matches(selector: Mapping[str, Any], labels: Mapping[str, Any] | None) -> bool:
+    """Whether the labels are asked for; an empty selector asks for nothing, and every object has that."""
+    labels = labels or {}
+    plain = (selector.get("matchLabels") or {}).items()
+    return all(labels.get(name) == value for name, value in plain) and all(
+        _holds(term, labels) for term in selector.get("matchExpressions") or ()
+    )
+
+
+def problem_of(selector: Mapping[str, Any]) -> str | None:
+    """What is wrong with the selector."""
+    for term in selector.get("matchExpressions") or ():
+        operator, values = term.get("operator"), term.get("values") or []
+        if operator not in (*_WITH_VALUES, *_WITHOUT_VALUES):
+            return f'"{operator or ""}" is not a valid label selector operator'
+        if operator in _WITH_VALUES and not values:
+            return "for 'in', 'notin' operators, values set can't be empty"
+        if operator in _WITHOUT_VALUES and values:
+            return "values set must be empty for exists and does not exist"
+    return None
+
+
+def _holds(term: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
+    value, values = labels.get(str(term.get("key"))), term.get("values") or ()
+    match term.get("operator"):
+        case "In":
+            return value in values
+        case "NotIn":
+            return value not in values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+    return False

@@ -12,7 +12,7 @@ from typing import Any
 from penstock.kube.kinds import Obj
 from penstock.resources.admission import AdmissionContext
 from penstock.resources.conditions import conclude, false, true, unknown
-from penstock.resources.destinations.resolution import ResolvedAddress, Unresolved
+from penstock.resources.destinations import ResolvedAddress, Unresolved
 from penstock.resources.eventpolicy import NOBODY, SenderIdentity
 from penstock.resources.field_errors import FieldError, FieldErrors, invalid, within
 from penstock.resources.metadata import ObjectIdentity

@@ -5,6 +5,7 @@ This is all the embedded API server knows of them.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from importlib import resources
 from typing import Any
@@ -25,7 +26,6 @@ from penstock.resources import (
     integrationsink,
     integrationsource,
     jobsink,
-    knative_programs,
     kservice,
     parallel,
     pingsource,
@@ -38,8 +38,47 @@ from penstock.resources import (
 )
 from penstock.resources.admission import SYSTEM_NAMESPACE, Admission, AdmissionContext, AdmissionDenied, KindAdmission
 from penstock.resources.connectors import nothing_to_fill
+from penstock.runtime.yaml_files import documents
 from penstock.settings import Settings
-from penstock.yaml_files import documents
+
+# The ConfigMaps that programs made with Knative's libraries, adapters and tests among them, read at their start. Such
+# programs may run here as Pods, and end at once where these are missing. The content is upstream's default.
+
+_EXAMPLE = (
+    "# Read by programs made with Knative's libraries, which may run here as Pods. penstock itself logs, measures and\n"
+    "# traces as its settings say.\n"
+)
+_ENCODER = {
+    "timeKey": "ts",
+    "levelKey": "level",
+    "nameKey": "logger",
+    "callerKey": "caller",
+    "messageKey": "msg",
+    "stacktraceKey": "stacktrace",
+    "lineEnding": "",
+    "levelEncoder": "",
+    "timeEncoder": "iso8601",
+    "durationEncoder": "",
+    "callerEncoder": "",
+}
+_ZAP = {
+    "level": "info",
+    "development": False,
+    "outputPaths": ["stdout"],
+    "errorOutputPaths": ["stderr"],
+    "encoding": "json",
+    "encoderConfig": _ENCODER,
+}
+CONFIGMAPS: Mapping[str, Mapping[str, str]] = {
+    "config-logging": {
+        "_example": _EXAMPLE,
+        "zap-logger-config": json.dumps(_ZAP, indent=2),
+        "loglevel.controller": "info",
+        "loglevel.webhook": "info",
+    },
+    "config-observability": {"_example": _EXAMPLE},
+    "config-tracing": {"_example": _EXAMPLE},
+}
 
 __all__ = [
     "ADMISSION",
@@ -121,7 +160,7 @@ def bootstrap_configmaps(settings: Settings) -> list[dict[str, Any]]:
         _configmap(features.CONFIG_MAP, dict(features.DEFAULTS)),
         _configmap(pingsource.CONFIG_MAP, {pingsource.SIZE_KEYS[0]: str(pingsource.UNLIMITED)}),
         _configmap("config-br-default-channel", {"channel-template-spec": _yaml(channel.TEMPLATE)}),
-        *(_configmap(name, dict(data)) for name, data in knative_programs.CONFIGMAPS.items()),
+        *(_configmap(name, dict(data)) for name, data in CONFIGMAPS.items()),
     ]
 
 

@@ -9,16 +9,21 @@ from typing import Any
 from penstock.kube.kinds import Obj
 from penstock.resources.admission import AdmissionContext, namespace_of
 from penstock.resources.conditions import ConditionFinding, State, conclude, false, find, true, unknown
-from penstock.resources.delivery.options import check_delivery, fill_delivery
-from penstock.resources.destinations.destination import check_destination, fill_destination, is_empty
-from penstock.resources.destinations.kreference import KReference, check_reference, fill_namespace
-from penstock.resources.destinations.resolution import EVENTS_RETAINED, loss_finding
-from penstock.resources.field_errors import FieldError, FieldErrors, disallowed, invalid, missing, within
+from penstock.resources.delivery import check_delivery, fill_delivery
+from penstock.resources.destinations import (
+    EVENTS_RETAINED,
+    KReference,
+    check_destination,
+    check_reference,
+    fill_destination,
+    fill_namespace,
+    is_empty,
+    loss_finding,
+)
+from penstock.resources.field_errors import FieldError, FieldErrors, changed, disallowed, invalid, missing, within
 from penstock.resources.filters import check_filters
-from penstock.resources.immutable import changed
 from penstock.resources.metadata import ObjectIdentity
-from penstock.resources.moments import EXPECTED, moment_of, span_of
-from penstock.timestamps import parse_rfc3339
+from penstock.runtime.times import EXPECTED, moment_of, parse_rfc3339, span_of
 
 # Model.
 

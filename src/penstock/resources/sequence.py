@@ -9,8 +9,8 @@ from penstock.kube.kinds import Obj
 from penstock.resources.admission import AdmissionContext, namespace_of
 from penstock.resources.channel import check_template, default_template
 from penstock.resources.conditions import ConditionFinding, conclude, unknown
-from penstock.resources.delivery.options import check_delivery
-from penstock.resources.destinations.destination import check_destination, fill_destination
+from penstock.resources.delivery import check_delivery
+from penstock.resources.destinations import check_destination, fill_destination
 from penstock.resources.eventpolicy import OPEN, TargetAccess
 from penstock.resources.field_errors import FieldErrors, invalid, missing, within
 from penstock.resources.flow_parts import (

@@ -10,12 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.kube.kinds import Obj
-from penstock.resources import label_selector
+from penstock.resources import metadata as label_selector
 from penstock.resources.admission import AdmissionContext, namespace_of
 from penstock.resources.conditions import ConditionFinding, conclude, false, true
-from penstock.resources.destinations.destination import fill_destination
-from penstock.resources.destinations.kreference import fill_namespace
-from penstock.resources.destinations.resolution import ResolvedAddress, Unresolved
+from penstock.resources.destinations import ResolvedAddress, Unresolved, fill_destination, fill_namespace
 from penstock.resources.eventpolicy import NOBODY, OIDC_IDENTITY_CREATED, SenderIdentity
 from penstock.resources.field_errors import FieldError, FieldErrors, invalid, missing, within
 from penstock.resources.metadata import ObjectIdentity, controller_of

@@ -11,12 +11,10 @@ from typing import Any
 
 from penstock.kube.kinds import Obj
 from penstock.resources.conditions import ConditionFinding, false, true
-from penstock.resources.destinations.destination import check_destination
-from penstock.resources.destinations.kreference import fill_namespace
-from penstock.resources.destinations.resolution import ResolvedAddress, Unresolved
+from penstock.resources.destinations import ResolvedAddress, Unresolved, check_destination, fill_namespace
 from penstock.resources.field_errors import FieldErrors, invalid_key, within
 from penstock.resources.metadata import controller_reference
-from penstock.yaml_files import documents
+from penstock.runtime.yaml_files import documents
 
 ANNOTATION = "registry.knative.dev/eventTypes"
 LABEL = "eventing.knative.dev/sourceName"

@@ -10,15 +10,19 @@ from penstock.kube.kinds import Obj
 from penstock.resources import features
 from penstock.resources.admission import AdmissionContext, namespace_of
 from penstock.resources.conditions import READY, ConditionFinding, conclude, false, find, true, unknown
-from penstock.resources.delivery.annotations import RouteOptions, check_options
-from penstock.resources.delivery.delivering import delivery_fields
-from penstock.resources.delivery.options import check_delivery, fill_delivery
-from penstock.resources.delivery.route_observation import RouteObservation
-from penstock.resources.destinations.destination import check_destination, fill_destination, is_empty
-from penstock.resources.destinations.kreference import KReference, check_event_link
-from penstock.resources.destinations.resolution import Resolution, ResolvedAddress, Unresolved
-from penstock.resources.field_errors import FieldErrors, disallowed, missing, within
-from penstock.resources.immutable import changed
+from penstock.resources.delivery import RouteOptions, check_delivery, check_options, fill_delivery
+from penstock.resources.delivery_status import RouteObservation, delivery_fields
+from penstock.resources.destinations import (
+    KReference,
+    Resolution,
+    ResolvedAddress,
+    Unresolved,
+    check_destination,
+    check_event_link,
+    fill_destination,
+    is_empty,
+)
+from penstock.resources.field_errors import FieldErrors, changed, disallowed, missing, within
 from penstock.resources.metadata import ObjectIdentity
 
 # Model.

@@ -11,23 +11,22 @@ from penstock.kube.kinds import Obj
 from penstock.resources import features
 from penstock.resources.admission import AdmissionContext, annotations_of, namespace_of
 from penstock.resources.conditions import READY, ConditionFinding, conclude, false, find, true, unknown
-from penstock.resources.delivery.annotations import RouteOptions, check_options
-from penstock.resources.delivery.delivering import delivery_fields
-from penstock.resources.delivery.options import check_delivery, fill_delivery
-from penstock.resources.delivery.route_observation import RouteObservation
-from penstock.resources.destinations.destination import check_destination, fill_destination
-from penstock.resources.destinations.kreference import check_event_link, check_reference
-from penstock.resources.destinations.resolution import (
+from penstock.resources.delivery import RouteOptions, check_delivery, check_options, fill_delivery
+from penstock.resources.delivery_status import RouteObservation, delivery_fields
+from penstock.resources.destinations import (
     DEAD_LETTER_SINK_RESOLVED,
     Resolution,
     ResolvedAddress,
     Unresolved,
+    check_destination,
+    check_event_link,
+    check_reference,
     dead_letter_finding,
+    fill_destination,
 )
 from penstock.resources.eventpolicy import OIDC_IDENTITY_CREATED
-from penstock.resources.field_errors import FieldError, FieldErrors, disallowed, missing, within
+from penstock.resources.field_errors import FieldError, FieldErrors, changed, disallowed, missing, within
 from penstock.resources.filters import check_filters
-from penstock.resources.immutable import changed
 from penstock.resources.metadata import ObjectIdentity
 
 # Model.

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from penstock.certificates import certificates_in
 from penstock.kube.kinds import Obj
 from penstock.oidc.names import child_name
 from penstock.resources.metadata import ObjectIdentity
+from penstock.web.certificates import certificates_in
 
 LABEL = "networking.knative.dev/trust-bundle"
 SUFFIX = "kne-bundle"

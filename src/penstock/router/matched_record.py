@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from penstock.contract import event_log, headers
+from penstock.contract import event_log, records
 from penstock.contract.event_log import Identity
 
 NUMBER_DIGITS = 18
@@ -68,12 +68,12 @@ def decode(
     the next one begins with this event again, so that the routes of the missing records get it.
     """
     values = {name: raw for name, raw in pairs or () if raw is not None}
-    origin, generation = values.get(headers.ORIGIN, b""), values.get(headers.GENERATION, b"")
+    origin, generation = values.get(records.ORIGIN, b""), values.get(records.GENERATION, b"")
     if not (_is_number(origin) and _is_number(generation)):
         return None
-    marker = None if headers.MARKER not in values else decode_marker(values[headers.MARKER])
-    routed = int(origin) - 1 if headers.PARTS_LEFT in values else int(origin)
-    fence = values.get(headers.FENCE)
+    marker = None if records.MARKER not in values else decode_marker(values[records.MARKER])
+    routed = int(origin) - 1 if records.PARTS_LEFT in values else int(origin)
+    fence = values.get(records.FENCE)
     return MatchedRecord(
         partition,
         offset,

@@ -23,14 +23,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from penstock.contract import topics
-from penstock.kafka.clients import topic_name
-from penstock.kafka.connection import spark_options, spark_producer_options
+from penstock.kafka.clients import spark_options, spark_producer_options, topic_name
 from penstock.router.generations.generations import CannotStop
 from penstock.router.generations.positions import StartOffsets
 from penstock.router.plan.matching import SESSION
 from penstock.router.plan.route_index import RouteTable
 from penstock.router.plan.routing import route
-from penstock.router.watching.task_watch import KilledTasks
+from penstock.router.watchdogs import KilledTasks
 from penstock.settings import Settings
 
 log = structlog.get_logger()

@@ -22,20 +22,17 @@ from penstock.contract import topics
 from penstock.contract.event_log import AnotherLog
 from penstock.contract.routes import Route
 from penstock.contract.snapshot import Snapshot
-from penstock.end_at_once import end_at_once
 from penstock.filters.predicate import Predicate
 from penstock.filters.walk import count_terms
 from penstock.kafka.admin import NotDone, TopicAdmin
-from penstock.kafka.fences import FenceWriter, RouterSuperseded
-from penstock.kafka.markers import MarkerWriter
+from penstock.kafka.fences import FenceWriter, MarkerWriter, RouterSuperseded
 from penstock.kafka.reports import Reporter, ServedReader
 from penstock.kafka.table import SnapshotFollower
 from penstock.kafka.topic_ends import KAFKA_SECONDS, KafkaAway, TopicEnds
 from penstock.kafka.transactions import GivenUp
 from penstock.observability import metrics
 from penstock.observability.logs import describe
-from penstock.retry import pause_after
-from penstock.router.announcements import Announcements
+from penstock.router import watchdogs
 from penstock.router.generations.fencing import Fencing
 from penstock.router.generations.generations import (
     CannotStop,
@@ -49,15 +46,13 @@ from penstock.router.generations.markers import MarkerSender, MarkerWatch
 from penstock.router.generations.positions import StartOffsets
 from penstock.router.generations.served_routes import ServedRoutes
 from penstock.router.matched_record import MatchedRecord, decode
-from penstock.router.plan.plan_probe import attempt
 from penstock.router.plan.route_index import RouteTable, index_routes
-from penstock.router.plan.unplannable import Unfit, Unplannable
+from penstock.router.plan.unplannable import Unfit, Unplannable, attempt
 from penstock.router.query import Query, launch, sweep
-from penstock.router.unreadable import UnreadableEvents
-from penstock.router.watching import slots
-from penstock.router.watching.hang_watchdog import HangWatchdog, stack_of
-from penstock.router.watching.slots import TooFewSlots
-from penstock.router.watching.stall_guard import StallGuard, StallVerdict
+from penstock.router.reports import Announcements, UnreadableEvents
+from penstock.router.watchdogs import HangWatchdog, StallGuard, StallVerdict, TooFewSlots, stack_of
+from penstock.runtime.lifecycle import end_at_once
+from penstock.runtime.rate_limit import pause_after
 from penstock.settings import Settings
 
 log = structlog.get_logger()
@@ -305,7 +300,7 @@ class RouterService:
 
     def _check_room(self, partitions: int, beside: bool) -> None:
         """Raises TooFewSlots where Spark has no room for another query, and none would ever show that."""
-        short = slots.shortage(self._settings, partitions, slots.count(self._spark), beside=beside)
+        short = watchdogs.shortage(self._settings, partitions, watchdogs.count(self._spark), beside=beside)
         if short is not None:
             raise TooFewSlots(short)
 

@@ -13,13 +13,13 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from penstock.events.event import CloudEvent
-from penstock.filters.data.names import facts_asked
+from penstock.filters.data.facts import facts_asked
 from penstock.filters.evaluate import matches, matches_event
 from penstock.filters.parse import parse
 from penstock.filters.predicate import Predicate
 from penstock.filters.walk import attributes_asked
 from penstock.history.schema.columns import ATTRIBUTES, EVENTS
-from penstock.verification.judging import JudgedRoute
+from penstock.verification.routes import JudgedRoute
 
 OWN_COLUMNS = frozenset({*ATTRIBUTES, "datacontenttype"})
 MOST_KNOWN = 100_000

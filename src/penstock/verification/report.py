@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from penstock.timestamps import rfc3339, rfc3339_milli
+from penstock.runtime.times import rfc3339, rfc3339_milli
 from penstock.verification.fates import FATES, MISSING, Fate
 
 

@@ -16,23 +16,19 @@ from pathlib import Path
 from typing import Any
 
 from penstock.contract import topics
-from penstock.engine.problem import Problem
 from penstock.history.reader.database import Database
-from penstock.history.schema.columns import ATTEMPTS, EVENTS
-from penstock.history.schema.problem import HistoryProblem
+from penstock.history.schema.columns import ATTEMPTS, EVENTS, HistoryProblem
 from penstock.history.schema.rows import Row
 from penstock.kafka.ranges import RangeReader
 from penstock.kafka.topic_ends import KafkaAway
+from penstock.runtime.errors import Problem
+from penstock.runtime.times import rfc3339
 from penstock.settings import Settings
-from penstock.timestamps import rfc3339
-from penstock.verification.fates import Fate, Fates, LostRange, Try
-from penstock.verification.judging import InForce, JudgedRoute, chosen, judged
+from penstock.verification.fates import Fate, Fates, LostRange, Standing, Try
 from penstock.verification.matching import OWN_COLUMNS, AcceptedEvent, EventMatcher, micro
-from penstock.verification.published_routes import PublishedRoutes
 from penstock.verification.report import MissingEvent, RouteVerdict, VerifyReport, moment_of
-from penstock.verification.reported import Reported
+from penstock.verification.routes import InForce, JudgedRoute, PublishedRoutes, Reported, chosen, judged
 from penstock.verification.sources import KeptRecords, TopicReader, take_all
-from penstock.verification.standing import Standing
 
 SLACK = timedelta(minutes=1)
 """By so much the clock that dates attempts may be behind the one that dates events."""

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import NamedTuple, Protocol
 
 from penstock.history.reader.database import Database
-from penstock.history.reader.rest import rest_rows, starts_of
+from penstock.history.reader.snapshot import rest_rows, starts_of
 from penstock.history.reader.tables import read_table
 from penstock.history.schema.arrow import schema_of
 from penstock.history.schema.columns import EVENTS, Table

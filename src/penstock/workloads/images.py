@@ -5,10 +5,11 @@ The settings map images to commands of this machine; some images of Knative are 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal, Protocol, get_args
 
 if TYPE_CHECKING:
     from penstock.settings import ImageCommand
@@ -89,3 +90,37 @@ def _spellings(reference: str) -> Iterator[str]:
 def _is_built(name: str, actor: str) -> bool:
     stem, dash, digest = name.rpartition("-")
     return bool(dash) and stem == actor and len(digest) == 32 and set(digest) <= set("0123456789abcdef")
+
+
+# What runs in a container, whether a program that penstock brings or one of this machine.
+
+
+@dataclass(frozen=True)
+class Exit:
+    """How a program ended."""
+
+    code: int
+    message: str = ""
+
+
+class Run(Protocol):
+    """One run of a container."""
+
+    def stop(self, grace: float) -> None:
+        """Asks it to end within `grace` seconds; 0 ends it at once."""
+
+    async def run(self, ready: Callable[[], None]) -> Exit:
+        """Runs to its end. `ready` is called once it serves, or once it is started where nobody can tell."""
+
+
+class Stoppable:
+    """The half of a run that is asked to end."""
+
+    def __init__(self) -> None:
+        self._stop = asyncio.Event()
+        self._grace = 0.0
+
+    def stop(self, grace: float) -> None:
+        """See `Run`."""
+        self._grace = grace
+        self._stop.set()

@@ -20,7 +20,7 @@ from penstock.kube.kinds import CONFIG_MAP, EVENT, POD, SECRET, SERVICE_ACCOUNT_
 from penstock.kube.list_watch import Changed, Interrupted, Listed, list_and_watch
 from penstock.kube.paths import NotASegment
 from penstock.resources.metadata import NODE_NAME
-from penstock.timestamps import rfc3339
+from penstock.runtime.times import rfc3339
 from penstock.workloads.processes.environment import ConfigError, Kind
 
 Manifest = Obj

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from penstock.serving import HttpServer
+from penstock.web.server import HttpServer
 
 TakeListener = Callable[[int], socket.socket | None]
 """A socket that listens at a port of the Pod; None when somebody else does."""

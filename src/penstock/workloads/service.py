@@ -7,39 +7,54 @@ import base64
 import contextlib
 import secrets
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 from urllib.parse import urlsplit
 
+import psutil
 import structlog
 from pyreqwest.client import ClientBuilder
 
 from penstock.contract.names import Location
 from penstock.destinations import Destinations
-from penstock.http_clients import client_builder
 from penstock.kafka.table import SnapshotFollower
-from penstock.kafka.threads import Owner
 from penstock.kube.client import AsyncClient
 from penstock.kube.config import ClusterConfig, read_config
 from penstock.kube.list_watch import Interrupted
-from penstock.lifecycle import Lifecycle, first
 from penstock.observability.logs import describe
 from penstock.resources.metadata import NODE_NAME
-from penstock.serving import HttpServer
+from penstock.runtime.lifecycle import Lifecycle, first
+from penstock.runtime.sockets import bound_socket
+from penstock.runtime.tasks import Owner
 from penstock.settings import Settings
-from penstock.sockets import bound_socket
-from penstock.tls.server import PassingCertificate
+from penstock.web.http_clients import client_builder
+from penstock.web.server import HttpServer
+from penstock.web.tls_server import PassingCertificate
 from penstock.workloads.images import Images
 from penstock.workloads.kubernetes import PodApi
-from penstock.workloads.leftovers import end_leftovers
-from penstock.workloads.pods.actor_calls import ActorServices, MakeCertificate
-from penstock.workloads.pods.log_limits import keep_short
-from penstock.workloads.pods.node import Pods
+from penstock.workloads.pods.actor_process import ActorServices, MakeCertificate
+from penstock.workloads.pods.node import Pods, keep_short
 from penstock.workloads.pods.preparation import Node
 from penstock.workloads.processes.command import Proxies
 from penstock.workloads.processes.node_context import NodeContext, can_mount
+from penstock.workloads.processes.process import MARK
 from penstock.workloads.proxy import Locate, NameProxy
 from penstock.workloads.tunnels import Tunnels
 
+# Programs that an earlier node left behind when it was killed: found by the mark in their environment, and ended.
+
 log = structlog.get_logger()
+
+
+def end_leftovers(data_dir: Path) -> None:
+    """Ends what runs with the mark of this data folder. Called before any program of this node is started."""
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get(MARK) == str(data_dir):
+                log.warning("a program of an earlier run is ended", pid=process.pid, name=process.name())
+                process.kill()
+        except psutil.Error:
+            continue  # another user's, or gone
+
 
 LOOPBACK = "127.0.0.1"
 USER_AGENT = "penstock-workloads"

@@ -14,7 +14,7 @@ from http import HTTPStatus
 from urllib.parse import urlsplit
 
 from penstock.contract.names import Location, NothingThere
-from penstock.sockets import bound_socket
+from penstock.runtime.sockets import bound_socket
 from penstock.workloads.proxy import CHALLENGE, WHOSE, Locate, namespace_of, reached
 
 HEAD_SECONDS = 10.0

@@ -8,7 +8,7 @@ from pathlib import Path
 import uvloop
 
 from penstock.apiserver.service import run
-from penstock.lifecycle import Lifecycle
+from penstock.runtime.lifecycle import Lifecycle
 from penstock.settings import Settings
 
 

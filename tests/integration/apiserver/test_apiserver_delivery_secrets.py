@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from api_process import Server
 
-from penstock.dispatcher.secrets.requests import NoSecret, SecretPlace, SecretRequests
+from penstock.dispatcher.secrets import NoSecret, SecretPlace, SecretRequests
 from penstock.settings import Settings
 
 DATA_PLANE = "system:serviceaccount:knative-eventing:eventing-data-plane"

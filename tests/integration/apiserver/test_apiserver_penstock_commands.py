@@ -18,12 +18,12 @@ from api_process import Server
 from typer.testing import CliRunner, Result
 
 from penstock.cli import app
-from penstock.cli.operate.credentials import token_of
-from penstock.cli.operate.names import completion_of
+from penstock.cli.names import completion_of
 from penstock.cli.options import complete_namespaces
-from penstock.engine.problem import Problem
+from penstock.cli.senders import token_of
 from penstock.operations.installation import find
 from penstock.operations.sending import SendingAddress
+from penstock.runtime.errors import Problem
 
 Run = Callable[..., Result]
 

@@ -21,8 +21,8 @@ from penstock.contract import topics
 from penstock.history.reader.history import History
 from penstock.kafka.ranges import LogRecord
 from penstock.operations.cluster_api import Resource
+from penstock.runtime.sockets import bound_socket
 from penstock.settings import Settings
-from penstock.sockets import bound_socket
 from running import eventually
 from written import KeptRecords, attempt, event
 

@@ -20,7 +20,7 @@ from penstock.controllers import service as controllers_service
 from penstock.kafka.reports import Reporter
 from penstock.kafka.table import SnapshotFollower
 from penstock.kube.kinds import Kind, Obj
-from penstock.lifecycle import Lifecycle
+from penstock.runtime.lifecycle import Lifecycle
 from penstock.settings import Settings
 
 READY_SECONDS, STOP_SECONDS = 120, 60

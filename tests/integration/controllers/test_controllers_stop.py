@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock.controllers import service
-from penstock.lifecycle import Lifecycle
+from penstock.runtime.lifecycle import Lifecycle
 from penstock.settings import Settings
 
 

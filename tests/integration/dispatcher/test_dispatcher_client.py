@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 import pytest
 from dispatcher_stage import until
 
-from penstock.contract.failure_causes import FailureCause
+from penstock.contract.attempts import FailureCause
 from penstock.contract.names import NameTable
 from penstock.contract.routes import Endpoint, ServiceName
 from penstock.destinations import Destinations
@@ -19,7 +19,7 @@ from penstock.dispatcher.http import dns, pool
 from penstock.dispatcher.http.client import SubscriberClient, Unsendable
 from penstock.dispatcher.http.connection import NoAnswer, NoConnection, SubscriberResponse
 from penstock.dispatcher.http.outcome import Withheld
-from penstock.kafka.threads import Owner
+from penstock.runtime.tasks import Owner
 from penstock.settings import DestinationLists, Settings
 from running import held_ports
 

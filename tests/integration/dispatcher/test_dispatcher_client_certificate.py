@@ -16,17 +16,17 @@ import pytest
 import uvloop
 
 from certificate_files import DAY, authority, client_of
-from penstock.certificates import KeyPair, issue
 from penstock.contract.names import NameTable
 from penstock.contract.routes import Endpoint
 from penstock.destinations import Destinations
 from penstock.dispatcher.http import pool
 from penstock.dispatcher.http.client import SubscriberClient
 from penstock.dispatcher.http.connection import NoAnswer
-from penstock.kafka.threads import Owner
+from penstock.runtime.tasks import Owner
 from penstock.settings import Settings
-from penstock.tls.clients import ClientCertificate
-from penstock.tls.server import show
+from penstock.web.certificates import KeyPair, issue
+from penstock.web.tls_clients import ClientCertificate
+from penstock.web.tls_server import show
 
 CLIENTS, STRANGERS, SERVERS = authority("clients"), authority("strangers"), authority("servers")
 

@@ -20,7 +20,7 @@ from penstock.destinations import Destinations
 from penstock.dispatcher.http import pool
 from penstock.dispatcher.http.client import SubscriberClient
 from penstock.dispatcher.http.connection import ClosedUnanswered, NoAnswer, NoConnection, ResetUnanswered
-from penstock.kafka.threads import Owner
+from penstock.runtime.tasks import Owner
 from penstock.settings import Settings
 from running import held_ports
 

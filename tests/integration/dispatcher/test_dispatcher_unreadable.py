@@ -10,8 +10,7 @@ from dispatcher_stage import Headers, Stage, Subscribe, until
 from structlog.testing import capture_logs
 
 from penstock.contract import topics
-from penstock.dispatcher.cursors.cursor_store import CursorStore, Entry
-from penstock.dispatcher.cursors.keys import cursor_key, payload_key, tail_key
+from penstock.dispatcher.cursors.cursor_store import CursorStore, Entry, cursor_key, payload_key, tail_key
 from running import kafka_access
 
 GARBAGE = [

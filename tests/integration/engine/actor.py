@@ -14,7 +14,7 @@ import threading
 import time
 from pathlib import Path
 
-from penstock.lifecycle import Lifecycle
+from penstock.runtime.lifecycle import Lifecycle
 
 
 def main() -> None:

@@ -8,8 +8,8 @@ import sys
 
 CHILD = """
 import threading, time
-from penstock.engine.roles.life import end_with_threads
-from penstock.lifecycle import Lifecycle
+from penstock.engine.roles.standalone import end_with_threads
+from penstock.runtime.lifecycle import Lifecycle
 
 end_with_threads(Lifecycle(notify_fd=2))
 threading.Thread(target=lambda: 1 / 0, name="reader").start()

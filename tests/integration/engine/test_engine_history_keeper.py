@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engine.history import keeper as keepers
-from penstock.engine.history.keeper import HistoryKeeper
-from penstock.engine.history.request import REQUEST
+from penstock.engine.history import scheduler as keepers
+from penstock.engine.history.files import REQUEST
+from penstock.engine.history.scheduler import HistoryKeeper
 from penstock.engine.processes.supervisor import Watch
 from penstock.history.writer.plan import Urgency
 from penstock.settings import Settings

@@ -12,7 +12,7 @@ from penstock.engine import jars, java
 from penstock.engine.jar_files import pinned_jars
 from penstock.engine.jars import Jars
 from penstock.engine.java import Java
-from penstock.engine.problem import Problem
+from penstock.runtime.errors import Problem
 from penstock.settings import Settings
 
 NO_JAVA = Java(Path("/nonexistent/java"), "17", 17)

@@ -16,10 +16,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 from penstock.contract import topics as contract
 from penstock.engine import embedded_kafka, java
 from penstock.engine.jars import Jars
-from penstock.engine.problem import Problem
 from penstock.engine.topics import setup as topics
 from penstock.kafka import clients
-from penstock.kafka.connection import embedded_password_file
+from penstock.kafka.clients import embedded_password_file
+from penstock.runtime.errors import Problem
 from penstock.settings import Settings
 from running import held_ports, kafka_access, running_kafka, with_held_ports
 

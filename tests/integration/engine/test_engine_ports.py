@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from penstock.engine import ports
-from penstock.engine.problem import Problem
+from penstock.runtime.errors import Problem
 from penstock.settings import Settings
 
 

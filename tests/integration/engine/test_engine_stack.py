@@ -10,7 +10,7 @@ import sys
 import urllib.request
 from pathlib import Path
 
-from penstock.engine.private_folder import OWN
+from penstock.engine.datadir import OWN
 from running import Stack, eventually
 
 

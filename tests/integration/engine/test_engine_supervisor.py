@@ -17,9 +17,9 @@ from typing import Any
 import psutil
 import pytest
 
-from penstock.engine.problem import Problem
 from penstock.engine.processes.restarts import Patience
 from penstock.engine.processes.supervisor import Component, Supervisor, Watch
+from penstock.runtime.errors import Problem
 from running import eventually
 from tools.chaos.victims import alive
 

@@ -12,8 +12,7 @@ from pyspark.sql import functions as F
 
 from penstock.events.event import CloudEvent
 from penstock.filters.data.columns import FACTS, SESSION, with_facts
-from penstock.filters.data.facts import facts
-from penstock.filters.data.names import KIND, NUMBER, STRING, key_of
+from penstock.filters.data.facts import KIND, NUMBER, STRING, facts, key_of
 
 BASE = {"specversion": "1.0", "id": "1", "source": "/a", "type": "order"}
 MEMBERS = ["a", "b", "a.b", "a b", "é", "x'y", '"', "[0]", "$", "?", "\\"]

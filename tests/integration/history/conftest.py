@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def delta(kafka_settings: Settings, jar_folders: Jars) -> Iterator[SparkSession]:
     """A session that reads and writes tables."""
-    from penstock.engine.history.session import open_session
+    from penstock.engine.history.spark import open_session
 
     for folder in ("logs", "spark"):
         (kafka_settings.data_dir / folder).mkdir(exist_ok=True)

@@ -16,7 +16,7 @@ import pytest
 from topics_of_test import send_attempts, send_events
 
 from penstock.history.reader.history import History
-from penstock.kafka.connection import embedded_conf
+from penstock.kafka.clients import embedded_conf
 from penstock.kafka.ranges import RangeReader
 from penstock.kafka.topic_ends import KafkaAway
 from penstock.settings import Settings

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from topics_of_test import send_attempts, send_events
 
-from penstock.engine.history.work import HistoryWriter, by_arrow
+from penstock.engine.history.writer import HistoryWriter, by_arrow
 from penstock.history.reader.history import History
 from penstock.history.reader.questions import EventFilter
 from penstock.history.writer import upkeep
-from penstock.kafka.connection import portable
+from penstock.kafka.clients import portable
 from penstock.settings import Settings
 
 KIND = "seam"

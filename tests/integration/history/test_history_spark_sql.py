@@ -15,14 +15,13 @@ import pytest
 from pyspark.errors import PySparkException
 from topics_of_test import send_attempts, send_events
 
-from penstock.cli.history.by_spark import SparkQuestion, message_of
+from penstock.cli.sql import SparkQuestion, message_of
 from penstock.engine.datadir import SETTINGS_FILE
-from penstock.engine.history import views
-from penstock.engine.history.work import HistoryWriter, by_arrow
+from penstock.engine.history import spark as views
+from penstock.engine.history.writer import HistoryWriter, by_arrow
 from penstock.history.reader.history import History
-from penstock.history.schema.columns import EVENTS, VERSION_ID
-from penstock.history.schema.problem import HistoryProblem
-from penstock.kafka.connection import portable
+from penstock.history.schema.columns import EVENTS, VERSION_ID, HistoryProblem
+from penstock.kafka.clients import portable
 from penstock.settings import Settings
 
 if TYPE_CHECKING:

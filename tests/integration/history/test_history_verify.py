@@ -16,11 +16,11 @@ from penstock.contract import attempts, reports
 from penstock.contract.attempts import AttemptRecord
 from penstock.contract.reports import Served
 from penstock.contract.routes import Record, Route, Target, Version, encode, key_of
-from penstock.dispatcher.cursors import keys
+from penstock.dispatcher.cursors import cursor_store
 from penstock.dispatcher.cursors.cursor import CursorRecord, Outstanding
 from penstock.dispatcher.cursors.partition import TailPosition
-from penstock.engine.history.work import HistoryWriter, by_arrow
-from penstock.kafka.connection import portable
+from penstock.engine.history.writer import HistoryWriter, by_arrow
+from penstock.kafka.clients import portable
 from penstock.settings import Settings
 from penstock.verification.report import VerifyReport
 from penstock.verification.run import Question, verify
@@ -91,7 +91,9 @@ class Installation:
         cursor = msgspec.json.encode(CursorRecord(next_offset, None, begun))
         [matched] = self._write("penstock.matched", [("", b"")])
         tail = msgspec.json.encode(TailPosition(matched + 1, next_offset))
-        self._write("penstock.cursors", [(keys.cursor_key(self.route, 0), cursor), (keys.tail_key(0), tail)])
+        self._write(
+            "penstock.cursors", [(cursor_store.cursor_key(self.route, 0), cursor), (cursor_store.tail_key(0), tail)]
+        )
 
     def _write(self, topic: str, pairs: list[tuple[str, bytes]], headers: dict[str, str] | None = None) -> list[int]:
         offsets: list[int] = []

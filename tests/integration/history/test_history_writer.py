@@ -15,15 +15,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from topics_of_test import remove_records, send_attempts, send_events
 
-from penstock.engine.history.hint import Hint
-from penstock.engine.history.work import HistoryWriter, by_arrow, by_spark
+from penstock.engine.history.files import Hint
+from penstock.engine.history.writer import HistoryWriter, by_arrow, by_spark
 from penstock.history.reader.history import History
 from penstock.history.reader.questions import EventFilter
 from penstock.history.schema import frames
-from penstock.history.schema.columns import EVENTS, VERSION_ID
-from penstock.history.schema.problem import HistoryProblem
+from penstock.history.schema.columns import EVENTS, VERSION_ID, HistoryProblem
 from penstock.history.writer import batches, upkeep
-from penstock.kafka.connection import portable
+from penstock.kafka.clients import portable
 from penstock.kafka.ranges import RangeReader, RecordsGone
 from penstock.settings import Settings
 from running import eventually
@@ -221,7 +220,7 @@ def test_a_process_that_is_killed_at_any_moment_leaves_nothing_out_and_nothing_t
     ids = send_events(settings, 3000, "process")
     file = settings.data_dir / "settings.json"
     file.write_text(settings.model_dump_json())
-    command = [sys.executable, "-m", "penstock.engine.history.once", "--settings", str(file)]
+    command = [sys.executable, "-m", "penstock.engine.history.run_batch", "--settings", str(file)]
     killed = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
     events = Path(settings.history_root) / "events"
     # As soon as the first file of rows is there: its commit is a moment away, or was a moment ago.
@@ -245,7 +244,7 @@ def test_a_folder_that_cannot_be_written_is_told_in_a_line(settings: Settings, t
     file = settings.data_dir / "settings.json"
     file.write_text(settings.model_copy(update={"history_uri": str(tmp_path / "blocked")}).model_dump_json())
     reading, writing = os.pipe()
-    command = [sys.executable, "-m", "penstock.engine.history.once", "--settings", str(file)]
+    command = [sys.executable, "-m", "penstock.engine.history.run_batch", "--settings", str(file)]
     done = subprocess.run(
         [*command, "--notify-fd", str(writing)], pass_fds=(writing,), capture_output=True, timeout=300, check=False
     )

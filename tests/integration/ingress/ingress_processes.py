@@ -19,7 +19,7 @@ from penstock.contract import routes, topics
 from penstock.contract.routes import Access, ApiKey, Record, Target, Version
 from penstock.events import kafka_binding as kafka
 from penstock.events.event import CloudEvent
-from penstock.ingress.senders.keys import digest_of
+from penstock.ingress.authorization import digest_of
 from penstock.settings import Settings
 from running import eventually, headers_of, kafka_access, read_to_end
 

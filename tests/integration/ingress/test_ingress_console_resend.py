@@ -27,7 +27,7 @@ from penstock.console.app import application
 from penstock.console.console import Console
 from penstock.contract.routes import Access, ApiKey, Policy, Target, Version
 from penstock.engine import jars
-from penstock.ingress.senders.keys import digest_of
+from penstock.ingress.authorization import digest_of
 from penstock.operations.login_link import token_in
 from penstock.settings import Settings
 from running import eventually, running_kafka, with_held_ports

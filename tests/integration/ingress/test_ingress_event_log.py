@@ -8,7 +8,7 @@ import uuid
 import pytest
 from ingress_processes import stored_ids
 
-from penstock.contract.event_record import EventRecord, record_of
+from penstock.contract.records import EventRecord, record_of
 from penstock.events.event import CloudEvent
 from penstock.kafka.events import FEW, MANY, EventWriter, NoRoom, NotStored, RecordTooLarge
 from penstock.settings import Settings

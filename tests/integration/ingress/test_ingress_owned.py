@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from penstock.ingress import service
-from penstock.ingress.disk import DiskWatch
-from penstock.lifecycle import Lifecycle
+from penstock.ingress.storage_checks import DiskWatch
+from penstock.runtime.lifecycle import Lifecycle
 from penstock.settings import Settings
 
 

@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from penstock.engine import embedded_kafka as kafka
-from penstock.kafka.connection import embedded_password_file
+from penstock.kafka.clients import embedded_password_file
 from running import Stack, kafka_access, read_to_end
 
 NOBODY = 65534

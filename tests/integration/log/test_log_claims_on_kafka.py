@@ -7,9 +7,8 @@ import time
 
 import pytest
 
-from penstock.kafka.claims import rules
-from penstock.kafka.claims.log_claim import LogClaim
-from penstock.kafka.claims.sole_claim import take_epoch
+from penstock.kafka import claims
+from penstock.kafka.claims import LogClaim, take_epoch
 from penstock.settings import Settings
 
 
@@ -53,8 +52,8 @@ def test_the_role_goes_to_the_next_at_once_when_it_is_given_back(kafka: Settings
 def test_one_that_falls_silent_is_followed_and_ends_when_it_wakes(
     kafka: Settings, role: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rules, "TAKE_SECONDS", 4.0)
-    monkeypatch.setattr(rules, "GIVE_UP_SECONDS", 600.0)  # so that it hears of it from Kafka, not from its clock
+    monkeypatch.setattr(claims, "TAKE_SECONDS", 4.0)
+    monkeypatch.setattr(claims, "GIVE_UP_SECONDS", 600.0)  # so that it hears of it from Kafka, not from its clock
     first = Process(kafka, role, "first")
     assert first.has.wait(60)
     awake = threading.Event()

@@ -9,11 +9,11 @@ import pytest
 from confluent_kafka import KafkaError
 
 from penstock.contract import topics
-from penstock.contract.event_record import record_of
+from penstock.contract.records import record_of
 from penstock.dispatcher.delivery.replies import ReplyNotStored, ReplyWriter
 from penstock.events.event import CloudEvent
 from penstock.kafka.events import EventWriter
-from penstock.kafka.threads import Owner
+from penstock.runtime.tasks import Owner
 from penstock.settings import Settings
 from running import headers_of, read_to_end
 

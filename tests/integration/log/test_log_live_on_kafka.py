@@ -5,7 +5,7 @@ from __future__ import annotations
 from confluent_kafka import Producer
 
 from penstock.contract import topics
-from penstock.kafka.live.reader import following
+from penstock.kafka.live import following
 from penstock.settings import Settings
 from running import eventually, kafka_access
 

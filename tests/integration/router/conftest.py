@@ -9,7 +9,7 @@ import pytest
 from router_stage import Stage
 
 from penstock.engine.topics import setup as topics
-from penstock.kafka.connection import portable
+from penstock.kafka.clients import portable
 from penstock.router.service import RouterService
 from penstock.settings import Settings
 

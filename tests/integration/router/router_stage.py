@@ -12,7 +12,8 @@ from functools import partial
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from penstock.contract import headers, reports, routes, topics
+from penstock.contract import records as headers
+from penstock.contract import reports, routes, topics
 from penstock.contract.reports import Ack
 from penstock.contract.routes import Record, Route, Version
 from penstock.kafka.clients import topic_name

@@ -8,9 +8,9 @@ from test_router_live import StartRouter
 
 from penstock.contract import topics
 from penstock.contract.event_log import AnotherLog
-from penstock.engine.problem import Problem
 from penstock.engine.topics import adoption, setup
 from penstock.kafka.admin import TopicAdmin
+from penstock.runtime.errors import Problem
 from penstock.settings import Settings
 from running import eventually
 

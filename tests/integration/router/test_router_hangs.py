@@ -14,13 +14,12 @@ import pytest
 from pyspark.sql import functions as F
 from router_stage import Stage, steady_load, trigger
 
-from penstock.end_at_once import EXIT_CODE
-from penstock.router import query
+from penstock.router import query, watchdogs
 from penstock.router.generations.generations import CannotStop
 from penstock.router.plan import routing
 from penstock.router.query import Query
 from penstock.router.service import RouterHangs, RouterService
-from penstock.router.watching import hang_watchdog, stall_guard
+from penstock.runtime.lifecycle import EXIT_CODE
 from penstock.settings import Settings
 from running import eventually
 from tools.chaos.victims import alive
@@ -55,7 +54,7 @@ def first_generation_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_partition_whose_task_hangs_gets_another_while_the_others_move_on(
     stage: Stage, start_router: StartRouter, first_generation_hangs: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stall_guard, "REPLACE_SECONDS", 8.0)  # longer than a machine pauses
+    monkeypatch.setattr(watchdogs, "REPLACE_SECONDS", 8.0)  # longer than a machine pauses
     stage.publish(trigger("awake", stage.ends(), type="awake"), trigger("asleep", stage.ends(), type="sleep"))
     router = start_router(stage.settings)
     generation = router.status()["generation"]
@@ -92,7 +91,7 @@ def suspended(spark: SparkSession) -> Iterator[Callable[[], None]]:
 def test_a_query_whose_task_cannot_be_ended_fails_the_router(
     stage: Stage, start_router: StartRouter, suspended: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stall_guard, "REPLACE_SECONDS", 3.0)
+    monkeypatch.setattr(watchdogs, "REPLACE_SECONDS", 3.0)
     monkeypatch.setattr(query, "STOP_SECONDS", 2.0)
     stage.publish(trigger("stuck", stage.ends(), type="stuck"))
     router = start_router(stage.settings)
@@ -112,7 +111,7 @@ def test_a_router_that_hangs_is_noticed_from_outside(
     router.start()
     try:
         router.wait_ready(180)
-        monkeypatch.setattr(hang_watchdog.HangWatchdog.beat, "__defaults__", ("routes", 2.0))
+        monkeypatch.setattr(watchdogs.HangWatchdog.beat, "__defaults__", ("routes", 2.0))
         alive = Query.alive
         monkeypatch.setattr(Query, "alive", lambda self: released.wait(180) and alive(self))
         assert ended.wait(120)
@@ -127,7 +126,7 @@ def test_a_router_that_hangs_is_noticed_from_outside(
 
 ENDING = """
 import subprocess, sys
-from penstock.end_at_once import end_at_once
+from penstock.runtime.lifecycle import end_at_once
 jvm = subprocess.Popen([sys.executable, "-c", "import signal, time; signal.pause()"])
 print(jvm.pid, flush=True)
 end_at_once()

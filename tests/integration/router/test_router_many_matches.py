@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from router_stage import Stage, trigger
 
-from penstock.contract import headers, topics
+from penstock.contract import records, topics
 from penstock.router.plan import routing
 from penstock.router.service import RouterService
 from penstock.settings import Settings
@@ -60,10 +60,10 @@ def test_a_query_that_ended_between_the_records_of_an_event_writes_them_again(
     written: list[tuple[str, str | bytes | None]] = [
         ("ce_id", b"half-written"),
         ("ce_source", b"/test"),
-        (headers.ORIGIN, str(origin).encode()),
-        (headers.ROUTES, b"part-0,part-1"),
-        (headers.GENERATION, b"1"),
-        (headers.PARTS_LEFT, b"2"),
+        (records.ORIGIN, str(origin).encode()),
+        (records.ROUTES, b"part-0,part-1"),
+        (records.GENERATION, b"1"),
+        (records.PARTS_LEFT, b"2"),
     ]
     stage.producer.produce(stage.topic(topics.MATCHED), partition=1, headers=written)
     stage.producer.flush(60)

@@ -7,7 +7,7 @@ import time
 import pytest
 from router_stage import Stage
 
-from penstock.contract import headers, topics
+from penstock.contract import records, topics
 from penstock.kafka.topic_ends import AT_ONCE, KafkaAway, Retained, TopicEnds
 from penstock.router.matched_record import MatchedRecord, decode
 from running import eventually
@@ -26,7 +26,7 @@ def test_every_record_is_seen(stage: Stage) -> None:
         ends = eventually(lambda: _ends(tail), every=0.2)
         count = 3 * AT_ONCE + 7
         for number in range(count):
-            marks: dict[str, str | bytes | None] = {headers.ORIGIN: str(number).encode(), headers.GENERATION: b"1"}
+            marks: dict[str, str | bytes | None] = {records.ORIGIN: str(number).encode(), records.GENERATION: b"1"}
             stage.producer.produce(stage.topic(topics.MATCHED), partition=0, headers=marks)
         stage.producer.flush(60)
         tail.follow(ends)
@@ -44,7 +44,7 @@ def test_another_client_goes_on_after_a_question_without_an_answer(stage: Stage)
     tail = TopicEnds(stage.settings, decode)
 
     def write(origin: int) -> None:
-        marks: dict[str, str | bytes | None] = {headers.ORIGIN: str(origin).encode(), headers.GENERATION: b"1"}
+        marks: dict[str, str | bytes | None] = {records.ORIGIN: str(origin).encode(), records.GENERATION: b"1"}
         stage.producer.produce(stage.topic(topics.MATCHED), partition=0, headers=marks)
         stage.producer.flush(60)
 

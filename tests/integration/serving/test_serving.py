@@ -13,11 +13,11 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from certificate_files import DAY, authority
-from penstock.certificates import issue
-from penstock.lifecycle import Lifecycle
-from penstock.serving import HttpServer, listen
-from penstock.sockets import bound_socket
-from penstock.tls.server import show
+from penstock.runtime.lifecycle import Lifecycle
+from penstock.runtime.sockets import bound_socket
+from penstock.web.certificates import issue
+from penstock.web.server import HttpServer, listen
+from penstock.web.tls_server import show
 
 OWN = authority("own")
 NAME = "job-sink.knative-eventing.svc.cluster.local"

@@ -9,8 +9,8 @@ import pytest
 from certificate_files import authority
 from penstock.contract.names import Location
 from penstock.events.event import CloudEvent
-from penstock.resources.destinations.resolution import ResolvedAddress
-from penstock.sources.sinks import NotAccepted, Sinks
+from penstock.resources.destinations import ResolvedAddress
+from penstock.sources.deliveries import NotAccepted, Sinks
 from tls_sink import TlsSink, served
 
 OWN, OTHER = authority("own"), authority("other")

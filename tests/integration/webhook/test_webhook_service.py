@@ -17,12 +17,12 @@ from penstock.apiserver import service as apiserver
 from penstock.kube.client import AsyncClient
 from penstock.kube.config import read_config
 from penstock.kube.kinds import CONFIG_MAP, SECRET, Key, Obj
-from penstock.lifecycle import Lifecycle, first
 from penstock.resources.admission import SYSTEM_NAMESPACE
+from penstock.runtime.lifecycle import Lifecycle, first
 from penstock.settings import Settings
-from penstock.webhook import app as paths
+from penstock.webhook import certificates
+from penstock.webhook import service as paths
 from penstock.webhook import service as webhook
-from penstock.webhook import trust
 from running import with_held_ports
 
 SECONDS = 60.0
@@ -99,9 +99,9 @@ async def test_it_answers_reviews_by_the_configmaps_with_a_certificate_that_its_
 ) -> None:
     settings, client = api
     async with running(webhook.run, settings.model_copy(update={"webhook_port": 0})) as url:
-        secret = await client.get(SECRET, Key(SYSTEM_NAMESPACE, trust.SECRET))
+        secret = await client.get(SECRET, Key(SYSTEM_NAMESPACE, certificates.CERTIFICATES_SECRET))
         trusted = ssl.create_default_context(cadata=base64.b64decode(secret["data"]["ca-cert.pem"]).decode())
-        named = {"sni_hostname": trust.hosts()[0]}
+        named = {"sni_hostname": certificates.hosts()[0]}
         async with httpx2.AsyncClient(base_url=url, verify=trusted, trust_env=False) as server:
 
             async def defaulted() -> bytes:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pod_cluster import Cluster
 
-from penstock.kafka.connection import portable
+from penstock.kafka.clients import portable
 from penstock.settings import Settings
 from running import with_held_ports
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.apiserver import service as apiserver
-from penstock.lifecycle import Lifecycle
+from penstock.runtime.lifecycle import Lifecycle
 from penstock.settings import Settings
 from penstock.workloads import service as workloads
 from running import eventually, kubectl_program

@@ -15,15 +15,15 @@ from typing import Any, cast
 import pytest
 
 from certificate_files import DAY, authority
-from penstock.certificates import KeyPair, issue
 from penstock.contract.names import Target
+from penstock.web.certificates import KeyPair, issue
 from penstock.workloads.actors.http_actor import PORT, TLS_PORT
 from penstock.workloads.actors.node_line import NodeLine, Reach
 from penstock.workloads.actors.options import CERTIFICATES, TOKEN, read_options
 from penstock.workloads.actors.program import ActorEnvironment, EventsHub
 from penstock.workloads.actors.reporting import PodLog, Reports
 from penstock.workloads.actors.volume_files import VolumeFiles
-from penstock.workloads.run import Exit
+from penstock.workloads.images import Exit
 
 OWN, OTHER = authority("own"), authority("other")
 NAME = "sink.ns.svc.cluster.local"

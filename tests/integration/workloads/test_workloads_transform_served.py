@@ -23,14 +23,13 @@ from penstock.destinations import Destinations
 from penstock.resources.eventtransform import EventTransform
 from penstock.resources.features import Transport
 from penstock.settings import Settings
-from penstock.tls import own
-from penstock.tls.server import FOLDER, PassingCertificate
-from penstock.workloads.images import Actor, Images
-from penstock.workloads.pods.actor_calls import ActorServices
+from penstock.web import own_authority
+from penstock.web.tls_server import FOLDER, PassingCertificate
+from penstock.workloads.images import Actor, Exit, Images
+from penstock.workloads.pods.actor_process import ActorServices
 from penstock.workloads.pods.addresses import PodAddress, claim
 from penstock.workloads.pods.preparation import Node, Preparation
 from penstock.workloads.processes.node_context import NodeContext
-from penstock.workloads.run import Exit
 from running import eventually
 
 EXPRESSION = '{"specversion": "1.0", "id": id, "source": source, "type": "changed"}'
@@ -79,7 +78,7 @@ def pod_in(folder: Path, address: PodAddress) -> Pod:
 
 
 def authority_of(folder: Path) -> str:
-    return own.authority_certificate(folder / FOLDER, datetime.now(UTC)).decode()
+    return own_authority.authority_certificate(folder / FOLDER, datetime.now(UTC)).decode()
 
 
 def container(transport: Transport, **env: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message
 from penstock.apiserver.access import identity
 from penstock.apiserver.http.watching import Watches
 from penstock.apiserver.service import assembled
-from penstock.kafka.threads import Owner
+from penstock.runtime.tasks import Owner
 from penstock.settings import Settings
 
 Answer = tuple[int, Any]

@@ -20,7 +20,7 @@ from penstock.apiserver.access.policy import (
 )
 from penstock.apiserver.access.rules import AccessRequest, allows, compacted, described, uncovered
 from penstock.apiserver.cluster.aggregation import outdated
-from penstock.apiserver.cluster.bootstrap_roles import AUTOUPDATE, reconciled, roles
+from penstock.apiserver.cluster.bootstrap import AUTOUPDATE, reconciled, roles
 from penstock.apiserver.documents import encode
 from penstock.apiserver.errors import ApiError
 from penstock.apiserver.store.storage import Change

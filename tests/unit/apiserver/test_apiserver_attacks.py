@@ -15,9 +15,9 @@ from hostile_clients import SMUGGLING, WAIT_SECONDS, allow_files, answer_to, bou
 from penstock.apiserver.access.identity import ADMIN
 from penstock.apiserver.http import connections
 from penstock.apiserver.http.connections import HEAD_BYTES, BoundedConnection
-from penstock.apiserver.http.fair_use import WRONG_TOKENS, FairUse
-from penstock.serving import HttpServer
-from penstock.sockets import bound_socket
+from penstock.apiserver.http.request_limits import WRONG_TOKENS, FairUse
+from penstock.runtime.sockets import bound_socket
+from penstock.web.server import HttpServer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 HALF_OPEN = 1000

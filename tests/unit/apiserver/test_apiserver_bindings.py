@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.apiserver.cluster.binding_gate import BindingGate
+from penstock.apiserver.cluster.eventing_admission import BindingGate
 from penstock.apiserver.documents import encode
 from penstock.apiserver.kinds.core_kinds import CORE_KINDS
 from penstock.apiserver.store.storage import Change

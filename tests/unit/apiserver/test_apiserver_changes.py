@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.apiserver.errors import ApiError
 from penstock.apiserver.http import watching
-from penstock.apiserver.http.pieces import pieces
+from penstock.apiserver.http.responses import pieces
 from penstock.apiserver.http.watching import WatchScope
 from penstock.apiserver.store.expiry import is_old
 from penstock.apiserver.store.storage import Change

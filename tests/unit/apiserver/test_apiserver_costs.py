@@ -18,7 +18,7 @@ from penstock.apiserver.cluster.aggregation import outdated
 from penstock.apiserver.errors import ApiError
 from penstock.apiserver.http import requests
 from penstock.apiserver.kinds.core_kinds import CORE_KINDS
-from penstock.apiserver.kinds.schema_walkers import walker_of
+from penstock.apiserver.kinds.schema import walker_of
 from penstock.apiserver.verbs import fields, patches
 from penstock.apiserver.verbs.apply import Manager, apply
 from penstock.apiserver.verbs.fields import from_fields_v1, to_fields_v1

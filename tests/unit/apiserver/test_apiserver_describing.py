@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from penstock.apiserver.errors import ApiError
-from penstock.apiserver.http.openapi_documents import prefers_protobuf
 from penstock.apiserver.http.rendering import Renderer
 from penstock.apiserver.http.requests import Form
+from penstock.apiserver.http.served_documents import prefers_protobuf
 from penstock.apiserver.kinds import custom_kinds, discovery, jsonpath, openapi, tables
-from penstock.apiserver.kinds.ages import human_age, human_duration
+from penstock.apiserver.kinds.columns import human_age, human_duration
 from penstock.apiserver.kinds.core_kinds import CORE_KINDS
 from penstock.apiserver.kinds.registry import Registry
 from penstock.apiserver.protobuf import openapi_v2

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.apiserver.access.identity import ADMIN, CONTROLLER, MASTERS, User
 from penstock.apiserver.errors import ApiError
-from penstock.apiserver.http.fair_use import (
+from penstock.apiserver.http.request_limits import (
     BODIES_PER_USER,
     REMEMBERED,
     TOO_MANY,

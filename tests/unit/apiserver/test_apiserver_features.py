@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.apiserver.cluster.features_gate import FeaturesGate
+from penstock.apiserver.cluster.eventing_admission import FeaturesGate
 from penstock.apiserver.kinds.core_kinds import CORE_KINDS
 from penstock.apiserver.verbs.admission import AdmissionRequest
 from penstock.resources import features

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from penstock.apiserver.cluster import node as machine
 from penstock.apiserver.kinds import tables
 from penstock.apiserver.kinds.core_kinds import CORE_KINDS
-from penstock.apiserver.kinds.schema_walkers import walker_of
+from penstock.apiserver.kinds.schema import walker_of
 from penstock.resources.metadata import NODE_NAME
 
 NODES = next(kind for kind in CORE_KINDS if kind.plural == "nodes")

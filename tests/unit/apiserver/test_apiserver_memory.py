@@ -20,13 +20,13 @@ from api_in_process import ApiInProcess
 from starlette.types import Message
 
 from penstock.apiserver.access import identity
-from penstock.apiserver.http.pieces import PIECE_BYTES
+from penstock.apiserver.http.responses import PIECE_BYTES
 from penstock.apiserver.http.watching import SEND_BYTES
 from penstock.apiserver.store import expiry, storage
 from penstock.apiserver.store.storage import PART_BYTES, Store, Transaction
 from penstock.apiserver.verbs.deletion import Deletion
-from penstock.kafka.threads import Owner
-from penstock.timestamps import rfc3339
+from penstock.runtime.tasks import Owner
+from penstock.runtime.times import rfc3339
 
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
 NAMES = [f"large-{number:02}" for number in range(24)]

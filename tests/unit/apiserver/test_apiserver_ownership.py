@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.apiserver.errors import ApiError
 from penstock.apiserver.kinds.core_kinds import CORE_KINDS
-from penstock.apiserver.kinds.schema_walkers import walker_of
+from penstock.apiserver.kinds.schema import walker_of
 from penstock.apiserver.verbs.apply import LAST_APPLIED, Manager, after_update, apply, shares_of
 from penstock.apiserver.verbs.fields import from_fields_v1, leaves, shown, to_fields_v1
 

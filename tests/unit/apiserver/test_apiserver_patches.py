@@ -12,7 +12,7 @@ from jsonpatch import make_patch
 
 from penstock.apiserver.errors import ApiError
 from penstock.apiserver.kinds.core_kinds import CORE_KINDS
-from penstock.apiserver.kinds.schema_walkers import walker_of
+from penstock.apiserver.kinds.schema import walker_of
 from penstock.apiserver.verbs import patches
 
 KEYS = st.text("abc/~", min_size=1, max_size=3)

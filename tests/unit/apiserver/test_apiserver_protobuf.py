@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from penstock.apiserver.errors import ApiError
 from penstock.apiserver.http.requests import delete_options
 from penstock.apiserver.kinds.core_kinds import CORE_KINDS
-from penstock.apiserver.protobuf import bodies
+from penstock.apiserver.protobuf import json_form
 from penstock.apiserver.protobuf.messages import kind_message
 from penstock.apiserver.verbs.deletion import DeleteOptions
 
@@ -26,7 +26,7 @@ def sent(name: str) -> bytes:
 
 
 def parsed(name: str) -> dict[str, Any]:
-    return bodies.parse(sent(name))
+    return json_form.parse(sent(name))
 
 
 def said(value: Any) -> Any:
@@ -86,7 +86,7 @@ def test_values_with_a_form_of_their_own() -> None:
 
 def test_options_of_a_delete() -> None:
     expected = DeleteOptions("Foreground", 0, "u")
-    assert delete_options(sent("deleteoptions"), bodies.MEDIA, {}) == (expected, False)
+    assert delete_options(sent("deleteoptions"), json_form.MEDIA, {}) == (expected, False)
 
 
 @given(st.sampled_from(NAMES), st.data())
@@ -96,7 +96,7 @@ def test_a_damaged_body_is_read_or_refused(name: str, data: st.DataObject) -> No
     body[place] = data.draw(st.integers(0, 255))
     cut = data.draw(st.integers(place, len(body)))
     try:
-        found = bodies.parse(bytes(body[:cut]))
+        found = json_form.parse(bytes(body[:cut]))
     except ApiError as refused:
         code = refused.code
     else:
@@ -110,5 +110,5 @@ def test_a_damaged_body_is_read_or_refused(name: str, data: st.DataObject) -> No
 def test_a_kind_without_a_message_is_refused(version: str, kind: str) -> None:
     identity = b"\x0a" + bytes([len(version)]) + version.encode() + b"\x12" + bytes([len(kind)]) + kind.encode()
     with pytest.raises(ApiError) as refused:
-        bodies.parse(b"k8s\x00\x0a" + bytes([len(identity)]) + identity)
+        json_form.parse(b"k8s\x00\x0a" + bytes([len(identity)]) + identity)
     assert refused.value.code == 415

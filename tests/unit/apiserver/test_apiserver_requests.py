@@ -18,7 +18,7 @@ from penstock.apiserver.http.request_info import read
 from penstock.apiserver.http.requests import Form, accepted_form, delete_options, locate, parse_document, parse_object
 from penstock.apiserver.kinds.core_kinds import CORE_KINDS
 from penstock.apiserver.kinds.registry import Registry
-from penstock.apiserver.protobuf import bodies
+from penstock.apiserver.protobuf import json_form
 from penstock.apiserver.verbs.deletion import DeleteOptions
 
 REGISTRY = Registry(CORE_KINDS)
@@ -108,7 +108,7 @@ def test_yaml_is_read_as_json_would_be() -> None:
 
 @given(st.binary(max_size=60))
 def test_any_bytes_are_an_object_or_a_refusal(body: bytes) -> None:
-    for media in ("application/json", "application/yaml", bodies.MEDIA):
+    for media in ("application/json", "application/yaml", json_form.MEDIA):
         try:
             found = parse_object(body, media)
         except ApiError as refused:
@@ -135,7 +135,7 @@ def test_a_protobuf_body_as_kubectl_sends_it() -> None:
     body = bytes.fromhex(
         "6b3873000a0f0a02763112094e616d657370616365121b0a130a03666f6f12001a0022002a0032003800420012001a020a001a002200"
     )
-    assert bodies.parse(body) == {
+    assert json_form.parse(body) == {
         "apiVersion": "v1",
         "kind": "Namespace",
         "metadata": {"name": "foo"},
@@ -144,12 +144,12 @@ def test_a_protobuf_body_as_kubectl_sends_it() -> None:
 
 def test_a_grace_of_nothing_is_not_no_grace() -> None:
     body = b"k8s\x00\x0a\x13\x0a\x02v1\x12\x0dDeleteOptions\x12\x02\x08\x00"
-    assert bodies.parse(body)["gracePeriodSeconds"] == 0
+    assert json_form.parse(body)["gracePeriodSeconds"] == 0
 
 
 def test_protobuf_of_a_kind_that_is_not_known_is_refused() -> None:
     with pytest.raises(ApiError) as refused:
-        bodies.parse(b"k8s\x00\x0a\x07\x0a\x02v1\x12\x01X")
+        json_form.parse(b"k8s\x00\x0a\x07\x0a\x02v1\x12\x01X")
     assert refused.value.code == 415
 
 

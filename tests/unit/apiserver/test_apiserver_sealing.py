@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 from penstock.apiserver.access import identity
 from penstock.apiserver.http.watching import Watches
 from penstock.apiserver.service import assembled
+from penstock.apiserver.store.encryption import Seals, WrongKey, key_of, load_seals
 from penstock.apiserver.store.reencryption import reencrypt
-from penstock.apiserver.store.sealing import Seals, WrongKey, key_of, load_seals
 from penstock.cli import app
 from penstock.engine.datadir import exclusive
-from penstock.kafka.threads import Owner
+from penstock.runtime.tasks import Owner
 from penstock.settings import Settings
 
 OLD, NEW = ("old", b"o" * 32), ("new", b"n" * 32)

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from examples import examples
 from penstock.apiserver.documents import encode
 from penstock.apiserver.errors import ApiError
-from penstock.apiserver.http.reading import selection
+from penstock.apiserver.http.read_endpoints import selection
 from penstock.apiserver.http.request_info import request_info
 from penstock.apiserver.http.requests import locate
 from penstock.apiserver.http.selectors import (

@@ -13,7 +13,7 @@ import pytest
 from penstock.apiserver.errors import ApiError
 from penstock.apiserver.store import expiry
 from penstock.apiserver.store.storage import Change, Store, Transaction
-from penstock.kafka.threads import Owner
+from penstock.runtime.tasks import Owner
 
 LIMIT_SECONDS = 20
 """For what takes milliseconds on a machine that has nothing else to do."""

@@ -10,12 +10,10 @@ import pytest
 from api_in_process import ApiInProcess
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from penstock.apiserver.access import account_tokens, signing, user_tokens
+from penstock.apiserver.access import account_tokens, identity, signing_keys
 from penstock.apiserver.access.authentication import Authenticator
-from penstock.apiserver.access.identity import KnownTokens, User
-from penstock.apiserver.access.revocation import Revocations, revoke
-from penstock.apiserver.access.signing import Signer
-from penstock.apiserver.access.signing_keys import KEY_FILE, load_signer
+from penstock.apiserver.access.identity import KnownTokens, Revocations, User, revoke
+from penstock.apiserver.access.signing_keys import KEY_FILE, Signer, load_signer
 from penstock.apiserver.errors import ApiError
 
 NOW = 1_800_000_000.0
@@ -107,7 +105,7 @@ def test_only_tokens_signed_here_count(world: World) -> None:
 def test_wrong_tokens_do_not_push_right_ones_out_of_memory(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     token = world.issue()
     assert world.user(token) is not None
-    for number in range(2 * signing.REMEMBERED):
+    for number in range(2 * signing_keys.REMEMBERED):
         assert world.user(f"{token}{number}" if number < 10 else f"wrong-{number}") is None
 
     def checked(*_: object, **__: object) -> None:
@@ -118,7 +116,7 @@ def test_wrong_tokens_do_not_push_right_ones_out_of_memory(world: World, monkeyp
 
 
 def test_a_user_with_a_signed_token(world: World) -> None:
-    token = user_tokens.issue("jane", ["shop"], seconds=60, signer=world.signer, now=NOW)
+    token = identity.issue("jane", ["shop"], seconds=60, signer=world.signer, now=NOW)
     assert world.user(token) == User("jane", ("shop", "system:authenticated"))
     world.now += 60
     assert world.user(token) is None
@@ -183,9 +181,7 @@ async def test_tokens_over_the_api(api: ApiInProcess) -> None:
 def test_tokens_of_a_user_are_taken_back_and_new_ones_hold(world: World, tmp_path: Path) -> None:
     revoked = Revocations(tmp_path)
     world.authenticator = Authenticator(KnownTokens([]), world.signer, world.lookup, lambda: world.now, revoked.covers)
-    jane, joe = (
-        user_tokens.issue(name, [], seconds=600, signer=world.signer, now=NOW + 0.2) for name in ("jane", "joe")
-    )
+    jane, joe = (identity.issue(name, [], seconds=600, signer=world.signer, now=NOW + 0.2) for name in ("jane", "joe"))
     account = world.issue()
     world.now = NOW + 1
     assert all(world.user(token) for token in (jane, joe, account))
@@ -193,5 +189,5 @@ def test_tokens_of_a_user_are_taken_back_and_new_ones_hold(world: World, tmp_pat
     assert (world.user(jane), world.user(joe) is None) == (None, False)
     revoke(tmp_path, "system:serviceaccount:ns:bot", NOW + 0.5)
     assert (world.user(account), world.user(jane)) == (None, None)
-    assert world.user(user_tokens.issue("jane", [], seconds=600, signer=world.signer, now=NOW + 0.7))
+    assert world.user(identity.issue("jane", [], seconds=600, signer=world.signer, now=NOW + 0.7))
     assert (tmp_path / "revoked.json").stat().st_mode & 0o077 == 0

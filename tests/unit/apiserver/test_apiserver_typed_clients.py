@@ -9,7 +9,7 @@ import pytest
 from api_in_process import ApiInProcess
 from lightkube.resources.core_v1 import Pod
 
-from penstock.timestamps import is_rfc3339
+from penstock.runtime.times import is_rfc3339
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -10,8 +10,7 @@ from typer.testing import CliRunner
 
 from penstock.backtest.report import BacktestReport, EventCounts, SampleEvent, TriggerResult, Window
 from penstock.backtest.trials import Trial
-from penstock.cli import app
-from penstock.cli.history import backtest
+from penstock.cli import app, backtest
 from penstock.contract.routes import Route
 
 NOON = datetime(2026, 11, 17, 12, tzinfo=UTC)

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from penstock.backtest import expectations
+from penstock.backtest import report
 from penstock.backtest.report import BacktestReport, EventCounts, SampleEvent, Tally, Window, results_of
 from penstock.backtest.trials import Trial, trials_of
-from penstock.cli.history.backtest import bar, rows_of
+from penstock.cli.backtest import bar, rows_of
 from penstock.contract.routes import Route, Target
 from penstock.contract.snapshot import Snapshot
-from penstock.engine.problem import Problem
+from penstock.runtime.errors import Problem
 from penstock.settings import Settings
 
 NOW = datetime(2026, 11, 17, 12, 30, tzinfo=UTC)
@@ -104,7 +104,7 @@ def test_the_report_is_json() -> None:
     result = type(result)(result.trial, result.hours, result.added, result.removed, {(1, 4): sample})
     data = json.loads(json.dumps(BacktestReport((result,), Window(HOUR, NOW), 150, 0.5).as_data()))
     (told,) = data["triggers"]
-    assert {name: told[name] for name in expectations.NAMES} == {
+    assert {name: told[name] for name in report.NAMES} == {
         "events": 150,
         "matched": 28,
         "present": 22,
@@ -121,9 +121,9 @@ def test_the_report_is_json() -> None:
 
 def test_expectations_hold_for_every_trigger() -> None:
     results = results_of(tried(trigger(), trigger("fresh")), TALLIES, samples=0)
-    expected = expectations.read(["added>=5, removed<=2", "matched!=0"])
-    assert expectations.disappointments(results, expected) == []
-    assert expectations.disappointments(results, expectations.read(["added=5"])) == [
+    expected = report.read(["added>=5, removed<=2", "matched!=0"])
+    assert report.disappointments(results, expected) == []
+    assert report.disappointments(results, report.read(["added=5"])) == [
         "Trigger default/orders: expected added=5, found 8"
     ]
 
@@ -131,7 +131,7 @@ def test_expectations_hold_for_every_trigger() -> None:
 @pytest.mark.parametrize("text", ["added", "added=x", "lost=0", "added==0", ""])
 def test_an_expectation_that_is_none_is_told(text: str) -> None:
     with pytest.raises(Problem, match="is not understood"):
-        expectations.read([text])
+        report.read([text])
 
 
 def test_bars_are_in_proportion_and_never_hide_what_is_there() -> None:

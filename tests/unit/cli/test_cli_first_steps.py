@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from penstock.cli import first_steps
+from penstock.cli import dev
 from penstock.cli.terminal import StackScreen
 from penstock.engine.ports import PORTS
 from penstock.settings import Settings
@@ -29,7 +29,7 @@ def script() -> ModuleType:
 
 
 def test_the_lines_name_nothing_that_need_not_be_named() -> None:
-    assert first_steps.lines(Settings(), "penstock", 9000, is_alone=True) == [
+    assert dev.lines(Settings(), "penstock", 9000, is_alone=True) == [
         "penstock create broker",
         "penstock listen --count 1 &",
         "penstock create trigger greetings --subscriber http://127.0.0.1:9000/",
@@ -38,7 +38,7 @@ def test_the_lines_name_nothing_that_need_not_be_named() -> None:
 
 
 def test_beside_another_stack_the_lines_say_which_one_is_meant() -> None:
-    lines = first_steps.lines(Settings(data_dir=Path("/a b")), "/v/bin/penstock", 4711, is_alone=False)
+    lines = dev.lines(Settings(data_dir=Path("/a b")), "/v/bin/penstock", 4711, is_alone=False)
     assert lines[0] == "/v/bin/penstock create broker --data-dir '/a b'"
     assert lines[1] == "/v/bin/penstock listen --count 1 --port 4711 &"
     assert lines[2].endswith("http://127.0.0.1:4711/ --data-dir '/a b'")
@@ -55,7 +55,7 @@ def test_the_program_goes_by_its_name_only_where_that_leads_to_it(
     monkeypatch.setattr("sys.argv", [str(mine)])
     for folder, expected in ((mine.parent, "penstock"), (other.parent, str(mine))):
         monkeypatch.setenv("PATH", str(folder))
-        assert first_steps.program() == expected
+        assert dev.program() == expected
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/getting-started.md"])

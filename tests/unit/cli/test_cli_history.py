@@ -12,12 +12,11 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from penstock.cli import app
-from penstock.cli.history import by_spark, output, trace
-from penstock.cli.history.progress import with_progress
-from penstock.engine.problem import Problem
+from penstock.cli import app, result_formats, sql, trace
+from penstock.cli.history import with_progress
 from penstock.history.reader.answers import Attempt, Event, Traced
 from penstock.operations.times import moment, window
+from penstock.runtime.errors import Problem
 
 NOW = datetime(2026, 11, 17, 12, tzinfo=UTC)
 ANSWER = pa.table({"type": ["a", None], "count": [3, 10], "data": [b"text", b"\xff"]})
@@ -61,14 +60,14 @@ def test_a_window_in_the_future_or_backwards_is_refused() -> None:
 
 
 def test_an_answer_as_table_csv_and_json() -> None:
-    assert output.table(ANSWER).splitlines() == [
+    assert result_formats.table(ANSWER).splitlines() == [
         "type  count  data",
         "a         3  text",
         "         10  /w==",
         "(2 rows)",
     ]
-    assert output.csv(ANSWER) == "type,count,data\na,3,text\n,10,/w==\n"
-    assert [json.loads(line) for line in output.to_json(ANSWER).splitlines()] == [
+    assert result_formats.csv(ANSWER) == "type,count,data\na,3,text\n,10,/w==\n"
+    assert [json.loads(line) for line in result_formats.to_json(ANSWER).splitlines()] == [
         {"type": "a", "count": 3, "data": "text"},
         {"type": None, "count": 10, "data": "/w=="},
     ]
@@ -76,21 +75,21 @@ def test_an_answer_as_table_csv_and_json() -> None:
 
 def test_maps_are_shown_by_their_keys() -> None:
     kept = pa.table({"extensions": pa.array([[("region", "eu")]], pa.map_(pa.string(), pa.string()))})
-    assert json.loads(output.to_json(kept)) == {"extensions": {"region": "eu"}}
-    assert output.table(kept).splitlines()[1] == '{"region": "eu"}'
-    assert output.csv(kept) == 'extensions\n"{""region"": ""eu""}"\n'
+    assert json.loads(result_formats.to_json(kept)) == {"extensions": {"region": "eu"}}
+    assert result_formats.table(kept).splitlines()[1] == '{"region": "eu"}'
+    assert result_formats.csv(kept) == 'extensions\n"{""region"": ""eu""}"\n'
 
 
 def test_an_answer_in_parquet_can_be_read_again(tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 
-    output.write(ANSWER, output.Format.PARQUET, tmp_path / "answer.parquet")
+    result_formats.write(ANSWER, result_formats.Format.PARQUET, tmp_path / "answer.parquet")
     assert pq.read_table(tmp_path / "answer.parquet").to_pylist() == ANSWER.to_pylist()
 
 
 def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     with pytest.raises(Problem, match="cannot be written"):
-        output.write(ANSWER, output.Format.CSV, tmp_path / "no" / "answer.csv")
+        result_formats.write(ANSWER, result_formats.Format.CSV, tmp_path / "no" / "answer.csv")
 
 
 def test_a_question_is_answered_beside_its_bar_and_fails_as_it_failed() -> None:
@@ -134,8 +133,8 @@ def test_what_spark_says_becomes_a_line() -> None:
     parsed = (
         "\n[PARSE_SYNTAX_ERROR] Syntax error at or near 'selct'. SQLSTATE: 42601 (line 1, pos 0)\n\n== SQL ==\nselct"
     )
-    assert by_spark.message_of(ValueError(parsed)) == "[PARSE_SYNTAX_ERROR] Syntax error at or near 'selct'."
-    assert by_spark.message_of(ValueError("")) == "ValueError"
+    assert sql.message_of(ValueError(parsed)) == "[PARSE_SYNTAX_ERROR] Syntax error at or near 'selct'."
+    assert sql.message_of(ValueError("")) == "ValueError"
 
 
 def test_a_trace_tells_attempts_answers_and_replies() -> None:

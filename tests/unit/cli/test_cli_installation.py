@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from penstock.cli import app
 from penstock.engine import datadir, running_stacks
-from penstock.engine.problem import Problem
 from penstock.operations import installation
+from penstock.runtime.errors import Problem
 from penstock.settings import Settings
 
 runner = CliRunner()

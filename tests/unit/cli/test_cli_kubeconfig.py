@@ -9,12 +9,13 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from penstock.apiserver.access import certificates, kubeconfig, user_tokens
+from penstock.apiserver.access import identity, kubeconfig
+from penstock.apiserver.access import kubeconfig as certificates
 from penstock.apiserver.access.identity import COMPONENTS
 from penstock.apiserver.access.signing_keys import load_signer
 from penstock.cli import app
 from penstock.cli.kubeconfig import _revoke
-from penstock.engine.problem import Problem
+from penstock.runtime.errors import Problem
 
 runner = CliRunner()
 
@@ -36,7 +37,7 @@ def test_a_kubeconfig_for_a_user(data: Path) -> None:
     assert config["contexts"][0]["context"] == {"cluster": "penstock", "user": "jane", "namespace": "default"}
     claims = load_signer(data / "pki").read(config["users"][0]["user"]["token"], time.time())
     assert claims is not None
-    user = user_tokens.user_of(claims)
+    user = identity.user_of(claims)
     assert (user.name, user.groups) == ("jane", ("shop", "system:authenticated"))
     assert claims["exp"] - int(claims["iat"]) == 24 * 3600
 

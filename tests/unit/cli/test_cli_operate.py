@@ -13,28 +13,26 @@ import pytest
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from typer.testing import CliRunner
 
-from penstock.cli import app
-from penstock.cli.manifests import read_manifests
-from penstock.cli.object_text import document, kinds_lines, table_lines
-from penstock.cli.operate.event_input import event_of, numbered
-from penstock.cli.operate.event_text import attempt_line, data_text, event_line, event_object
-from penstock.cli.operate.filtering import filters_of, passes, predicate_of, reasons
-from penstock.cli.operate.live_view import WantedView
-from penstock.cli.operate.names import split
-from penstock.cli.operate.sending import SendingOutcome
-from penstock.cli.operate.watching import Journey
-from penstock.cli.routes import lag, top
-from penstock.contract import attempts, headers
+from penstock.cli import app, lag, top
+from penstock.cli.event_input import event_of, numbered
+from penstock.cli.event_text import attempt_line, data_text, event_line, event_object
+from penstock.cli.filtering import filters_of, passes, predicate_of, reasons
+from penstock.cli.live_view import WantedView
+from penstock.cli.manifests import document, kinds_lines, read_manifests, table_lines
+from penstock.cli.names import split
+from penstock.cli.sending import SendingOutcome
+from penstock.cli.watching import Journey
+from penstock.contract import attempts, records
 from penstock.contract.attempts import AttemptRecord
-from penstock.contract.event_record import record_of
-from penstock.engine.problem import Problem
+from penstock.contract.records import record_of
 from penstock.events.event import CloudEvent
-from penstock.kafka.live.sample import SampleLimit
+from penstock.kafka.live import SampleLimit
 from penstock.kafka.ranges import LogRecord
 from penstock.operations.cluster_api import Resource
-from penstock.operations.posting import Sent
 from penstock.operations.route_rates import SORTS, RouteName, counters_of, quantile, rows_of
-from penstock.resources.destinations.resolution import EXPIRING_MESSAGE
+from penstock.operations.sending import Sent
+from penstock.resources.destinations import EXPIRING_MESSAGE
+from penstock.runtime.errors import Problem
 
 runner = CliRunner()
 
@@ -202,10 +200,10 @@ def test_explain_needs_no_stack_where_the_trigger_is_in_a_file(tmp_path: Path) -
 def test_a_journey_is_over_when_every_route_has_answered() -> None:
     journey = Journey(("1", "/s"))
     sent = event(id="1", source="/s")
-    assert not journey.matched(record(event(id="2", source="/s"), (headers.ROUTES, b"x")))
-    assert journey.matched(record(sent, (headers.ROUTES, b"a,b"), (headers.PARTS_LEFT, b"1")))
+    assert not journey.matched(record(event(id="2", source="/s"), (records.ROUTES, b"x")))
+    assert journey.matched(record(sent, (records.ROUTES, b"a,b"), (records.PARTS_LEFT, b"1")))
     assert not journey.known
-    assert journey.matched(record(sent, (headers.ROUTES, b"c")))
+    assert journey.matched(record(sent, (records.ROUTES, b"c")))
     assert not journey.attempted(attempt(route="a", id="2"))
     for route in "ab":
         assert journey.attempted(attempt(route=route))
@@ -218,7 +216,7 @@ def test_a_journey_is_over_when_every_route_has_answered() -> None:
 
 def test_a_reply_is_waited_for() -> None:
     journey = Journey(("1", "/s"))
-    journey.matched(record(event(id="1", source="/s"), (headers.ROUTES, b"a")))
+    journey.matched(record(event(id="1", source="/s"), (records.ROUTES, b"a")))
     journey.attempted(attempt(route="a", result="replied"))
     assert not journey.is_over
     journey.attempted(attempt(route="a", stage="reply"))
@@ -262,10 +260,10 @@ def test_a_sample_says_of_how_many_it_is_one() -> None:
 
 def test_tail_takes_what_is_wanted_and_nothing_else() -> None:
     wanted = WantedView(predicate_of(["type=t"]), uid="b")
-    assert wanted.event(record(event(type="t"), (headers.TARGET, b"b"))) is not None
-    assert wanted.event(record(event(type="t"), (headers.TARGET, b"c"))) is None
-    assert wanted.event(record(event(type="u"), (headers.TARGET, b"b"))) is None
-    assert wanted.event(LogRecord(0, 0, 0, None, [(headers.MARKER, b"1:1:1")], None)) is None
+    assert wanted.event(record(event(type="t"), (records.TARGET, b"b"))) is not None
+    assert wanted.event(record(event(type="t"), (records.TARGET, b"c"))) is None
+    assert wanted.event(record(event(type="u"), (records.TARGET, b"b"))) is None
+    assert wanted.event(LogRecord(0, 0, 0, None, [(records.MARKER, b"1:1:1")], None)) is None
     deliveries = WantedView(predicate_of(["type=t"]), is_attempts=True, uid="r")
     assert deliveries.attempt(LogRecord(0, 0, 0, None, [], attempts.encode(attempt()))) == attempt()
     assert deliveries.attempt(LogRecord(0, 0, 0, None, [], attempts.encode(attempt(route="x")))) is None

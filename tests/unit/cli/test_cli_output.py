@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cli import keys, terminal
-from penstock.cli.history import asking, events, output, trace
-from penstock.cli.operate.event_text import attempt_line, event_line
-from penstock.cli.operate.subscriber import PrintingSubscriber
+from penstock.cli import events, keys, result_formats, terminal, trace
+from penstock.cli import history as asking
+from penstock.cli.event_text import attempt_line, event_line
 from penstock.cli.output import safe, say
+from penstock.cli.subscriber import PrintingSubscriber
 from penstock.cli.terminal import SafeConsole
 from penstock.contract.attempts import AttemptRecord
 from penstock.events.event import CloudEvent
@@ -85,8 +85,8 @@ PRINTED: dict[str, Callable[[], object]] = {
     "tail of deliveries": lambda: terminal.print_pieces(attempt_line(FAILED)),
     "listen --full": listened,
     "events --data": lambda: events._print([KEPT], data=True),
-    "sql": lambda: output.write(pa.table({"data": [HOSTILE.encode()]}), output.Format.TABLE, None),
-    "sql --format csv": lambda: output.write(pa.table({"data": [HOSTILE]}), output.Format.CSV, None),
+    "sql": lambda: result_formats.write(pa.table({"data": [HOSTILE.encode()]}), result_formats.Format.TABLE, None),
+    "sql --format csv": lambda: result_formats.write(pa.table({"data": [HOSTILE]}), result_formats.Format.CSV, None),
     "keys list": lambda: keys.list_keys("b"),
     "trace": lambda: trace.trace("1"),
     "trace --json": lambda: trace.trace("1", as_json=True),

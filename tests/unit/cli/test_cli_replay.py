@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from penstock.cli import app
 from penstock.cli.dead_letters import as_data, counts_table, each_table, wanted_of
-from penstock.engine.problem import Problem
 from penstock.operations.replays import ReplaySubject, Wishes, is_over, line_of, replay_of, succeeded, warning_of
+from penstock.runtime.errors import Problem
 
 
 @pytest.mark.parametrize(

@@ -11,18 +11,17 @@ import httpx2
 import pytest
 from typer.testing import CliRunner
 
-from penstock.certificates import make_authority
 from penstock.cli import app
 from penstock.cli.keys import line_of
-from penstock.cli.operate.addresses import INGRESS_VARIABLE, address_of
-from penstock.cli.operate.credentials import credentials_for, given_token
-from penstock.cli.operate.sending import remedy
-from penstock.engine.problem import Problem
+from penstock.cli.senders import INGRESS_VARIABLE, address_of, credentials_for, given_token
+from penstock.cli.sending import remedy
 from penstock.operations.cluster_api import BROKERS, CHANNELS
 from penstock.operations.installation import Installation
 from penstock.operations.sending import SendingAddress, fault_of
 from penstock.resources.api_keys import StoredKey
+from penstock.runtime.errors import Problem
 from penstock.settings import Settings
+from penstock.web.certificates import make_authority
 
 HERE = Installation("here", settings=Settings(port=18080, tls_port=18444))
 ELSEWHERE = Installation("elsewhere")

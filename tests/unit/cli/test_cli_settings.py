@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli import app
-from penstock.engine.problem import Problem
 from penstock.operations.settings_sources import load
+from penstock.runtime.errors import Problem
 from penstock.settings import Settings
 
 

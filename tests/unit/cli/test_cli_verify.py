@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli import app
-from penstock.cli.history.verify import lines, since_of
+from penstock.cli.verify import lines, since_of
 from penstock.contract.routes import Route
 from penstock.verification.report import KeptEvent, MissingEvent, RouteVerdict, VerifyReport
 

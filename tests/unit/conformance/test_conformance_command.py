@@ -8,10 +8,10 @@ import pytest
 from typer.testing import CliRunner
 
 from penstock.cli import app
-from penstock.conformance import assertions
-from penstock.conformance.results import ConformanceResult, Outcome, ResultFile, write
+from penstock.conformance import report
+from penstock.conformance.report import ConformanceResult, Outcome, ResultFile, write
 
-ROWS = assertions.load()
+ROWS = report.load()
 ALL_TESTS = sorted({test for row in ROWS for test in row.tests})
 
 

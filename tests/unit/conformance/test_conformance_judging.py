@@ -13,8 +13,7 @@ import pytest
 
 from penstock.conformance import catalog
 from penstock.conformance.catalog import TESTS, DeliveryTest, find, parse
-from penstock.conformance.judging import enough, judge
-from penstock.conformance.observations import read
+from penstock.conformance.judging import enough, judge, read
 
 DOCUMENT = catalog.path().read_text()
 OUTPUTS = [json.loads(line) for line in DOCUMENT.splitlines() if line.startswith("{")]

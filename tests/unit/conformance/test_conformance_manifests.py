@@ -8,15 +8,14 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.conformance import manifests
-from penstock.conformance.catalog import TESTS, DeliveryTest
-from penstock.conformance.manifests import Manifest, ManifestPlacement
+from penstock.conformance import catalog
+from penstock.conformance.catalog import TESTS, DeliveryTest, Manifest, ManifestPlacement
 from penstock.workloads.actors.options import read_options
 from penstock.workloads.actors.sender import next_message
 
 
 def environment(test: DeliveryTest) -> dict[str, str]:
-    (emitter,) = manifests.load(test.emitter, ManifestPlacement())
+    (emitter,) = catalog.load(test.emitter, ManifestPlacement())
     return {entry["name"]: entry.get("value", "") for entry in emitter["spec"]["containers"][0]["env"]}
 
 
@@ -25,10 +24,10 @@ def sinks(objects: list[Manifest]) -> set[str]:
 
 
 def test_the_manifests_are_those_of_the_document() -> None:
-    names = sorted(path.name for path in manifests.folder().glob("*.yaml"))
+    names = sorted(path.name for path in catalog.folder().glob("*.yaml"))
     expected = ["00-prepare.yaml", *sorted(name for test in TESTS for name in (test.scenario, test.emitter))]
     assert names == expected
-    kinds = Counter(item["kind"] for name in names for item in manifests.load(name, ManifestPlacement()))
+    kinds = Counter(item["kind"] for name in names for item in catalog.load(name, ManifestPlacement()))
     assert kinds == {
         "Namespace": 1,
         "Role": 1,
@@ -44,7 +43,7 @@ def test_the_manifests_are_those_of_the_document() -> None:
 
 @pytest.mark.parametrize("test", TESTS, ids=lambda test: test.number)
 def test_every_object_of_a_test_is_labelled_with_its_case(test: DeliveryTest) -> None:
-    objects = manifests.load(test.scenario, ManifestPlacement()) + manifests.load(test.emitter, ManifestPlacement())
+    objects = catalog.load(test.scenario, ManifestPlacement()) + catalog.load(test.emitter, ManifestPlacement())
     assert {item["metadata"]["labels"]["case"] for item in objects} == {test.name}
     assert {item["metadata"]["namespace"] for item in objects} == {"conformance"}
     assert sinks(objects) == {sink.component for sink in test.sinks}
@@ -65,7 +64,7 @@ def test_an_emitter_sends_the_event_that_the_document_prints(test: DeliveryTest)
 
 
 def test_what_an_emitter_sends_is_told() -> None:
-    sent = manifests.sent_by(manifests.load("02-01-broker-ack.yaml", ManifestPlacement("elsewhere")))
+    sent = catalog.sent_by(catalog.load("02-01-broker-ack.yaml", ManifestPlacement("elsewhere")))
     assert '"data": { "test": "broker-ack" }' in sent
     assert sent.endswith("/elsewhere/conformance-broker")
 
@@ -73,8 +72,8 @@ def test_what_an_emitter_sends_is_told() -> None:
 def test_a_moved_test_refers_to_its_own_namespace_only() -> None:
     placement = ManifestPlacement("conformance-05", image="registry.example/recordevents")
     for test in TESTS:
-        for name in (manifests.PREPARE, test.scenario, test.emitter):
-            for item in manifests.load(name, placement):
+        for name in (catalog.PREPARE, test.scenario, test.emitter):
+            for item in catalog.load(name, placement):
                 place = item["metadata"].get("namespace") or item["metadata"]["name"]
                 assert place == "conformance-05"
                 text = json.dumps(item)
@@ -84,6 +83,6 @@ def test_a_moved_test_refers_to_its_own_namespace_only() -> None:
 
 
 def test_emitters_send_where_they_are_told_to() -> None:
-    (emitter,) = manifests.load("01-01-channel-ack.yaml", replace(ManifestPlacement(), sink="http://elsewhere"))
+    (emitter,) = catalog.load("01-01-channel-ack.yaml", replace(ManifestPlacement(), sink="http://elsewhere"))
     env = {entry["name"]: entry.get("value") for entry in emitter["spec"]["containers"][0]["env"]}
     assert env["SINK"] == "http://elsewhere"

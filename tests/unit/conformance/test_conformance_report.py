@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from penstock.conformance import assertions, report, results
-from penstock.conformance.assertions import Assertion
+from penstock.conformance import report
+from penstock.conformance import report as assertions
+from penstock.conformance import report as results
 from penstock.conformance.catalog import TESTS
-from penstock.conformance.results import ConformanceResult, ResultFile
+from penstock.conformance.report import Assertion, ConformanceResult, ResultFile
 
 ROOT = Path(__file__).parents[3]
 ROWS = [

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.engine.problem import Problem
 from penstock.operations.cluster_api import NotThere, Resource
+from penstock.runtime.errors import Problem
 
 Obj = dict[str, Any]
 

@@ -17,11 +17,11 @@ from penstock.console.app import application
 from penstock.console.console import Console
 from penstock.console.events.archive import Archive
 from penstock.console.events.deadletters_page import requests_of, route_named
-from penstock.console.events.places import place_of
 from penstock.console.events.search_page import PAGE, SearchForm, position
-from penstock.engine.problem import Problem
+from penstock.console.events.state import place_of
 from penstock.history.reader.history import History
 from penstock.kafka.ranges import LogRecord
+from penstock.runtime.errors import Problem
 from penstock.settings import Settings
 from written import KeptRecords, NoKafka, attempt, event
 

@@ -16,20 +16,34 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.responses import Response
 
-from penstock.cli.operate.event_input import event_of
-from penstock.console.events import folded_json
-from penstock.console.events.copied import as_curl, as_json, as_send, cloud_event, disposition, file_name
-from penstock.console.events.data_view import MOST_BYTES, MOST_TEXT, hex_dump, view_of
-from penstock.console.events.folded_json import JsonNode, folded
-from penstock.console.events.places import AcceptingTarget
-from penstock.console.events.resending import account_of, refusal
-from penstock.console.events.text import beginning, size
+from penstock.cli.event_input import event_of
+from penstock.console.events import data_view
+from penstock.console.events.data_view import (
+    MOST_BYTES,
+    MOST_TEXT,
+    JsonNode,
+    beginning,
+    folded,
+    hex_dump,
+    size,
+    view_of,
+)
+from penstock.console.events.resending import (
+    account_of,
+    as_curl,
+    as_json,
+    as_send,
+    cloud_event,
+    disposition,
+    file_name,
+    refusal,
+)
+from penstock.console.events.state import AcceptingTarget
 from penstock.console.events.timeline import MOST_LANES, span_text, ticks_of, timeline_of
 from penstock.events import json_format
 from penstock.events.event import CloudEvent
 from penstock.history.reader.answers import Attempt, Event
-from penstock.operations.posting import Sent
-from penstock.operations.sending import SendingAddress
+from penstock.operations.sending import SendingAddress, Sent
 
 NOON = datetime(2026, 11, 17, 12, tzinfo=UTC)
 
@@ -92,7 +106,7 @@ def test_json_is_folded_with_numbers_as_they_were_written() -> None:
 
 
 def test_no_more_of_a_document_is_shown_than_one_can_look_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folded_json, "MOST_NODES", 10)
+    monkeypatch.setattr(data_view, "MOST_NODES", 10)
     tree = folded(json.dumps(list(range(100))).encode())
     assert tree is not None
     assert tree.children[-1] == JsonNode("rest", "91 more")

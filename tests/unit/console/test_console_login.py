@@ -35,11 +35,11 @@ from penstock.console.sessions import (
     TokenOwner,
     seconds_left,
 )
-from penstock.engine.problem import Problem
 from penstock.operations.cluster_api import NotReached, UnknownToken
 from penstock.operations.installation import Installation
+from penstock.runtime.errors import Problem
+from penstock.runtime.sockets import account_of
 from penstock.settings import Settings
-from penstock.sockets import account_of
 
 KEY = "a key of thirty-two bytes, or more"
 

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from penstock.engine.endpoint_tls import certificate_for
-from penstock.engine.problem import Problem
 from penstock.observability.metrics import ACCEPTED
 from penstock.operations.metrics_client import MetricsPage, counted_at, pages_of
 from penstock.operations.route_rates import TargetName
+from penstock.runtime.errors import Problem
 from penstock.settings import Settings
-from penstock.tls.threads import SecureServing
+from penstock.web.tls_server import SecureServing
 
 NAME = "broker-ingress.knative-eventing.svc"
 """A name that the data folder's own certificate has."""

@@ -9,9 +9,9 @@ import msgspec
 
 from penstock.console.live import _numbers
 from penstock.console.numbers import KEPT_SECONDS, POINT_SECONDS, Frame, Numbers, Past
-from penstock.engine.problem import Problem
 from penstock.operations.metrics_client import Counted
 from penstock.operations.route_rates import Counters, RouteName, RouteRow, TargetName
+from penstock.runtime.errors import Problem
 
 ROUTE = RouteName("Trigger", "default", "orders")
 

@@ -18,12 +18,12 @@ from penstock.console.app import application
 from penstock.console.console import Console
 from penstock.console.events.archive import Archive
 from penstock.console.sessions import UNCHECKED_SECONDS, TokenOwner
-from penstock.engine.problem import Problem
 from penstock.history.reader.history import History
 from penstock.kube.client import Client
 from penstock.operations import cluster_api
 from penstock.operations.cluster_api import BROKERS, ClusterApi, NotAllowed, NotReached, Resource, UnknownToken
 from penstock.operations.installation import Installation
+from penstock.runtime.errors import Problem
 from penstock.settings import Settings
 from written import KeptRecords, event
 

@@ -9,12 +9,11 @@ from console_client import MakeClient
 from known_api import KnownApi, broker, trigger
 
 from penstock.console.map.graph import route_node
-from penstock.console.route_events import happenings_of
-from penstock.console.route_page import replay_values, text_of, wishes_of
+from penstock.console.route_page import happenings_of, replay_values, text_of, wishes_of
 from penstock.console.routes_page import subscriber_of
-from penstock.engine.problem import Problem
 from penstock.operations.replays import Wishes
-from penstock.resources.delivery.annotations import PAUSED
+from penstock.resources.delivery import PAUSED
+from penstock.runtime.errors import Problem
 
 PAGE = "/routes/trigger/default/orders"
 

@@ -6,7 +6,7 @@ from console_client import MakeClient
 from known_api import KnownApi, trigger
 
 from penstock.console.routes_page import line_of
-from penstock.resources.destinations.resolution import loss_finding
+from penstock.resources.destinations import loss_finding
 
 
 def test_the_worst_comes_first(client_of: MakeClient) -> None:

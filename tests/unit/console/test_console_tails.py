@@ -13,6 +13,7 @@ import pytest
 
 from penstock.console.events.archive import Archive
 from penstock.console.events.backtests import Backtests
+from penstock.console.events.playground_page import predicate_of
 from penstock.console.events.tail_page import shape
 from penstock.console.events.tails import (
     PER_SECOND,
@@ -25,15 +26,14 @@ from penstock.console.events.tails import (
     is_marker,
     step,
 )
-from penstock.console.events.trial import predicate_of
 from penstock.contract import topics
-from penstock.engine.problem import Problem
 from penstock.filters.predicate import Everything
 from penstock.history.reader.history import History
 from penstock.history.reader.questions import EventFilter
-from penstock.kafka.live.selection import LiveSelection
+from penstock.kafka.live import LiveSelection
 from penstock.kafka.ranges import LogRecord
 from penstock.kafka.topic_ends import KafkaAway
+from penstock.runtime.errors import Problem
 from penstock.settings import Settings
 from written import KeptRecords, event
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.contract.reports import SeenType
-from penstock.contract.seen_types import AGAIN_SECONDS, LONGEST, MOST, SeenTypes
+from penstock.contract.reports import AGAIN_SECONDS, LONGEST, MOST, SeenType, SeenTypes
 from penstock.events.event import CloudEvent
 
 

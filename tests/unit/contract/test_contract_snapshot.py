@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.contract.records import Unreadable
 from penstock.contract.routes import (
     Delivery,
     Endpoint,
@@ -22,7 +23,6 @@ from penstock.contract.routes import (
     key_of,
 )
 from penstock.contract.snapshot import Snapshot, SnapshotBuilder
-from penstock.contract.unreadable import Unreadable
 
 BROKER = Target("b1", "Broker", "default", "orders", paths=("/default/orders",))
 TRIGGER = Route(

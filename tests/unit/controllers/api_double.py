@@ -14,9 +14,9 @@ import itertools
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 
+from penstock.contract.records import Unreadable
 from penstock.contract.routes import VERSION_KEY, Version, decode
-from penstock.contract.unreadable import Unreadable
-from penstock.history.reader.kept import FirstKept
+from penstock.history.reader.table_events import FirstKept
 from penstock.kafka.routes import NotTaken, StoredReader, StoredRoutes
 from penstock.kafka.topic_ends import Retained
 from penstock.kube.client import Listing

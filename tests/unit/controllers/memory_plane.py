@@ -19,8 +19,8 @@ from penstock.controllers.routes.publisher import Publisher
 from penstock.controllers.service import work_on
 from penstock.controllers.tracker import Tracker
 from penstock.kube.kinds import CONFIG_MAP, POD, Kind, Obj
-from penstock.lifecycle import Lifecycle
 from penstock.resources.conditions import find
+from penstock.runtime.lifecycle import Lifecycle
 from penstock.settings import Settings
 
 

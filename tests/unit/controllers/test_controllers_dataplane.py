@@ -9,9 +9,9 @@ import pytest
 from api_double import TopicDouble
 
 from penstock.contract import reports
+from penstock.contract.records import Unreadable
 from penstock.contract.reports import COMPONENTS, Ack, Component, Loss, Standing
 from penstock.contract.routes import Route, Target
-from penstock.contract.unreadable import Unreadable
 from penstock.controllers.routes import dataplane as module
 from penstock.controllers.routes import publisher as publisher_module
 from penstock.controllers.routes.dataplane import LOSSES_SHOWN, DataPlane

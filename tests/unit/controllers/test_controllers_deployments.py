@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from penstock.controllers.workloads import deployments, replicasets
+from penstock.controllers.workloads import deployments
 from penstock.controllers.workloads.deployments import HASH_LABEL, REVISION, bounds, decide, template_hash
 from penstock.kube.kinds import Obj
-from penstock.timestamps import rfc3339
+from penstock.runtime.times import rfc3339
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
@@ -144,7 +144,7 @@ def pod(name: str, ready: datetime | None = None, phase: str = "Running", leavin
 def test_a_replicaset_keeps_as_many_pods_as_it_says() -> None:
     wanted = {"metadata": {"generation": 2}, "spec": {"replicas": 3}}
     pods = [pod("a", NOW), pod("b"), pod("gone", leaving=True), pod("over", phase="Failed")]
-    decision = replicasets.decide(wanted, pods, NOW)
+    decision = deployments.decide_replicaset(wanted, pods, NOW)
     assert (decision.create, decision.delete) == (1, ())
     assert decision.status == {
         "replicas": 2,
@@ -158,11 +158,14 @@ def test_a_replicaset_keeps_as_many_pods_as_it_says() -> None:
 def test_pods_that_are_not_ready_and_the_youngest_go_first() -> None:
     wanted = {"metadata": {}, "spec": {"replicas": 1}}
     pods = [pod("old", NOW - timedelta(hours=1)), pod("young", NOW), pod("starting")]
-    assert [one["metadata"]["name"] for one in replicasets.decide(wanted, pods, NOW).delete] == ["starting", "young"]
+    assert [one["metadata"]["name"] for one in deployments.decide_replicaset(wanted, pods, NOW).delete] == [
+        "starting",
+        "young",
+    ]
 
 
 def test_a_pod_is_available_once_it_was_ready_for_a_while() -> None:
     wanted = {"metadata": {}, "spec": {"replicas": 1, "minReadySeconds": 10}}
-    decision = replicasets.decide(wanted, [pod("a", NOW - timedelta(seconds=4))], NOW)
+    decision = deployments.decide_replicaset(wanted, [pod("a", NOW - timedelta(seconds=4))], NOW)
     assert decision.status["availableReplicas"] == 0
     assert decision.again == pytest.approx(6)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from penstock.controllers.reconcilers.embedded.endpoints import endpoints_of, name_of, selects
+from penstock.controllers.reconcilers.services import endpoints_of, name_of, selects
 from penstock.resources.metadata import POD_PORTS
 
 

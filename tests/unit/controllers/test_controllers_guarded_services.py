@@ -18,8 +18,8 @@ from penstock.controllers.sinks.guarded_services import GuardedCertificates, Gua
 from penstock.kube.kinds import EVENT_POLICY, EVENT_TRANSFORM, POD, SERVICE, Key, Obj
 from penstock.oidc.verifier import TokenRefused
 from penstock.settings import Settings
-from penstock.tls import own
-from penstock.tls.server import FOLDER, PassingCertificate, ServerTls
+from penstock.web import own_authority
+from penstock.web.tls_server import FOLDER, PassingCertificate, ServerTls
 
 HOST = "x-jsonata.ns.svc.cluster.local"
 AUDIENCE = "eventing.knative.dev/eventtransform/ns/x"
@@ -207,7 +207,7 @@ async def test_each_service_shows_a_certificate_for_its_own_name(
         return ServerTls(settings, make=PassingCertificate(settings, "guarded", names))
 
     shown = GuardedCertificates(plane.world.service_guards, tls_of)
-    authority = own.authority_certificate(settings.data_dir / FOLDER, datetime.now(UTC)).decode()
+    authority = own_authority.authority_certificate(settings.data_dir / FOLDER, datetime.now(UTC)).decode()
     trusting = ssl.create_default_context(cadata=authority)
     for _ in range(2):
         handshake(shown.context, trusting, HOST)

@@ -10,7 +10,7 @@ import pytest
 from penstock.controllers.workloads import cronjobs, jobs
 from penstock.controllers.workloads.jobs import decide, ranges
 from penstock.kube.kinds import Obj
-from penstock.timestamps import rfc3339
+from penstock.runtime.times import rfc3339
 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 

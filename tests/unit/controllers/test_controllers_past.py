@@ -10,7 +10,7 @@ from test_controllers_reconcile import named, subscription, trigger
 from test_controllers_replays import tell
 
 from penstock.contract.routes import Route
-from penstock.history.reader.kept import FirstKept
+from penstock.history.reader.table_events import FirstKept
 from penstock.kube.kinds import BROKER, CHANNEL, EVENT, SUBSCRIPTION, TRIGGER, Key, Kind, Obj
 from penstock.settings import Settings
 

@@ -9,13 +9,13 @@ import msgspec
 import pytest
 from api_double import TopicDouble
 
+from penstock.contract.records import Unreadable
 from penstock.contract.routes import FormerMatch, Replay, Route, ServiceName, Target, Version, decode, encode
-from penstock.contract.unreadable import Unreadable
 from penstock.controllers.routes import publisher as module
 from penstock.controllers.routes.publisher import FORMER_BYTES, FORMER_KEPT, Publisher
 from penstock.controllers.routes.route_records import past_route
 from penstock.controllers.tracker import Observer
-from penstock.history.reader.kept import FirstKept
+from penstock.history.reader.table_events import FirstKept
 from penstock.kafka.routes import PublisherSuperseded, StoredReader
 from penstock.kafka.topic_ends import Retained
 from penstock.kube.kinds import Key

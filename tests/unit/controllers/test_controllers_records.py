@@ -10,8 +10,8 @@ from penstock.controllers.routes.route_records import (
     subscription_route,
     trigger_route,
 )
-from penstock.resources.delivery.annotations import RouteOptions
-from penstock.resources.destinations.resolution import ResolvedAddress
+from penstock.resources.delivery import RouteOptions
+from penstock.resources.destinations import ResolvedAddress
 from penstock.resources.metadata import ObjectIdentity
 from penstock.resources.trigger import Trigger
 from penstock.settings import Settings

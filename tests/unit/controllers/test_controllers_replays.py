@@ -22,8 +22,8 @@ from penstock.kube.kinds import (
     Kind,
     Obj,
 )
-from penstock.resources.delivery.annotations import START_FROM
-from penstock.timestamps import parse_rfc3339
+from penstock.resources.delivery import START_FROM
+from penstock.runtime.times import parse_rfc3339
 
 TARGET: dict[str, Any] = {"target": {"kind": "Trigger", "name": "t"}}
 

@@ -19,9 +19,9 @@ from penstock.controllers.sinks.requests import RequestNotTaken, read_event
 from penstock.destinations import Destinations
 from penstock.events.event import CloudEvent
 from penstock.kube.kinds import BROKER, REQUEST_REPLY, SECRET, TRIGGER, Key, Obj
-from penstock.resources.destinations.resolution import ResolvedAddress
+from penstock.resources.destinations import ResolvedAddress
 from penstock.settings import Settings
-from penstock.sources.sinks import NotAccepted, Sinks
+from penstock.sources.deliveries import NotAccepted, Sinks
 
 REFERENCE = {"apiVersion": BROKER.api_version, "kind": BROKER.kind, "name": "b"}
 EVENT = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/s", "ce-type": "question"}

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from penstock.controllers.reconcilers.destinations import resolve, resolve_optional
-from penstock.resources.destinations.kreference import KReference
-from penstock.resources.destinations.resolution import ResolvedAddress, Unresolved
+from penstock.resources.destinations import KReference, ResolvedAddress, Unresolved
 
 SERVICE = {"apiVersion": "v1", "kind": "Service", "name": "test"}
 GADGET = {"apiVersion": "example.com/v1", "kind": "Gadget", "name": "g"}

@@ -26,7 +26,7 @@ from penstock.kube.kinds import (
     Obj,
 )
 from penstock.settings import Settings
-from penstock.sources.pings.tick_notes import Changes, TickNotes
+from penstock.sources.ticks import Changes, TickNotes
 
 
 @pytest.fixture

@@ -5,24 +5,26 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from penstock.contract.failure_causes import FailureCause
+from penstock.contract.attempts import FailureCause
 from penstock.contract.reports import Standing, standing_key
 from penstock.contract.routes import Route
-from penstock.controllers.routes.announcer import LINES, LINES_SECONDS, Announcer
-from penstock.controllers.routes.standings import (
+from penstock.controllers.routes.route_health import (
     BURST,
     EVENTS_PER_SECOND,
     KEPT_FOR_NEWS,
+    LINES,
+    LINES_SECONDS,
     NUMBERS_SECONDS,
     QUIET_SECONDS,
     STATUSES_PER_SECOND,
     TELL_SECONDS,
+    Announcer,
     RouteHappening,
     RouteStandings,
     merged,
 )
 from penstock.kube.kinds import SUBSCRIPTION, TRIGGER, Key, Kind, Obj
-from penstock.resources.delivery.delivering import DeliveryState
+from penstock.resources.delivery_status import DeliveryState
 
 URL = "http://127.0.0.1:9000/"
 REFUSED = f"no connection to {URL}: [Errno 111] Connection refused"

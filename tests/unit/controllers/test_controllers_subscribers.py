@@ -8,7 +8,7 @@ import pytest
 from memory_plane import ControlPlane, Starter
 
 from penstock.contract.routes import Route
-from penstock.controllers.reconcilers.embedded.services import ServiceReconciler
+from penstock.controllers.reconcilers.services import ServiceReconciler
 from penstock.kube.kinds import CHANNEL, EVENT, IN_MEMORY_CHANNEL, SERVICE, SUBSCRIPTION, Key, Kind, Obj
 from penstock.resources.admission import CONTROLLER_USER
 

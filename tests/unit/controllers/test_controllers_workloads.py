@@ -16,7 +16,7 @@ from penstock.kube.kinds import (
     Key,
     Obj,
 )
-from penstock.timestamps import rfc3339
+from penstock.runtime.times import rfc3339
 
 CONTAINER = {"name": "main", "image": "x"}
 

@@ -68,9 +68,7 @@ def test_a_dependency_under_another_licence_would_be_named() -> None:
 def test_every_package_here_is_under_a_licence_that_is_allowed() -> None:
     packages = installed()
     assert len(packages) > 100
-    assert refused(packages) == [], (
-        "read the licence; allow it in tools/dependencies/licences.py, or do without"
-    )
+    assert refused(packages) == [], "read the licence; allow it in tools/dependencies/licences.py, or do without"
 
 
 def test_every_jar_is_under_a_licence_that_is_allowed() -> None:

@@ -9,8 +9,8 @@ from typing import Any, cast
 from secrets_double import Kubernetes
 from virtual_time import turns
 
-from penstock.contract import headers
-from penstock.contract.failure_causes import FailureCause
+from penstock.contract import records as headers
+from penstock.contract.attempts import FailureCause
 from penstock.contract.reports import Standing
 from penstock.contract.routes import Route
 from penstock.contract.snapshot import Snapshot
@@ -19,9 +19,9 @@ from penstock.dispatcher.delivery.attempt import AttemptResult, AttemptSender
 from penstock.dispatcher.delivery.decision import Verdict
 from penstock.dispatcher.dispatcher import Dispatcher
 from penstock.dispatcher.http.outcome import Outcome, Withheld
-from penstock.dispatcher.matched.record import KEY_HEADER, Matched
+from penstock.dispatcher.matched_record import KEY_HEADER, Matched
 from penstock.dispatcher.replay.feed import StoredEvents
-from penstock.history.schema.problem import HistoryProblem
+from penstock.history.schema.columns import HistoryProblem
 from penstock.kafka.random_reader import Chunk
 from penstock.kafka.reports import Reporter
 from penstock.settings import Settings

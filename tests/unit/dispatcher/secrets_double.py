@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from penstock.dispatcher.delivery.credentials import DeliveryCredentials
-from penstock.dispatcher.secrets.kept import KeptSecrets
-from penstock.dispatcher.secrets.requests import NoSecret, SecretPlace
+from penstock.dispatcher.secrets import KeptSecrets, NoSecret, SecretPlace
 from penstock.oidc.tokens import AccountTokens
 
 

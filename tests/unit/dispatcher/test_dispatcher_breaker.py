@@ -7,15 +7,14 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
-from penstock.contract.failure_causes import FailureCause
+from penstock.contract.attempts import FailureCause
 from penstock.contract.routes import Endpoint, Route
 from penstock.dispatcher.cursors.cursor import Cursor, Outstanding
 from penstock.dispatcher.http.address import Origin
 from penstock.dispatcher.http.connection import NoAnswer, NoConnection, SubscriberConnection
 from penstock.dispatcher.http.outcome import Withheld
-from penstock.dispatcher.http.single_flight import REMEMBERED, SingleFlight
-from penstock.dispatcher.schedule.breaker import ATTEMPTS_PER_SECOND, SHORT_REST_SECONDS, rounds
-from penstock.dispatcher.schedule.lanes import Job, Lane, Schedule
+from penstock.dispatcher.http.pool import REMEMBERED, SingleFlight
+from penstock.dispatcher.lanes import ATTEMPTS_PER_SECOND, SHORT_REST_SECONDS, Job, Lane, Schedule, rounds
 
 ORIGIN = Origin("127.0.0.1", 9, None, None)
 URL = "http://127.0.0.1:9/"

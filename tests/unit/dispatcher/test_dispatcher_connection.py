@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.contract.failure_causes import FailureCause
+from penstock.contract.attempts import FailureCause
 from penstock.destinations import Destinations
 from penstock.dispatcher.http.address import Origin
 from penstock.dispatcher.http.connection import (
@@ -32,7 +32,7 @@ from penstock.dispatcher.http.connection import (
 )
 from penstock.dispatcher.http.pool import Pool
 from penstock.events.event import MalformedEvent
-from penstock.kafka.threads import Owner
+from penstock.runtime.tasks import Owner
 from penstock.settings import Settings
 
 EVENT_LIMIT = 200_000

@@ -13,7 +13,7 @@ from dispatcher_double import Node, Topic, Written
 from secrets_double import Kubernetes
 from virtual_time import in_virtual_time
 
-from penstock.contract.failure_causes import FailureCause
+from penstock.contract.attempts import FailureCause
 from penstock.contract.names import NameTable
 from penstock.contract.routes import Delivery, Endpoint, Route
 from penstock.dispatcher.cursors.cursor import Stage
@@ -24,7 +24,7 @@ from penstock.dispatcher.dispatcher import Dispatcher
 from penstock.dispatcher.http.client import SubscriberClient, Unsendable
 from penstock.dispatcher.http.connection import NoAnswer, SubscriberResponse
 from penstock.dispatcher.http.outcome import Outcome, Withheld
-from penstock.dispatcher.matched.record import Matched
+from penstock.dispatcher.matched_record import Matched
 from penstock.observability.trace import configure
 from penstock.oidc.tokens import AccountTokens, Issued, NoToken, WantedToken
 

@@ -10,7 +10,7 @@ from virtual_time import run
 from penstock.contract.routes import Delivery, Endpoint, Route
 from penstock.dispatcher.cursors.cursor import Cursor
 from penstock.dispatcher.cursors.partition import PartitionCursors
-from penstock.dispatcher.matched.record import Matched
+from penstock.dispatcher.matched_record import Matched
 
 GENERATIONS, EACH = 40, 3
 LIMITS = {"catch_up_records": 7}

@@ -18,11 +18,11 @@ from penstock.dispatcher import dispatcher
 from penstock.dispatcher.cursors import partition
 from penstock.dispatcher.cursors.cursor import Cursor
 from penstock.dispatcher.cursors.partition import LostOrigins, PartitionCursors
-from penstock.dispatcher.matched.record import Matched, of_event
-from penstock.dispatcher.replay.reach import FurtherBack
+from penstock.dispatcher.matched_record import Matched, of_event
+from penstock.dispatcher.replay.archive import FurtherBack
 from penstock.dispatcher.replay.selection import EventMatcher, RouteSelection
-from penstock.history.reader.kept import GivenUpBy, Stretch
-from penstock.history.schema.problem import HistoryProblem
+from penstock.history.reader.table_events import GivenUpBy, Stretch
+from penstock.history.schema.columns import HistoryProblem
 from penstock.kafka.ranges import LogRecord
 
 COUNT = 40

@@ -7,8 +7,8 @@ import msgspec
 from penstock.contract.routes import Endpoint, Route
 from penstock.dispatcher.cursors.cursor import Cursor, Outstanding
 from penstock.dispatcher.cursors.partition import PartitionCursors, TailPosition
-from penstock.dispatcher.matched.record import Matched
-from penstock.dispatcher.schedule.lanes import GRANTED, Job, Lane, Schedule
+from penstock.dispatcher.lanes import GRANTED, Job, Lane, Schedule
+from penstock.dispatcher.matched_record import Matched
 
 
 def route(uid: str, **fields: object) -> Route:

@@ -13,8 +13,15 @@ from penstock.contract.routes import Delivery, Endpoint, Route
 from penstock.dispatcher.cursors import stage_payload as stage_payloads
 from penstock.dispatcher.cursors.cursor import Stage
 from penstock.dispatcher.cursors.stage_payload import Failure, StagePayload
-from penstock.dispatcher.delivery.dead_letter import ERROR_DATA_LIMIT, dead_letter, error_data, no_answer_data
-from penstock.dispatcher.delivery.request import compose, passed_along, passed_from_answer
+from penstock.dispatcher.delivery.request import (
+    ERROR_DATA_LIMIT,
+    compose,
+    dead_letter,
+    error_data,
+    no_answer_data,
+    passed_along,
+    passed_from_answer,
+)
 from penstock.events.event import CloudEvent
 
 SPAN = "00-" + "1" * 32 + "-" + "2" * 16 + "-01"

@@ -24,11 +24,11 @@ from penstock.dispatcher.delivery.attempt import AttemptResult, AttemptSender
 from penstock.dispatcher.delivery.decision import Verdict
 from penstock.dispatcher.dispatcher import Dispatcher
 from penstock.dispatcher.http.outcome import Outcome
-from penstock.dispatcher.matched.record import Matched
+from penstock.dispatcher.matched_record import Matched
 from penstock.dispatcher.replay.replays import Replays
 from penstock.kafka.random_reader import Chunk, NotReadNow
 from penstock.kafka.reports import Reporter
-from penstock.kafka.threads import Owner
+from penstock.runtime.tasks import Owner
 from penstock.settings import Settings
 
 ROUTE = Route("r", "Trigger", "team", "t", "b", subscriber=Endpoint("http://s/"))

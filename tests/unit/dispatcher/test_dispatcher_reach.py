@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import pytest
 
 from penstock.contract.routes import Replay
-from penstock.dispatcher.matched.record import Matched, of_event
-from penstock.dispatcher.replay.reach import FurtherBack
-from penstock.history.reader.kept import GivenUpBy, Stretch
-from penstock.history.schema.problem import HistoryProblem
+from penstock.dispatcher.matched_record import Matched, of_event
+from penstock.dispatcher.replay.archive import FurtherBack
+from penstock.history.reader.table_events import GivenUpBy, Stretch
+from penstock.history.schema.columns import HistoryProblem
 from penstock.kafka.random_reader import Chunk
 from penstock.kafka.ranges import LogRecord
 

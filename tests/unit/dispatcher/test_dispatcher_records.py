@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 
 from penstock.contract import topics
 from penstock.contract.attempts import AttemptRecord
-from penstock.contract.unreadable import Unreadable
-from penstock.dispatcher.cursors import keys
+from penstock.contract.records import Unreadable
+from penstock.dispatcher.cursors import cursor_store
 from penstock.dispatcher.cursors.cursor import YOUNG_FLUSHES, Cursor, Outstanding, Stage, Taken, encode, restore
 from penstock.dispatcher.cursors.cursor_store import understand
+from penstock.dispatcher.cursors.flusher import Unflushed
 from penstock.dispatcher.cursors.partition import PartitionCursors
 from penstock.dispatcher.cursors.stage_payload import reply
-from penstock.dispatcher.cursors.unflushed import Unflushed
-from penstock.dispatcher.matched.record import Matched, read
-from penstock.dispatcher.schedule.memory import Memory
+from penstock.dispatcher.event_memory import Memory
+from penstock.dispatcher.matched_record import Matched, read
 from penstock.events.event import CloudEvent
 from penstock.kafka.random_reader import NEAR, runs
 
@@ -96,12 +96,12 @@ def test_equal_keys_have_equal_fingerprints(key: str) -> None:
 
 
 def test_keys_of_the_cursors_are_told_apart() -> None:
-    assert keys.parse_cursor(keys.cursor_key("uid", 3)) == "uid"
-    assert keys.parse_cursor(keys.tail_key(3)) is None
-    assert keys.parse_payload(keys.payload_key("uid", 3, 44)) == ("uid", 44)
-    assert keys.parse_payload(keys.cursor_key("uid", 3)) is None
-    assert keys.parse_payload(keys.delivery_key("uid", 3, 44)) is None
-    assert keys.parse_delivery(keys.delivery_key("uid", 3, 44)) == ("uid", 44)
+    assert cursor_store.parse_cursor(cursor_store.cursor_key("uid", 3)) == "uid"
+    assert cursor_store.parse_cursor(cursor_store.tail_key(3)) is None
+    assert cursor_store.parse_payload(cursor_store.payload_key("uid", 3, 44)) == ("uid", 44)
+    assert cursor_store.parse_payload(cursor_store.cursor_key("uid", 3)) is None
+    assert cursor_store.parse_payload(cursor_store.delivery_key("uid", 3, 44)) is None
+    assert cursor_store.parse_delivery(cursor_store.delivery_key("uid", 3, 44)) == ("uid", 44)
 
 
 @given(st.dictionaries(st.text() | st.sampled_from(["tail/0", "r/0", "payload/r/0/1", "delivery/r/0/1"]), st.binary()))

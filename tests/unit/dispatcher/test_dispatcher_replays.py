@@ -17,12 +17,11 @@ from penstock.contract.attempts import AttemptRecord, Result, encode
 from penstock.contract.reports import ReplayProgress
 from penstock.contract.routes import Endpoint, Replay, Route
 from penstock.contract.snapshot import Snapshot
-from penstock.dispatcher.matched.record import Matched
+from penstock.dispatcher.matched_record import Matched
 from penstock.dispatcher.replay import replays as module
-from penstock.dispatcher.replay.given_up import attempt_of, origins_given_up
-from penstock.dispatcher.replay.pace import ReplayPace, share
+from penstock.dispatcher.replay.feed import ReplayPace, share
 from penstock.dispatcher.replay.replays import ROOM, Replays
-from penstock.dispatcher.replay.selection import ReplaySelection, as_replayed
+from penstock.dispatcher.replay.selection import ReplaySelection, as_replayed, attempt_of, origins_given_up
 from penstock.kafka.random_reader import Chunk
 from penstock.kafka.reports import Reporter
 

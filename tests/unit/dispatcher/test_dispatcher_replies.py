@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from secrets_double import no_credentials
 
-from penstock.contract.headers import TRACE, TRACE_STATE
+from penstock.contract.records import TRACE, TRACE_STATE
 from penstock.contract.routes import Endpoint, Route
 from penstock.dispatcher.cursors import stage_payload
 from penstock.dispatcher.cursors.cursor import Stage
@@ -20,7 +20,7 @@ from penstock.dispatcher.delivery.replies import ReplyWriter
 from penstock.dispatcher.http.client import SubscriberClient
 from penstock.dispatcher.http.connection import SubscriberResponse
 from penstock.dispatcher.http.outcome import Outcome
-from penstock.dispatcher.matched.record import Matched
+from penstock.dispatcher.matched_record import Matched
 from penstock.events.attributes import ATTRIBUTES_BYTES
 from penstock.events.event import CloudEvent
 from penstock.observability.trace import configure

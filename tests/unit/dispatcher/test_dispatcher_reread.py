@@ -8,11 +8,11 @@ from typing import Any
 
 from confluent_kafka import KafkaError
 
-from penstock.contract import headers
-from penstock.dispatcher.matched.record import DECODER, Matched
+from penstock.contract import records
+from penstock.dispatcher.matched_record import DECODER, Matched
 from penstock.kafka.random_reader import Chunk, _Reading, _Request
 
-RAW = [("ce_specversion", b"1.0"), ("ce_id", b"1"), ("ce_source", b"/s"), ("ce_type", b"t"), (headers.ROUTES, b"r")]
+RAW = [("ce_specversion", b"1.0"), ("ce_id", b"1"), ("ce_source", b"/s"), ("ce_type", b"t"), (records.ROUTES, b"r")]
 
 
 def record(offset: int) -> Any:
@@ -21,7 +21,7 @@ def record(offset: int) -> Any:
         offset=lambda: offset,
         partition=lambda: 0,
         timestamp=lambda: (1, 1000),
-        headers=lambda: [*RAW, (headers.ORIGIN, str(offset).encode())],
+        headers=lambda: [*RAW, (records.ORIGIN, str(offset).encode())],
         value=lambda: b"",
         key=lambda: None,
     )

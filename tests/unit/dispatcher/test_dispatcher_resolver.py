@@ -10,14 +10,14 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.contract.failure_causes import FailureCause
+from penstock.contract.attempts import FailureCause
 from penstock.destinations import Destinations
 from penstock.dispatcher.http import dns
 from penstock.dispatcher.http.address import Origin
 from penstock.dispatcher.http.dns import LOOKUPS, SLOW_LOOKUPS, Resolver, ask_system
 from penstock.dispatcher.http.outcome import Withheld
 from penstock.dispatcher.http.pool import Pool
-from penstock.kafka.threads import Owner
+from penstock.runtime.tasks import Owner
 from penstock.settings import Settings
 
 FAILURES = {

@@ -20,8 +20,8 @@ from penstock.dispatcher.delivery.retention import (
     horizon,
     limits_of,
 )
-from penstock.dispatcher.matched.record import of_event
-from penstock.history.reader.kept import Stretch
+from penstock.dispatcher.matched_record import of_event
+from penstock.history.reader.table_events import Stretch
 from penstock.observability.instruments import write_metrics
 from penstock.observability.metrics import EXPIRING, OLDEST
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.contract import headers
+from penstock.contract import records
 from penstock.contract.routes import Target
 from penstock.dispatcher.delivery.route_span import record_route_span
-from penstock.dispatcher.matched.record import Matched
+from penstock.dispatcher.matched_record import Matched
 from penstock.observability.trace import Tracer
 
 PARENT = "00-" + "a" * 32 + "-" + "b" * 16 + "-01"
@@ -30,7 +30,7 @@ def matched(*extra: tuple[str, bytes]) -> Matched:
         for name, value in (("specversion", b"1.0"), ("id", b"7"), ("source", b"/s"), ("type", b"t"))
     ]
     at = 1_700_000_001_500
-    return Matched(0, 5, at, 9, routes=("t1", "t2"), raw=[*raw, (headers.TRACE, PARENT.encode()), *extra], value=b"")
+    return Matched(0, 5, at, 9, routes=("t1", "t2"), raw=[*raw, (records.TRACE, PARENT.encode()), *extra], value=b"")
 
 
 def test_the_span_runs_from_arrival_to_match_in_the_events_trace() -> None:
@@ -57,6 +57,6 @@ def test_what_cannot_be_read_or_placed_has_no_span() -> None:
     notes = Notes()
     record_route_span(notes, matched(), None)
     record_route_span(
-        notes, Matched(0, 5, 0, 9, routes=("t1",), raw=[(headers.TRACE, PARENT.encode())], value=b""), BROKER
+        notes, Matched(0, 5, 0, 9, routes=("t1",), raw=[(records.TRACE, PARENT.encode())], value=b""), BROKER
     )
     assert notes.spans == []

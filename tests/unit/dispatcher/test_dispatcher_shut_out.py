@@ -9,16 +9,16 @@ from dispatcher_double import Node, Topic
 from pyspark.sql import SparkSession
 from virtual_time import run
 
-from penstock.contract import generations, headers
+from penstock.contract import generations, records
 from penstock.contract.generations import LivePoint, ShutOut
-from penstock.dispatcher.matched.record import Matched
+from penstock.dispatcher.matched_record import Matched
 from penstock.dispatcher.service import DispatcherService
 from penstock.engine.pipeline import why_useless
 from penstock.settings import Settings
 
 
 def record(offset: int, generation: int, *, fence: bool = False) -> Matched:
-    raw = {headers.GENERATION: str(generation).encode()} | ({headers.FENCE: b"1"} if fence else {})
+    raw = {records.GENERATION: str(generation).encode()} | ({records.FENCE: b"1"} if fence else {})
     return Matched(0, offset, 0, offset, routes=() if fence else ("r",), raw=raw, value=None)
 
 

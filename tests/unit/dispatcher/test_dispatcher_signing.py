@@ -18,7 +18,7 @@ from standardwebhooks import Webhook, WebhookVerificationError
 from virtual_time import in_virtual_time, turns
 
 from certificate_files import authority, client_of
-from penstock.contract.failure_causes import FailureCause
+from penstock.contract.attempts import FailureCause
 from penstock.contract.reports import Standing
 from penstock.contract.routes import Delivery, Endpoint, Route, SecretVersion
 from penstock.contract.snapshot import Snapshot
@@ -30,12 +30,12 @@ from penstock.dispatcher.delivery.replies import ReplyWriter
 from penstock.dispatcher.http.client import SubscriberClient
 from penstock.dispatcher.http.connection import SubscriberResponse
 from penstock.dispatcher.http.outcome import Outcome, Withheld
-from penstock.dispatcher.matched.record import Matched
-from penstock.dispatcher.secrets.signature import message_id, signature_lines
+from penstock.dispatcher.matched_record import Matched
+from penstock.dispatcher.secrets import message_id, signature_lines
 from penstock.events.event import CloudEvent
 from penstock.observability.trace import configure
 from penstock.oidc.tokens import AccountTokens
-from penstock.tls.clients import ClientCertificate
+from penstock.web.tls_clients import ClientCertificate
 
 OLD, NEW = "whsec_" + base64.b64encode(b"o" * 24).decode(), "whsec_" + base64.b64encode(b"n" * 64).decode()
 ROUTE = Route(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.dispatcher.silence import HANGING_SECONDS, START_SECONDS, SilenceGuard, SilenceVerdict
+from penstock.dispatcher.service import HANGING_SECONDS, START_SECONDS, SilenceGuard, SilenceVerdict
 
 
 def test_tasks_may_take_their_time_to_start() -> None:

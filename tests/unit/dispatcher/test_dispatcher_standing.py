@@ -7,7 +7,7 @@ import asyncio
 from dispatcher_double import Node, Topic, Written
 from virtual_time import in_virtual_time
 
-from penstock.contract.failure_causes import FailureCause
+from penstock.contract.attempts import FailureCause
 from penstock.contract.reports import Standing
 from penstock.contract.routes import Delivery, Endpoint, Route
 from penstock.contract.snapshot import Snapshot

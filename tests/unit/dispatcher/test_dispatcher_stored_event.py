@@ -7,13 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.contract import headers
+from penstock.contract import records
 from penstock.contract.routes import Delivery, Endpoint, Route
 from penstock.dispatcher.cursors.cursor import Stage
 from penstock.dispatcher.delivery.request import compose, passed_along, request
 from penstock.dispatcher.http.address import address
-from penstock.dispatcher.matched.record import Matched
-from penstock.dispatcher.matched.stored_headers import event_lines, header_lines
+from penstock.dispatcher.matched_record import Matched, event_lines, header_lines
 from penstock.events import http
 from penstock.events import kafka_binding as kafka
 from penstock.events.event import CloudEvent, MalformedEvent
@@ -42,9 +41,9 @@ def stored(event: CloudEvent, *extra: tuple[str, bytes]) -> Matched:
 
 @given(events, st.sampled_from([TRIGGER, SUBSCRIPTION, REPLY_ONLY]), st.none() | st.just("a=b"))
 def test_both_ways_to_make_a_request_agree(event: CloudEvent, route: Route, state: str | None) -> None:
-    extra = [(headers.PASSED + "x-request-id", b"7\xff"), (headers.TARGET, b"b")]
+    extra = [(records.PASSED + "x-request-id", b"7\xff"), (records.TARGET, b"b")]
     if state is not None:
-        extra.append((headers.TRACE_STATE, state.encode()))
+        extra.append((records.TRACE_STATE, state.encode()))
     record = stored(event, *extra)
     lines, body = request(route, Stage.SUBSCRIBER, record, None, traceparent=SPAN)
     passed = passed_along(record.fields)
@@ -104,7 +103,7 @@ def test_what_would_break_the_request_is_not_sent(name: str, value: bytes) -> No
 @pytest.mark.parametrize("name", ["content-length", "Transfer-Encoding", "host", "connection"])
 def test_a_stored_header_never_speaks_for_the_connection(name: str) -> None:
     event = CloudEvent({"specversion": "1.0", "id": "1", "source": "/s", "type": "t"})
-    record = stored(event, (headers.PASSED + name, b"1"))
+    record = stored(event, (records.PASSED + name, b"1"))
     assert name.lower().encode() not in record.lines(with_ttl=True).lower()
     assert passed_along(record.fields) == []
 

@@ -13,15 +13,15 @@ from dispatcher_double import Topic
 from secrets_double import Kubernetes
 from virtual_time import in_virtual_time
 
-from penstock.contract import headers
+from penstock.contract import records as headers
 from penstock.contract.routes import Delivery, Endpoint, Route
 from penstock.contract.snapshot import Snapshot
 from penstock.dispatcher.delivery.attempt import AttemptResult, AttemptSender
 from penstock.dispatcher.delivery.decision import Verdict
 from penstock.dispatcher.dispatcher import Dispatcher
 from penstock.dispatcher.http.outcome import Outcome
-from penstock.dispatcher.matched.record import OVERHEAD_BYTES, Matched
-from penstock.dispatcher.schedule.breaker import rounds
+from penstock.dispatcher.lanes import rounds
+from penstock.dispatcher.matched_record import OVERHEAD_BYTES, Matched
 from penstock.kafka.reports import Reporter
 from penstock.observability.instruments import REGISTRY, write_metrics
 from penstock.observability.metrics import DATA_UNREAD

@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 from standardwebhooks import Webhook
 
-from penstock.dispatcher.secrets.signature import signature_lines
+from penstock.dispatcher.secrets import signature_lines
 
 ROOT = Path(__file__).parents[3]
 KEY, OTHER = b"k" * 32, b"o" * 32

@@ -62,16 +62,16 @@ def exists(name: str) -> bool:
     return any((place / name).exists() for place in (ROOT, PACKAGE, ROOT / "tests"))
 
 
-def rooms() -> list[Path]:
+def packages() -> list[Path]:
     return sorted(path for path in PACKAGE.rglob("*") if (path / "__init__.py").exists())
 
 
-def test_the_table_of_rooms_has_every_room_and_no_other() -> None:
+def test_the_table_of_packages_is_complete() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text()
-    section = page.partition("\n## Rooms\n")[2].partition("\n## ")[0]
+    section = page.partition("\n## Packages\n")[2].partition("\n## ")[0]
     first_columns = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
-    told = {name for column in first_columns for name in re.findall(r"`(\w+)/`", column)}
-    assert told == {room.name for room in rooms() if room.parent == PACKAGE}
+    listed = {name for column in first_columns for name in re.findall(r"`(\w+)/`", column)}
+    assert listed == {package.name for package in packages() if package.parent == PACKAGE}
 
 
 def test_the_groups_of_tests_name_files_that_exist() -> None:

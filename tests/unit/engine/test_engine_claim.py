@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.engine.problem import Problem
 from penstock.engine.roles import claim
 from penstock.engine.roles.claim import holding
-from penstock.lifecycle import Lifecycle
+from penstock.runtime.errors import Problem
+from penstock.runtime.lifecycle import Lifecycle
 from penstock.settings import Settings
 
 SETTINGS = Settings(kafka="k:1")

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.engine import datadir
 from penstock.engine.datadir import DataDir
-from penstock.engine.problem import Problem
+from penstock.runtime.errors import Problem
 from penstock.settings import Settings
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from penstock.engine.endpoint_tls import certificate_for
-from penstock.engine.problem import Problem
 from penstock.engine.roles import health
-from penstock.lifecycle import Lifecycle
 from penstock.observability import exposition
+from penstock.runtime.errors import Problem
+from penstock.runtime.lifecycle import Lifecycle
 from penstock.settings import Settings
 
 LIMIT = 60.0

@@ -6,11 +6,11 @@ import os
 import subprocess
 import sys
 
-from penstock.engine.history.priority import SESSION
+from penstock.engine.history.low_priority import SESSION
 
 SHOW = """
 import os, threading
-from penstock.engine.history.priority import SESSION, give_way
+from penstock.engine.history.low_priority import SESSION, give_way
 started, ending = threading.Event(), threading.Event()
 def wait():
     started.set()

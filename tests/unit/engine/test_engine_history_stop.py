@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from penstock.engine.history.keeper import _first_of
+from penstock.engine.history.scheduler import _first_of
 
 
 async def test_the_first_that_ends_is_told_and_the_others_are_cancelled() -> None:

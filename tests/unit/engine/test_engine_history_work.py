@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engine.history.failure import told
-from penstock.engine.history.work import fitting
-from penstock.history.schema.columns import EVENTS
-from penstock.history.schema.problem import newer
+from penstock.engine.history.writer import fitting, told
+from penstock.history.schema.columns import EVENTS, newer
 from penstock.history.writer.arrow_table import ArrowTable
 from penstock.settings import Settings
 

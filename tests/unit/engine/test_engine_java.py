@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.engine import java
-from penstock.engine.problem import Problem
+from penstock.runtime.errors import Problem
 
 
 @pytest.mark.parametrize(

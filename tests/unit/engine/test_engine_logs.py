@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.engine.processes import child_logs as logs
-from penstock.engine.processes import diagnosis
-from penstock.engine.processes.child_logs import ComponentLog
-from penstock.engine.processes.log_throttle import Complaints
+from penstock.engine.processes import restarts
+from penstock.engine.processes.child_logs import Complaints, ComponentLog
 
 
 def test_text_is_put_into_json_and_json_is_left_alone(tmp_path: Path) -> None:
@@ -52,8 +51,8 @@ def test_a_record_is_shown_as_a_sentence() -> None:
 
 
 def test_last_words_become_advice() -> None:
-    assert "disk is full" in str(diagnosis.remedy(["ok", "java.io.IOException: No space left on device"]))
-    assert diagnosis.remedy(["nothing of note"]) is None
+    assert "disk is full" in str(restarts.remedy(["ok", "java.io.IOException: No space left on device"]))
+    assert restarts.remedy(["nothing of note"]) is None
 
 
 def refused(client: str, at: float) -> str:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engine import openness
-from penstock.engine.problem import Problem
+from penstock.engine import exposure_check
+from penstock.runtime.errors import Problem
 from penstock.settings import Settings
 
 
@@ -24,15 +24,15 @@ def database(folder: Path, **features: str) -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
 def test_this_machine_may_always_send(tmp_path: Path, host: str) -> None:
-    openness.check(Settings(data_dir=tmp_path, host=host))
+    exposure_check.check(Settings(data_dir=tmp_path, host=host))
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "box.example"])
 def test_others_may_not_unless_it_is_said(tmp_path: Path, host: str) -> None:
     with pytest.raises(Problem, match="take events from everybody") as problem:
-        openness.check(Settings(data_dir=tmp_path, host=host))
+        exposure_check.check(Settings(data_dir=tmp_path, host=host))
     assert "--insecure-open" in problem.value.remedy
-    openness.check(Settings(data_dir=tmp_path, host=host, insecure_open=True))
+    exposure_check.check(Settings(data_dir=tmp_path, host=host, insecure_open=True))
 
 
 @pytest.mark.parametrize(("value", "may"), [("enabled", True), ("Enabled ", True), ("disabled", False)])
@@ -40,13 +40,13 @@ def test_others_may_where_they_are_asked_who_they_are(tmp_path: Path, value: str
     database(tmp_path, authentication_oidc=value)
     settings = Settings(data_dir=tmp_path, host="10.1.2.3")
     if may:
-        openness.check(settings)
+        exposure_check.check(settings)
         return
     with pytest.raises(Problem):
-        openness.check(settings)
+        exposure_check.check(settings)
 
 
 def test_an_api_that_cannot_be_read_promises_nothing(tmp_path: Path) -> None:
     (tmp_path / "api.db").write_bytes(b"no database at all" * 100)
     with pytest.raises(Problem):
-        openness.check(Settings(data_dir=tmp_path, host="10.1.2.3"))
+        exposure_check.check(Settings(data_dir=tmp_path, host="10.1.2.3"))

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engine import private_folder
+from penstock.engine import datadir
 from penstock.engine.datadir import DataDir
-from penstock.engine.problem import Problem
+from penstock.runtime.errors import Problem
 from penstock.settings import Settings
 
 
@@ -82,7 +82,7 @@ def test_the_administrator_is_warned_of_the_programs_of_pods(
     monkeypatch: pytest.MonkeyPatch, uid: int, said: bool
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: uid)
-    assert ("programs of Pods" in (private_folder.administrator_remark() or "")) == said
+    assert ("programs of Pods" in (datadir.administrator_remark() or "")) == said
 
 
 def test_other_things_in_the_folder_and_the_folder_around_them_are_left_alone(left_open: Path) -> None:
@@ -113,7 +113,7 @@ def test_somebody_elses_folder_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_the_administrator_is_told_whose_folder_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(private_folder, "_owner", lambda _root: 4242)
+    monkeypatch.setattr(datadir, "_owner", lambda _root: 4242)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     [said] = opened(tmp_path)
     assert said.startswith(f"The data folder {tmp_path} belongs to the user 4242;")

@@ -10,8 +10,8 @@ import pytest
 
 from penstock.contract.event_log import ADVICE, AnotherLog
 from penstock.engine import pipeline
-from penstock.engine.problem import Problem
-from penstock.lifecycle import Lifecycle
+from penstock.runtime.errors import Problem
+from penstock.runtime.lifecycle import Lifecycle
 from penstock.settings import Settings
 
 if TYPE_CHECKING:

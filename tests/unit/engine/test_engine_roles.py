@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from penstock.engine.pipeline import why_unready
-from penstock.engine.problem import Problem
-from penstock.engine.roles import alone
+from penstock.engine.roles import standalone
 from penstock.engine.roles.health import STUCK_SECONDS, Health
 from penstock.engine.roles.table import ROLES, role_of
 from penstock.install.workloads import KINDS
-from penstock.lifecycle import Lifecycle
+from penstock.runtime.errors import Problem
+from penstock.runtime.lifecycle import Lifecycle
 from penstock.settings import IN_CLUSTER, Settings
 
 
@@ -81,12 +81,12 @@ def test_the_pipeline_is_ready_while_events_are_routed_and_delivered() -> None:
 @pytest.mark.parametrize("name", ["ingress", "control", "pipeline"])
 def test_a_role_without_a_kafka_is_told_how_to_name_one(name: str, tmp_path: Path) -> None:
     with pytest.raises(Problem, match=rf"`penstock {name}` needs a Kafka.*PENSTOCK_KAFKA"):
-        alone.prepare(role_of(name), Settings(data_dir=tmp_path))
+        standalone.prepare(role_of(name), Settings(data_dir=tmp_path))
 
 
 def test_a_kubeconfig_that_is_not_there_is_named(tmp_path: Path) -> None:
     def started(kubeconfig: Path) -> None:
-        alone.prepare(role_of("control"), Settings(data_dir=tmp_path, kafka="k:1", kubeconfig=kubeconfig))
+        standalone.prepare(role_of("control"), Settings(data_dir=tmp_path, kafka="k:1", kubeconfig=kubeconfig))
 
     with pytest.raises(Problem, match=r"no Pod with a ServiceAccount.*Name a kubeconfig file"):
         started(IN_CLUSTER)

@@ -8,10 +8,10 @@ import pytest
 
 from penstock.engine import spark
 from penstock.engine.jars import Jars
-from penstock.engine.problem import Problem
 from penstock.engine.spark_cluster import masters, properties
-from penstock.engine.spark_cluster.driver_address import DriverAddress
+from penstock.engine.spark_cluster.masters import DriverAddress
 from penstock.engine.spark_cluster.properties import SparkPlacement
+from penstock.runtime.errors import Problem
 from penstock.settings import Settings
 
 

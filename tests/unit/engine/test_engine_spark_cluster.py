@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engine.problem import Problem
-from penstock.engine.spark_cluster import driver_address, executors, masters, packed_python
+from penstock.engine.spark_cluster import executors, masters, packed_python
+from penstock.engine.spark_cluster import masters as driver_address
 from penstock.engine.spark_cluster.executors import TaskFailure
 from penstock.engine.spark_cluster.masters import Master
+from penstock.runtime.errors import Problem
 from penstock.settings import Settings
 
 ELSEWHERE = Master("spark://192.0.2.1:7077", "standalone", (("192.0.2.1", 7077),))

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from penstock.engine.roles.parts import together
-from penstock.lifecycle import Lifecycle
+from penstock.engine.roles.life import together
+from penstock.runtime.lifecycle import Lifecycle
 from penstock.settings import Settings
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from examples import examples
 from penstock.contract.routes import Route
-from penstock.engine.topics.growth import PartitionStanding, keeps_order, obstacles
+from penstock.engine.topics.sizing import PartitionStanding, keeps_order, obstacles
 
 ORDERED = Route("o", "Trigger", "ns", "ordered", "t", ordering="key")
 LOOSE = Route("l", "Trigger", "ns", "loose", "t")

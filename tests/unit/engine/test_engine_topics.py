@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from penstock.contract.routes import Replay, Route, Target, Version, key_of
 from penstock.contract.topics import CLAIMS, EVENTS, REPORTS, ROUTES, TOPICS
-from penstock.engine.problem import Problem
 from penstock.engine.topics import setup as topics
 from penstock.engine.topics.adoption import without_starts
-from penstock.engine.topics.differences import differences
-from penstock.engine.topics.replication import too_few, wanted
+from penstock.engine.topics.sizing import too_few, wanted_replication
+from penstock.engine.topics.topic_admin import differences
 from penstock.kafka.admin import Brokers, FoundTopic, TopicShape
 from penstock.kafka.routes import StoredRoutes
+from penstock.runtime.errors import Problem
 from penstock.settings import Settings
 
 _EVENTS = next(topic for topic in TOPICS if topic.name == EVENTS)
@@ -89,17 +89,17 @@ GIVEN = Settings(kafka="k:9092")
     ],
 )
 def test_replicas_follow_all_brokers_that_are_known(settings: Settings, brokers: Brokers, replicas: int) -> None:
-    assert wanted(settings, brokers).replicas == replicas
+    assert wanted_replication(settings, brokers).replicas == replicas
 
 
 def test_no_topic_is_made_while_brokers_are_away() -> None:
     away = Brokers(frozenset({1, 2}), named=THREE)
-    assert too_few(wanted(GIVEN, Brokers(THREE)), Brokers(THREE)) is None
-    assert too_few(wanted(GIVEN, away), away) == (
+    assert too_few(wanted_replication(GIVEN, Brokers(THREE)), Brokers(THREE)) is None
+    assert too_few(wanted_replication(GIVEN, away), away) == (
         "Topics are to have 3 replicas, because this Kafka has 3 brokers, but only 2 brokers answer."
     )
     alone = Brokers(frozenset({1}), configured_replicas=3)
-    assert "offsets.topic.replication.factor" in (too_few(wanted(GIVEN, alone), alone) or "")
+    assert "offsets.topic.replication.factor" in (too_few(wanted_replication(GIVEN, alone), alone) or "")
 
 
 def found_as(shapes: list[TopicShape]) -> tuple[dict[str, FoundTopic], dict[str, dict[str, str]]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.events.broker_attributes import TooManyHops, arrival_time, enter_broker, next_ttl
+from penstock.events.attributes import TooManyHops, arrival_time, enter_broker, next_ttl
 from penstock.events.event import CloudEvent
 
 EVENT = CloudEvent({"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}, b"data")

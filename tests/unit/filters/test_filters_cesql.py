@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.filters.cesql import ParseError, parse
 from penstock.filters.cesql.evaluate import Evaluation, evaluate, passes
-from penstock.filters.cesql.like import like
+from penstock.filters.cesql.functions import like
 from penstock.filters.cesql.parser import MAX_DEPTH
 from penstock.filters.cesql.values import Error
 

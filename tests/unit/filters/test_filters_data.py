@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.events.event import CloudEvent
-from penstock.filters.data.facts import facts
-from penstock.filters.data.names import facts_asked, key_of, path_of, variant_path
+from penstock.filters.data.facts import facts, facts_asked, key_of, path_of, variant_path
 from penstock.filters.evaluate import matches, matches_event
 from penstock.filters.normal import Atom, conjunctive
 from penstock.filters.parse import parse, problems_of

@@ -22,10 +22,10 @@ from penstock.apiserver.documents import decode, encode
 from penstock.apiserver.errors import ApiError
 from penstock.apiserver.http import requests, selectors
 from penstock.apiserver.kinds.core_kinds import CORE_KINDS
-from penstock.apiserver.kinds.schema_walkers import walker_of
-from penstock.apiserver.protobuf import bodies
+from penstock.apiserver.kinds.schema import walker_of
+from penstock.apiserver.protobuf import json_form
 from penstock.apiserver.verbs import patches
-from penstock.contract.event_record import record_of
+from penstock.contract.records import record_of
 from penstock.dispatcher.http.connection import NoAnswer, SubscriberConnection
 from penstock.events import http, json_format, kafka_binding
 from penstock.events.event import CloudEvent, MalformedEvent
@@ -400,7 +400,7 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "filtered-data": filtered_data,
     "json": _body("application/json"),
     "yaml": _body("application/yaml"),
-    "protobuf": _body(bodies.MEDIA),
+    "protobuf": _body(json_form.MEDIA),
     "parameters": query_parameters,
     "patches": patched,
     "api": api,

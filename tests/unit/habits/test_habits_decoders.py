@@ -7,9 +7,9 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parents[3] / "src" / "penstock"
 ALONE = {
-    "apiserver/http/reading.py",
+    "apiserver/http/read_endpoints.py",
     "apiserver/protobuf/messages.py",
-    "conformance/results.py",
+    "conformance/report.py",
     "workloads/actors/receiver.py",
 }
 """Plain types, which there is nothing to learn of; a command without threads; a table that the loop alone reads."""

@@ -15,15 +15,14 @@ import pytest
 from deltalake import DeltaTable
 
 from penstock.history.reader.history import History
-from penstock.history.reader.kept import KeptEvents, Stretch
-from penstock.history.schema.columns import ATTEMPTS, EVENTS, GAPS, VERSION, VERSION_ID, Column, Table
-from penstock.history.schema.problem import HistoryProblem
-from penstock.history.writer import arrow_table, day_file
+from penstock.history.reader.table_events import KeptEvents, Stretch
+from penstock.history.schema.columns import ATTEMPTS, EVENTS, GAPS, VERSION, VERSION_ID, Column, HistoryProblem, Table
+from penstock.history.writer import arrow_table
+from penstock.history.writer import arrow_table as day_file
 from penstock.history.writer.arrow_table import STEP_RECORDS, ArrowTable
 from penstock.history.writer.batches import Batches
-from penstock.history.writer.pace import WriterPace
-from penstock.history.writer.ranges import Range
-from penstock.history.writer.stored_table import Conflict
+from penstock.history.writer.plan import WriterPace
+from penstock.history.writer.stored_table import Conflict, Range
 from penstock.kafka.ranges import LogRecord
 from penstock.settings import Settings
 from written import KeptRecords, attempt, event, write

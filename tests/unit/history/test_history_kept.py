@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.contract.headers import MARKER
-from penstock.history.reader.kept import FRESH_SECONDS, FirstKept, GivenUpBy, KeptEvents, Stretch, record_of
-from penstock.history.schema.columns import ATTEMPTS, EVENTS
-from penstock.history.schema.problem import HistoryProblem
+from penstock.contract.records import MARKER
+from penstock.history.reader.table_events import FRESH_SECONDS, FirstKept, GivenUpBy, KeptEvents, Stretch, record_of
+from penstock.history.schema.columns import ATTEMPTS, EVENTS, HistoryProblem
 from penstock.history.schema.rows import event_row
 from penstock.kafka.ranges import LogRecord
 from penstock.settings import Settings

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from penstock.history.writer.pace import WriterPace
+from penstock.history.writer.plan import WriterPace
 
 
 @dataclass

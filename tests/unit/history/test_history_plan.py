@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.history.reader.kept import KeptEvents, Stretch
+from penstock.history.reader.table_events import KeptEvents, Stretch
 from penstock.history.schema.columns import EVENTS, TableName
 from penstock.history.writer.plan import FAST, GATHER_RECORDS, LAST, RISKY, URGENT, Inflow, TableStanding, urgency
-from penstock.history.writer.ranges import LostRecords, Range, next_ranges
+from penstock.history.writer.stored_table import LostRecords, Range, next_ranges
 from penstock.history.writer.upkeep import MANY_SMALL, MIB, DataFile, TableUpkeep, plan, plan_ahead, removed_soon
 from penstock.kafka.topic_ends import Retained
 from penstock.settings import Settings

@@ -10,8 +10,7 @@ import pytest
 
 from penstock.history.reader.history import History
 from penstock.history.reader.questions import DeadLetterFilter, EventFilter, NamedRoute, Position
-from penstock.history.schema.columns import ATTEMPTS, EVENTS
-from penstock.history.schema.problem import HistoryProblem
+from penstock.history.schema.columns import ATTEMPTS, EVENTS, HistoryProblem
 from penstock.settings import Settings
 from written import KeptRecords, NoKafka, attempt, event, write
 

@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.history.reader.storage import PATIENCE, storage_options, unreadable
-from penstock.history.reader.tables import FileSize, read_table
-from penstock.history.schema.columns import ATTEMPTS, EVENTS
-from penstock.history.schema.problem import HistoryProblem
+from penstock.history.reader.tables import PATIENCE, FileSize, read_table, storage_options, unreadable
+from penstock.history.schema.columns import ATTEMPTS, EVENTS, HistoryProblem
 from penstock.history.writer.spark_table import file_size
 from penstock.settings import Settings
 

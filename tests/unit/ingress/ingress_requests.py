@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from penstock.contract.event_record import EventRecord
+from penstock.contract.records import EventRecord
 from penstock.contract.routes import Target
 from penstock.ingress.app import Ingress
+from penstock.ingress.authorization import Door
 from penstock.ingress.connection import Connection, Refusal
-from penstock.ingress.disk import DiskWatch
-from penstock.ingress.kafka_watch import KafkaWatch
-from penstock.ingress.senders.door import Door
+from penstock.ingress.storage_checks import DiskWatch, KafkaWatch
 from penstock.ingress.targets import TargetTable
 from penstock.observability.trace import Tracer
 from penstock.settings import Settings

@@ -20,7 +20,7 @@ from penstock.ingress.connection import (
     Refusal,
 )
 from penstock.ingress.server import LOOK_SECONDS, MOST_REFUSALS, IngressServer
-from penstock.kafka.threads import Owner
+from penstock.runtime.tasks import Owner
 from penstock.settings import Settings
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from structlog.testing import capture_logs
 
-from penstock.ingress.disk import DiskWatch
+from penstock.ingress.storage_checks import DiskWatch
 
 MIB = 2**20
 DATA, KAFKA = Path("/data"), Path("/data/kafka")

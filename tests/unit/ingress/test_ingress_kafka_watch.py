@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from penstock.ingress.kafka_watch import ANSWER_SECONDS, FAILURE_SECONDS, KafkaWatch
+from penstock.ingress.storage_checks import ANSWER_SECONDS, FAILURE_SECONDS, KafkaWatch
 
 LONG_AGO = -math.inf
 
@@ -64,7 +64,7 @@ async def test_an_event_confirmed_while_kafka_is_asked_counts_more_than_the_miss
 
 
 async def test_it_goes_on_looking(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.ingress.kafka_watch.CHECK_SECONDS", 0)
+    monkeypatch.setattr("penstock.ingress.storage_checks.KAFKA_CHECK_SECONDS", 0)
     log = Log(reached=True)
     task = asyncio.create_task(KafkaWatch(log).run())
     for _ in range(10):

@@ -9,8 +9,7 @@ import pytest
 from ingress_requests import EVENT, TARGETS, Client, head, responses
 
 from penstock.contract.routes import Target
-from penstock.ingress.senders.door import Door
-from penstock.ingress.senders.keys import KeyRecogniser, digest_of
+from penstock.ingress.authorization import Door, KeyRecogniser, digest_of
 from penstock.ingress.targets import TargetTable
 from penstock.resources.api_keys import ANNOTATION, StoredKey, annotation_of, stored_keys, with_keys
 

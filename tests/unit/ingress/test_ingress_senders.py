@@ -10,10 +10,9 @@ from ingress_requests import EVENT, Client
 
 from penstock.contract.routes import Access, Policy, Target
 from penstock.ingress import responses
-from penstock.ingress.request import Request
+from penstock.ingress.authorization import Door
+from penstock.ingress.request import Request, Sender
 from penstock.ingress.responses import Response
-from penstock.ingress.senders.door import Door
-from penstock.ingress.senders.sender import Sender
 from penstock.ingress.targets import Addressee, TargetTable
 from penstock.resources.eventpolicy import names
 

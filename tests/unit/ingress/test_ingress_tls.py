@@ -18,10 +18,10 @@ from ingress_requests import EVENT, Client, head
 from penstock.contract.routes import Target
 from penstock.ingress.server import IngressServer
 from penstock.ingress.targets import TargetTable
-from penstock.kafka.threads import Owner
+from penstock.runtime.sockets import bound_socket
+from penstock.runtime.tasks import Owner
 from penstock.settings import Settings
-from penstock.sockets import bound_socket
-from penstock.tls.server import SPAN, ServerTls
+from penstock.web.tls_server import SPAN, ServerTls
 
 LIMIT = 60.0
 REQUEST = head({**EVENT, "Host": "h", "Content-Length": "0"})

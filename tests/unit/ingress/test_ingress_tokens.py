@@ -12,9 +12,9 @@ from ingress_requests import EVENT, TARGETS, Client, Response
 from jwt.algorithms import ECAlgorithm
 
 from penstock.contract.routes import Access, Target
-from penstock.ingress.senders.door import Door
-from penstock.ingress.senders.tokens import TokenRecogniser
+from penstock.ingress.authorization import Door
 from penstock.ingress.targets import TargetTable
+from penstock.ingress.token_authentication import TokenRecogniser
 from penstock.oidc.issuers import Fetched, Issuers, read_keys
 from penstock.oidc.verifier import Verifier
 

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from penstock.console.guard import names_of, refused_host
-from penstock.install.implied import completed
 from penstock.install.manifests import chosen
 from penstock.install.tls import Tls
-from penstock.install.values import Values
+from penstock.install.values import Values, completed
 from penstock.settings import Settings
 
 Obj = dict[str, Any]

@@ -10,12 +10,12 @@ import yaml
 
 from penstock.engine.roles.table import ROLES
 from penstock.install.__main__ import everything
-from penstock.install.definitions import NOT_SERVED
 from penstock.install.manifests import chosen, text
+from penstock.install.objects import NOT_SERVED
 from penstock.install.values import Values
 from penstock.resources.registry import ADMISSION
 from penstock.settings import Settings
-from penstock.webhook import trust
+from penstock.webhook import certificates
 
 Obj = dict[str, Any]
 DEPLOY = Path(__file__).parents[3] / "deploy"
@@ -111,9 +111,9 @@ def test_the_address_of_brokers_is_that_of_a_service(objects: list[Obj]) -> None
 
 def test_everything_that_must_trust_the_webhook_calls_it(objects: list[Obj]) -> None:
     stored = {(one["kind"], one["metadata"]["name"]): one for one in objects}
-    for name in trust.trusting():
-        assert trust.with_bundle(stored[name.kind.kind, name.name], b"pem") is not None
-    assert ("Secret", trust.SECRET) in stored
+    for name in certificates.trusting():
+        assert certificates.with_bundle(stored[name.kind.kind, name.name], b"pem") is not None
+    assert ("Secret", certificates.CERTIFICATES_SECRET) in stored
 
 
 def test_every_kind_with_rules_is_registered_under_the_name_its_messages_carry(objects: list[Obj]) -> None:

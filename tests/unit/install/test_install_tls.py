@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 
-from penstock import certificates
-from penstock.certificates import KeyPair
-from penstock.install.implied import completed
 from penstock.install.manifests import chosen
 from penstock.install.tls import CERTIFICATE_FOLDER, MODES, Tls
-from penstock.install.values import Values
+from penstock.install.values import Values, completed
 from penstock.settings import Settings
-from penstock.tls.server import ServerTls, trusted_by_clients
+from penstock.web import certificates
+from penstock.web.certificates import KeyPair
+from penstock.web.tls_server import ServerTls, trusted_by_clients
 
 Obj = dict[str, Any]
 DEFAULT = Values(service_monitor=True)

@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from examples import examples
-from penstock.dispatcher.secrets import requests as secret_requests
-from penstock.dispatcher.secrets.requests import NoSecret, SecretPlace, SecretRequests
-from penstock.engine.problem import Problem
+from penstock.dispatcher import secrets as secret_requests
+from penstock.dispatcher.secrets import NoSecret, SecretPlace, SecretRequests
 from penstock.kube.client import AsyncClient, Client
 from penstock.kube.config import config_of
 from penstock.kube.errors import NotFound
@@ -23,6 +22,7 @@ from penstock.kube.paths import NotASegment, api_path
 from penstock.oidc import tokens
 from penstock.oidc.tokens import NoToken, TokenRequests, WantedToken
 from penstock.operations.cluster_api import BROKERS
+from penstock.runtime.errors import Problem
 from penstock.settings import Settings
 from penstock.workloads.kubernetes import PodApi
 from penstock.workloads.processes.environment import ConfigError

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from examples import examples
 from penstock.contract.claims import ClaimRecord, Ledger
-from penstock.kafka.claims import rules
-from penstock.kafka.claims.claimant import Claimant, Write
+from penstock.kafka import claims
+from penstock.kafka.claims import Claimant, Write
 
 TICK = 0.25
 MESSAGE_SECONDS = 10.0
@@ -131,7 +131,7 @@ def test_one_that_is_killed_is_followed_within_15_seconds_and_one_that_is_told_t
     first, second = world.start("a"), world.start("b", clock=-70)
     world.pass_by(20)
     first.ended = "was killed"
-    assert rules.GIVE_UP_SECONDS < world.pass_by(30, lambda: second.epoch is not None) <= 15
+    assert claims.GIVE_UP_SECONDS < world.pass_by(30, lambda: second.epoch is not None) <= 15
     third = world.start("c")
     world.pass_by(5)
     second.release()
@@ -277,7 +277,7 @@ def test_a_power_loss_that_takes_the_end_of_the_topic_keeps_nobody_from_the_role
 
 
 def test_silence_of_a_stranger_is_waited_out_too() -> None:
-    standby = rules.Standby("b", 0.0)
+    standby = claims.Standby("b", 0.0)
     ledger = Ledger(holder="a", epoch=3, last=9)
     for second in range(1, 14):
         standby.came_back(second - 0.1, second)

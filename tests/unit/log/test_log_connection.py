@@ -10,8 +10,9 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from pydantic import ValidationError
 
-from penstock.kafka import clients, error_advice
-from penstock.kafka.connection import (
+from penstock.kafka import clients
+from penstock.kafka import clients as error_advice
+from penstock.kafka.clients import (
     UnusableConf,
     embedded_password_file,
     jaas,

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.contract import headers, reports, routes
+from penstock.contract import records as headers
+from penstock.contract import reports, routes
+from penstock.contract.records import Unreadable
 from penstock.contract.snapshot import SnapshotBuilder
-from penstock.contract.unreadable import Unreadable
+from penstock.dispatcher import matched_record as matched
 from penstock.dispatcher.cursors import cursor_store
-from penstock.dispatcher.matched import record as matched
 from penstock.router import matched_record
 
 DEEP = b'{"colour":' + b"[" * 100_000

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.kafka.admin import NotDone
-from penstock.kafka.kafka_probe import FRESH_SECONDS, KafkaProbe
+from penstock.kafka.admin import FRESH_SECONDS, KafkaProbe, NotDone
 from penstock.settings import Settings
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from penstock.kafka.live.reader import LiveReader
+from penstock.kafka.live import LiveReader
 from penstock.kafka.topic_ends import KafkaAway
 
 

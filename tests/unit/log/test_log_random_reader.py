@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError, TopicPartition
 from penstock.kafka import clients, random_reader
 from penstock.kafka.random_reader import NotReadNow, RandomReader
 from penstock.kafka.tail import Decoder
-from penstock.kafka.threads import Owner
+from penstock.runtime.tasks import Owner
 from penstock.settings import Settings
 
 RECORDS = 1000

@@ -11,13 +11,13 @@ from confluent_kafka import KafkaError, KafkaException
 from kafka_doubles import BatchConsumerDouble, ConsumerDouble, MessageDouble
 from structlog.testing import capture_logs
 
-from penstock.contract.unreadable import Unreadable
+from penstock.contract.records import Unreadable
 from penstock.kafka import clients
 from penstock.kafka.random_reader import RandomReader
 from penstock.kafka.ranges import AT_ONCE, RangeReader
 from penstock.kafka.table import TableFollower
 from penstock.kafka.tail import Decoder, TailReader
-from penstock.kafka.threads import Owner
+from penstock.runtime.tasks import Owner
 from penstock.settings import Settings
 
 GONE = KafkaException(KafkaError(KafkaError._FATAL))

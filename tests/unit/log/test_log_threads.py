@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from penstock.kafka.threads import OwnedThread, Owner
+from penstock.runtime.tasks import OwnedThread, Owner
 
 
 def broken(*_: object) -> None:

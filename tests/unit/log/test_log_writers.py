@@ -14,8 +14,8 @@ from penstock.dispatcher.cursors.cursor_store import HeldTail
 from penstock.kafka import clients
 from penstock.kafka.events import EventWriter
 from penstock.kafka.reports import Reporter
-from penstock.kafka.threads import Owner
 from penstock.kafka.transactions import Entry, Fenced, TransactionalPartition
+from penstock.runtime.tasks import Owner
 from penstock.settings import Settings
 
 TOO_LARGE = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)

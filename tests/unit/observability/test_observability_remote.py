@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock.kafka.tasks.task_reports import CHANGES, TaskReport, decode, reports_of
+from penstock.kafka.task_reports import CHANGES, TaskReport, decode, reports_of
 from penstock.observability import instruments
 from penstock.observability.instruments import BUCKETS, REGISTRY
 from penstock.observability.metrics import RouteMetrics
-from penstock.observability.outbox import KeptLines, MetricChange, Outbox
+from penstock.observability.remote_metrics import KeptLines, MetricChange, Outbox
 from penstock.observability.remote_numbers import RemoteNumbers
 
 ROUTE = ("Trigger", "remote", "orders")

@@ -6,7 +6,7 @@ import logging
 import multiprocessing
 from pathlib import Path
 
-from penstock.observability.shared_log_file import SharedLogFile
+from penstock.observability.logs import SharedLogFile
 
 LINES = 400
 

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.events.event import CloudEvent
 from penstock.observability import trace
-from penstock.observability.span_attributes import destination, messaging
+from penstock.observability.trace import destination, messaging
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 

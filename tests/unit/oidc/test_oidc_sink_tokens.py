@@ -8,11 +8,11 @@ import time
 import pytest
 from oidc_world import AUDIENCE, TILL, World
 
-from penstock.controllers.sinks import tokens
-from penstock.controllers.sinks.tokens import SinkTokens
-from penstock.kafka.threads import Owner
+from penstock.controllers.sinks import requests
+from penstock.controllers.sinks.requests import SinkTokens
 from penstock.oidc import issuers
 from penstock.oidc.verifier import TokenRefused
+from penstock.runtime.tasks import Owner
 from penstock.settings import Settings
 
 
@@ -35,7 +35,7 @@ async def test_the_first_token_waits_for_the_keys_of_its_issuer(monkeypatch: pyt
 async def test_a_token_whose_keys_do_not_come_is_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
     world, owner = World(), Owner()
     world.answers = False
-    monkeypatch.setattr(tokens, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(requests, "PATIENCE_SECONDS", 0.2)
     monkeypatch.setattr(issuers, "issuers_of", lambda settings: world.issuers)
     try:
         found = await SinkTokens(Settings(), owner).subject(world.token(), AUDIENCE)

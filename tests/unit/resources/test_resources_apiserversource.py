@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.resources.apiserversource import ApiServerObservation, status_of
-from penstock.resources.destinations.resolution import ResolvedAddress, Unresolved
+from penstock.resources.destinations import ResolvedAddress, Unresolved
 
 Obj = dict[str, Any]
 Admit = Callable[..., Obj]

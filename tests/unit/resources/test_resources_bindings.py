@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from penstock.resources.containersource import ContainerObservation, child_name, is_within, status_of
-from penstock.resources.destinations.resolution import ResolvedAddress
-from penstock.resources.label_selector import matches
+from penstock.resources.destinations import ResolvedAddress
+from penstock.resources.metadata import matches
 from penstock.resources.sinkbinding import bound, bundles_in, environment_of, token_in, unbound
 
 Obj = dict[str, Any]

@@ -8,7 +8,7 @@ import yaml
 
 from penstock.resources.broker import BrokerObservation, status_of
 from penstock.resources.conditions import find
-from penstock.resources.destinations.resolution import ResolvedAddress, Unresolved
+from penstock.resources.destinations import ResolvedAddress, Unresolved
 
 Obj = dict[str, Any]
 CLASS = "eventing.knative.dev/broker.class"

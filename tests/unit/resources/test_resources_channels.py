@@ -10,7 +10,7 @@ from penstock.resources.admission import CONTROLLER_USER
 from penstock.resources.channel import BackingChannel
 from penstock.resources.channel import status_of as channel_status
 from penstock.resources.conditions import find
-from penstock.resources.destinations.resolution import ResolvedAddress, Unresolved
+from penstock.resources.destinations import ResolvedAddress, Unresolved
 from penstock.resources.inmemorychannel import ChannelObservation
 from penstock.resources.inmemorychannel import status_of as imc_status
 from penstock.resources.subscription import SubscriptionObservation, subscriber_spec

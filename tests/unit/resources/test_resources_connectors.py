@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.resources.destinations.resolution import ResolvedAddress
+from penstock.resources.destinations import ResolvedAddress
 from penstock.resources.integrationsink import IntegrationSink, IntegrationSinkObservation
 from penstock.resources.integrationsink import status_of as sink_status
 from penstock.resources.integrationsource import IntegrationSource

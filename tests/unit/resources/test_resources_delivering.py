@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from penstock.contract.failure_causes import FailureCause
+from penstock.contract.attempts import FailureCause
 from penstock.contract.reports import Standing, decode
 from penstock.destinations import Destinations
 from penstock.resources.conditions import conclude, find, true
-from penstock.resources.delivery.delivering import DeliveryState, cause, delivering_finding, delivery_fields
+from penstock.resources.delivery_status import DeliveryState, cause, delivering_finding, delivery_fields
 from penstock.settings import Settings
 
 ROOT = Path(__file__).parents[3]

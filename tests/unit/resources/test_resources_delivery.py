@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from penstock.resources.admission import AdmissionContext
-from penstock.resources.delivery.options import DeliveryOptions, check_delivery, effective
-from penstock.resources.destinations.destination import check_destination
-from penstock.resources.destinations.kreference import check_reference
+from penstock.resources.delivery import DeliveryOptions, check_delivery, effective
+from penstock.resources.destinations import check_destination, check_reference
 from penstock.resources.field_errors import render
 
 Context = Callable[..., AdmissionContext]

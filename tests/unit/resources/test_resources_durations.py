@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.resources.durations import NotADuration, parse_duration
+from penstock.runtime.times import NotADuration, parse_duration
 
 
 @pytest.mark.parametrize(

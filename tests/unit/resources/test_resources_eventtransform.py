@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.resources.destinations.resolution import ResolvedAddress, Unresolved
+from penstock.resources.destinations import ResolvedAddress, Unresolved
 from penstock.resources.eventtransform import EventTransform, EventTransformObservation, status_of
 from penstock.resources.features import Transport
 

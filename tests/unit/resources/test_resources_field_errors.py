@@ -1,7 +1,16 @@
 """The text of field errors."""
 
-from penstock.resources.field_errors import FieldError, disallowed, invalid, invalid_key, missing, render, within
-from penstock.resources.immutable import changed, short_diff
+from penstock.resources.field_errors import (
+    FieldError,
+    changed,
+    disallowed,
+    invalid,
+    invalid_key,
+    missing,
+    render,
+    short_diff,
+    within,
+)
 
 
 def test_paths_are_prefixed_and_indices_attach_without_a_dot() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.resources.destinations.resolution import ResolvedAddress
+from penstock.resources.destinations import ResolvedAddress
 from penstock.resources.eventpolicy import OPEN
 from penstock.resources.jobsink import job_name, job_of, location_of, read_location, secret_of, status_of
 

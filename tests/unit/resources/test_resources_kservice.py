@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from penstock.resources.conditions import find
-from penstock.resources.covers import covers
 from penstock.resources.kservice import KService, KServiceObservation, status_of
+from penstock.resources.metadata import covers
 from penstock.resources.registry import crds
 
 Obj = dict[str, Any]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.resources.delivery.annotations import RouteOptions, check_options
+from penstock.resources.delivery import RouteOptions, check_options
 
 MADE = "2026-11-01T12:00:00Z"
 MADE_AT = 1793534400.0

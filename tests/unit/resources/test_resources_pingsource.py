@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from penstock.resources.destinations.resolution import ResolvedAddress, Unresolved
+from penstock.resources.destinations import ResolvedAddress, Unresolved
 from penstock.resources.pingsource import PingObservation, status_of
 from penstock.resources.schedules import BadSchedule, check_fires, parse
 

@@ -9,8 +9,15 @@ from typing import Any
 import pytest
 
 from penstock.resources.conditions import find
-from penstock.resources.correlation import correlation_of, request_of
-from penstock.resources.requestreply import RequestReply, RequestReplyObservation, status_of, with_key, without_keys
+from penstock.resources.requestreply import (
+    RequestReply,
+    RequestReplyObservation,
+    correlation_of,
+    request_of,
+    status_of,
+    with_key,
+    without_keys,
+)
 
 Obj = dict[str, Any]
 DENIED = 'admission webhook "validation.webhook.eventing.knative.dev" denied the request: validation failed: '

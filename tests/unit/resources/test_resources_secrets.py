@@ -12,13 +12,21 @@ from hypothesis import strategies as st
 from standardwebhooks import Webhook
 
 from certificate_files import authority, client_of
-from penstock.certificates import KeyPair
 from penstock.resources.conditions import false, true
-from penstock.resources.delivery.annotations import CLIENT_CERTIFICATE, SIGN_WITH, RouteOptions, check_options
-from penstock.resources.secrets.client_certificate import client_certificate
-from penstock.resources.secrets.content import MalformedSecret, content_of
-from penstock.resources.secrets.signing import MOST, signing_keys
-from penstock.resources.secrets.uses import SECRETS_RESOLVED, SIGNING, UsedSecrets, find_certificate, find_secret
+from penstock.resources.delivery import CLIENT_CERTIFICATE, SIGN_WITH, RouteOptions, check_options
+from penstock.resources.secrets import (
+    MOST,
+    SECRETS_RESOLVED,
+    SIGNING,
+    MalformedSecret,
+    UsedSecrets,
+    client_certificate,
+    content_of,
+    find_certificate,
+    find_secret,
+    signing_keys,
+)
+from penstock.web.certificates import KeyPair
 
 GOOD = b"whsec_" + base64.b64encode(b"s" * 32)
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from penstock.resources.conditions import find
-from penstock.resources.delivery.delivering import DeliveryState
-from penstock.resources.destinations.resolution import ResolvedAddress, Unresolved, is_expiring
+from penstock.resources.delivery_status import DeliveryState
+from penstock.resources.destinations import ResolvedAddress, Unresolved, is_expiring
 from penstock.resources.trigger import (
     TriggerObservation,
     dependency_finding,

@@ -8,9 +8,9 @@ from typing import Any
 from generations_double import QueryDouble
 
 from penstock.contract.routes import Route
-from penstock.router.announcements import REASONS_BYTES, Announcements, shortened
 from penstock.router.generations.generations import Generation
 from penstock.router.generations.positions import LostRange, StartOffsets
+from penstock.router.reports import REASONS_BYTES, Announcements, shortened
 
 
 class ReporterDouble:

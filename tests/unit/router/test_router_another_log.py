@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from generations_double import Scene
 
-from penstock.contract import headers
+from penstock.contract import records
 from penstock.contract.event_log import AnotherLog, identity
 from penstock.contract.routes import Route
 from penstock.kafka.topic_ends import Retained
@@ -17,7 +17,7 @@ ADOPT = "penstock topics --adopt-events"
 
 
 def marker(text: str) -> list[tuple[str, bytes | None]]:
-    return [(headers.MARKER, text.encode())]
+    return [(records.MARKER, text.encode())]
 
 
 def routed_up_to(origin: int) -> Scene:
@@ -111,6 +111,6 @@ def test_another_error_is_not_taken_for_this_one() -> None:
 
 def test_events_and_markers_are_known_by_their_headers() -> None:
     event = [("ce_id", b"1"), ("ce_source", b"/s"), ("ce_type", b"t")]
-    assert identity(event) == identity([*event, (headers.ORIGIN, b"7")]) == (b"1", b"/s")
+    assert identity(event) == identity([*event, (records.ORIGIN, b"7")]) == (b"1", b"/s")
     assert identity(marker("1:2:3")) == (b"1:2:3",)
     assert identity([("foreign", b"x")]) == ()

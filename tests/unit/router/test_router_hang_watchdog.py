@@ -6,9 +6,8 @@ import threading
 
 import pytest
 
-from penstock.router.watching import hang_watchdog
-from penstock.router.watching.hang_watchdog import TURN_SECONDS, HangWatchdog, stack_of
-from penstock.router.watching.lived_time import LivedTime
+from penstock.router import watchdogs
+from penstock.router.watchdogs import TURN_SECONDS, HangWatchdog, LivedTime, stack_of
 
 
 class Clock:
@@ -77,7 +76,7 @@ def test_lived_time_runs_with_the_clock_but_for_long_gaps() -> None:
 
 
 def test_a_thread_that_really_hangs_is_reported_with_the_place_where_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hang_watchdog, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(watchdogs, "LOOK_SECONDS", 0.001)
     found: list[str] = []
     noticed, released = threading.Event(), threading.Event()
 
@@ -103,7 +102,7 @@ def test_a_thread_that_really_hangs_is_reported_with_the_place_where_it_does(mon
 
 
 def test_a_watchdog_that_fails_says_so_rather_than_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hang_watchdog, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(watchdogs, "LOOK_SECONDS", 0.001)
     found: list[str] = []
     noticed = threading.Event()
     broken = Clock()
@@ -120,7 +119,7 @@ def test_a_watchdog_that_fails_says_so_rather_than_nothing(monkeypatch: pytest.M
 
 
 def test_a_watchdog_that_is_stopped_reports_nothing_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hang_watchdog, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(watchdogs, "LOOK_SECONDS", 0.001)
     found: list[str] = []
     clock = Clock()
     watchdog = HangWatchdog(found.append, clock)

@@ -7,7 +7,7 @@ from generations_double import Scene
 
 from penstock.contract.routes import Route
 from penstock.kafka.topic_ends import Retained
-from penstock.router.watching.slots import TooFewSlots, least, shortage
+from penstock.router.watchdogs import TooFewSlots, least, shortage
 from penstock.settings import Settings
 
 SETTINGS = Settings(partitions=4, dispatchers=1)

@@ -1,6 +1,6 @@
 """A partition that stands still: the query is replaced, then the process ends."""
 
-from penstock.router.watching.stall_guard import END_SECONDS, REPLACE_SECONDS, StallGuard, StallVerdict
+from penstock.router.watchdogs import END_SECONDS, REPLACE_SECONDS, StallGuard, StallVerdict
 
 A_LITTLE = 0.1
 

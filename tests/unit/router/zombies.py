@@ -15,14 +15,14 @@ import msgspec
 from generations_double import Noted
 
 from penstock.contract import generations as contract
-from penstock.contract import headers, topics
+from penstock.contract import records, topics
 from penstock.contract.generations import LivePoint
 from penstock.contract.reports import Served
 from penstock.contract.routes import Route
 from penstock.contract.snapshot import Snapshot
 from penstock.dispatcher.cursors.cursor import Cursor
 from penstock.dispatcher.cursors.partition import PartitionCursors, TailPosition
-from penstock.dispatcher.matched.record import Matched
+from penstock.dispatcher.matched_record import Matched
 from penstock.kafka.fences import RouterSuperseded
 from penstock.kafka.topic_ends import KafkaAway, Retained
 from penstock.router.generations.fencing import Fencing
@@ -266,7 +266,7 @@ class World:
 
     def _read(self, offset: int) -> Matched:
         entry = self.matched[offset]
-        raw = {headers.GENERATION: str(entry.generation).encode()} | ({headers.FENCE: b"1"} if entry.fence else {})
+        raw = {records.GENERATION: str(entry.generation).encode()} | ({records.FENCE: b"1"} if entry.fence else {})
         return Matched(0, offset, entry.at, entry.origin, routes=entry.routes, raw=raw, value=None)
 
     # --- what is promised ---

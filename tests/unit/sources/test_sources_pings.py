@@ -10,17 +10,14 @@ from typing import Any
 import pytest
 
 from penstock.events.event import CloudEvent
-from penstock.resources.destinations.resolution import ResolvedAddress
+from penstock.resources.destinations import ResolvedAddress
 from penstock.resources.pingsource import PingSource
 from penstock.resources.schedules import parse
 from penstock.sources import deliveries
-from penstock.sources.pings import runner as runner_module
-from penstock.sources.pings.agenda import Agenda
-from penstock.sources.pings.ping import Ping, event_at
-from penstock.sources.pings.runner import PingRunner
-from penstock.sources.pings.tick_notes import Changes, Noted, TickNotes
-from penstock.sources.pings.ticks import MOST_COUNTED, Missed, due_between
-from penstock.sources.sinks import NotAccepted
+from penstock.sources import pings as runner_module
+from penstock.sources.deliveries import NotAccepted
+from penstock.sources.pings import Agenda, Ping, PingRunner, event_at
+from penstock.sources.ticks import MOST_COUNTED, Changes, Missed, Noted, TickNotes, due_between
 
 NOON = 1_767_268_800
 """2026-01-01T12:00:00Z."""

@@ -11,9 +11,9 @@ from certificate_files import authority
 from penstock.contract.names import Location, NothingThere
 from penstock.destinations import Destinations
 from penstock.events.event import CloudEvent
-from penstock.resources.destinations.resolution import ResolvedAddress
+from penstock.resources.destinations import ResolvedAddress
 from penstock.settings import Settings
-from penstock.sources.sinks import NotAccepted, Sinks
+from penstock.sources.deliveries import NotAccepted, Sinks
 from tls_sink import served
 
 EVENT = CloudEvent({"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}, b"x")

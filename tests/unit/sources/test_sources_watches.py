@@ -16,12 +16,11 @@ from penstock.kube import list_watch
 from penstock.kube.client import Listing
 from penstock.kube.errors import Forbidden, Gone, NotFound, Unavailable
 from penstock.resources.apiserversource import ApiServerSource
-from penstock.resources.destinations.resolution import ResolvedAddress
+from penstock.resources.destinations import ResolvedAddress
 from penstock.sources import deliveries
-from penstock.sources.sinks import NotAccepted
-from penstock.sources.watches.known_objects import KnownObjects
-from penstock.sources.watches.runner import WatchRunner
-from penstock.sources.watches.watch_plan import WatchedObjects, WatchPlan, event_of
+from penstock.sources.deliveries import NotAccepted
+from penstock.sources.watch_plan import KnownObjects, WatchedObjects, WatchPlan, event_of
+from penstock.sources.watches import WatchRunner
 
 Obj = dict[str, Any]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import structlog.testing
 
-from penstock.certificates import make_authority
-from penstock.tls.clients import tls_to
+from penstock.web.certificates import make_authority
+from penstock.web.tls_clients import tls_to
 
 
 def authority(name: str) -> str:

@@ -14,10 +14,10 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from penstock.certificates import KeyPair, is_signed_by, issue, make_authority, names_all
 from penstock.settings import Settings
-from penstock.tls import own
-from penstock.tls.server import (
+from penstock.web import own_authority
+from penstock.web.certificates import KeyPair, is_signed_by, issue, make_authority, names_all
+from penstock.web.tls_server import (
     FOLDER,
     SPAN,
     NoCertificate,
@@ -66,7 +66,7 @@ def test_one_of_another_authority_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "pki" / "ca.crt").unlink()
     second = certificate(settings_in(tmp_path), NOW)
     assert second != first
-    assert is_signed_by(second.certificate, own.authority_certificate(tmp_path / "pki", NOW))
+    assert is_signed_by(second.certificate, own_authority.authority_certificate(tmp_path / "pki", NOW))
 
 
 def test_processes_that_start_at_once_agree_upon_one(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_service_has_a_certificate_of_its_own(tmp_path: Path) -> None:
     host = "job-sink.knative-eventing.svc.cluster.local"
     tls = ServerTls(settings, make=partial(service_certificate, settings, "job-sinks", [host]))
     assert (tls.look(), tls.look()) == (True, False)
-    authority = own.authority_certificate(settings.data_dir / FOLDER, NOW)
+    authority = own_authority.authority_certificate(settings.data_dir / FOLDER, NOW)
     certificate_shown = shown(tls.context).public_bytes(Encoding.PEM)
     assert is_signed_by(certificate_shown, authority)
     assert names_all(certificate_shown, [host])
@@ -117,7 +117,7 @@ def test_one_that_passes_is_kept_in_memory_until_it_is_due(tmp_path: Path) -> No
     assert {path.name for path in (tmp_path / FOLDER).glob("*.*")} >= {"ca.crt", "ca.key"}
     assert not list((tmp_path / FOLDER).glob("pod*"))
     (tmp_path / FOLDER / "ca.crt").unlink()
-    assert is_signed_by(make(NOW).certificate, own.authority_certificate(tmp_path / FOLDER, NOW))
+    assert is_signed_by(make(NOW).certificate, own_authority.authority_certificate(tmp_path / FOLDER, NOW))
     (tmp_path / FOLDER / "ca.key").write_bytes(b"not a key")
     with pytest.raises(NoCertificate, match="not the key that penstock made"):
         PassingCertificate(settings_in(tmp_path), "pod", [host])(NOW)

@@ -14,7 +14,7 @@ from cryptography import x509
 from lightkube import ApiError, AsyncClient
 from lightkube.resources.core_v1 import ConfigMap, Secret
 
-from penstock.certificates import is_signed_by, lasts_for, names_all
+from penstock.web.certificates import is_signed_by, lasts_for, names_all
 from tools.upstream import certificates
 from tools.upstream.certificates import (
     BUNDLE_KEY,

@@ -14,12 +14,12 @@ import pytest
 from penstock.contract import reports
 from penstock.contract.reports import Ack, Loss, Served
 from penstock.contract.routes import Record, Replay, Route, Target, Version, encode, key_of
-from penstock.dispatcher.cursors import keys
+from penstock.dispatcher.cursors import cursor_store
 from penstock.dispatcher.cursors.cursor import CursorRecord, Outstanding
 from penstock.dispatcher.cursors.partition import TailPosition
-from penstock.engine.problem import Problem
 from penstock.history.schema.columns import ATTEMPTS, EVENTS
 from penstock.kafka.ranges import LogRecord
+from penstock.runtime.errors import Problem
 from penstock.settings import Settings
 from penstock.verification.report import VerifyReport
 from penstock.verification.run import Question, verify
@@ -91,9 +91,9 @@ def cursors(
     place = tail if tail is not None else TailPosition(100, 100)
     return table(
         [
-            (keys.cursor_key(route, 0), msgspec.json.encode(cursor)),
-            (keys.payload_key(route, 0, 1), b"\xff"),
-            (keys.tail_key(0), msgspec.json.encode(place)),
+            (cursor_store.cursor_key(route, 0), msgspec.json.encode(cursor)),
+            (cursor_store.payload_key(route, 0, 1), b"\xff"),
+            (cursor_store.tail_key(0), msgspec.json.encode(place)),
         ]
     )
 

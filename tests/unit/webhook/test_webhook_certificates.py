@@ -9,13 +9,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from penstock.certificates import is_signed_by, lasts_for, names_all
 from penstock.kube.errors import Conflict
 from penstock.kube.kinds import Key, Kind, Obj
-from penstock.tls.context import RenewedContext
-from penstock.webhook import trust
-from penstock.webhook.keeper import CertificateKeeper
-from penstock.webhook.keeping import Certificates, certificates_in, renewed, secret_data
+from penstock.web.certificates import is_signed_by, lasts_for, names_all
+from penstock.web.tls_context import RenewedContext
+from penstock.webhook import certificates as trust
+from penstock.webhook.certificates import CertificateKeeper, Certificates, certificates_in, renewed, secret_data
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 HOSTS = trust.hosts()
@@ -149,7 +148,7 @@ async def test_a_certificate_is_trusted_everywhere_before_it_is_shown() -> None:
     objects = Objects()
     context = Context(objects)
     await CertificateKeeper(objects, context, lambda: NOW).look()
-    held = certificates_in(objects.stored[trust.SECRET]["data"])
+    held = certificates_in(objects.stored[trust.CERTIFICATES_SECRET]["data"])
     assert held is not None
     assert context.shown == [{held.bundle}]
 
@@ -161,13 +160,13 @@ async def test_two_replicas_agree_on_one_authority() -> None:
     other = secret_data(renewed(None, HOSTS, NOW))
 
     def somebody_is_faster() -> None:
-        metadata = {"name": trust.SECRET, "resourceVersion": "9"}
-        objects.stored[trust.SECRET] = {"metadata": metadata, "data": other}
+        metadata = {"name": trust.CERTIFICATES_SECRET, "resourceVersion": "9"}
+        objects.stored[trust.CERTIFICATES_SECRET] = {"metadata": metadata, "data": other}
 
     objects.before_write = somebody_is_faster
     await first.look()
     await second.look()
-    assert objects.stored[trust.SECRET]["data"] == other
+    assert objects.stored[trust.CERTIFICATES_SECRET]["data"] == other
     held = certificates_in(other)
     assert held is not None
     assert objects.bundles() == {held.bundle}

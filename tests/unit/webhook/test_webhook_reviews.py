@@ -14,8 +14,8 @@ from starlette.testclient import TestClient
 from penstock.kube.errors import Unavailable
 from penstock.resources.registry import bootstrap_configmaps
 from penstock.settings import Settings
-from penstock.webhook import app as paths
-from penstock.webhook.judge import Judge
+from penstock.webhook import service as paths
+from penstock.webhook.admission import Judge
 from penstock.webhook.service import may_subscribe
 
 Obj = dict[str, Any]

@@ -19,7 +19,7 @@ from penstock.kube.client import AsyncClient
 from penstock.kube.config import config_of
 from penstock.resources.pod_rules import pod_faults
 from penstock.workloads.kubernetes import PodApi
-from penstock.workloads.processes import files
+from penstock.workloads.processes import volumes as files
 from penstock.workloads.processes.environment import ConfigError, environment, references
 from penstock.workloads.processes.node_context import NodeContext
 

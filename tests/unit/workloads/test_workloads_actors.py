@@ -9,11 +9,11 @@ from typing import Any, cast
 
 import pytest
 
-from penstock.certificates import KeyPair
 from penstock.contract.names import Location, NothingThere, Target
 from penstock.destinations import Destinations
 from penstock.settings import Settings
-from penstock.tls.server import NoCertificate
+from penstock.web.certificates import KeyPair
+from penstock.web.tls_server import NoCertificate
 from penstock.workloads.actors import event_files
 from penstock.workloads.actors.node_line import Call, Reply
 from penstock.workloads.actors.options import BrokenEnvironment, read_options
@@ -22,8 +22,7 @@ from penstock.workloads.actors.sender import SendingActor
 from penstock.workloads.actors.volume_files import MOST_BYTES, VolumeFiles
 from penstock.workloads.images import Actor, Images
 from penstock.workloads.kubernetes import PodApi
-from penstock.workloads.pods.actor_calls import ActorCalls, ActorServices
-from penstock.workloads.pods.actor_process import ActorProcess
+from penstock.workloads.pods.actor_process import ActorCalls, ActorProcess, ActorServices
 from penstock.workloads.pods.addresses import PodAddress
 from penstock.workloads.pods.preparation import Node, Preparation
 from penstock.workloads.processes.node_context import NodeContext

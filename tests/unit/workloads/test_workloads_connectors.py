@@ -11,14 +11,14 @@ from typing import TextIO
 import pytest
 
 from penstock.events.event import CloudEvent
-from penstock.http_clients import Answer
+from penstock.web.http_clients import Answer
 from penstock.workloads.actors.log_sink import LogOptions, logged
 from penstock.workloads.actors.options import TOKEN, BrokenEnvironment
 from penstock.workloads.actors.outgoing import NotSent
 from penstock.workloads.actors.reporting import PodLog
 from penstock.workloads.actors.timer_source import TimerOptions, TimerSource, timer_event
 from penstock.workloads.actors.volume_files import VolumeFiles
-from penstock.workloads.run import Exit
+from penstock.workloads.images import Exit
 
 TIMER = "CAMEL_KAMELET_TIMER_SOURCE_"
 LOG = "CAMEL_KAMELET_LOG_SINK_"

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from penstock.workloads.images import Actor, Program
+from penstock.workloads.images import Actor, Exit, Program, Run
 from penstock.workloads.pods.containerlife import ContainerLife, Manifest
 from penstock.workloads.pods.podstatus import Container, Running, Terminated, Waiting
 from penstock.workloads.processes import probes
 from penstock.workloads.processes.environment import ConfigError
 from penstock.workloads.processes.process import CannotStart
-from penstock.workloads.run import Exit, Run
 
 SERVICE = Program("mine", ("mine",))
 

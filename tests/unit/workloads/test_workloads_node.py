@@ -13,8 +13,8 @@ from penstock.kube.errors import Unavailable
 from penstock.resources.pod_rules import LONGEST_SUBDOMAIN
 from penstock.workloads.images import Images
 from penstock.workloads.kubernetes import Manifest, PodApi, PodChange, PodList
+from penstock.workloads.pods import containerlife, podlife
 from penstock.workloads.pods import node as nodes
-from penstock.workloads.pods import podlife, restarts
 from penstock.workloads.pods.node import Pods
 from penstock.workloads.pods.podlife import PodLife
 from penstock.workloads.pods.preparation import Node, Preparation
@@ -159,7 +159,7 @@ def life_on(api: RememberingApi, tmp_path: Path) -> PodLife:
 async def test_a_complaint_that_repeats_is_counted_in_its_event(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(restarts, "FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(containerlife, "FIRST_SECONDS", 0.0)
     api = RememberingApi()
     life = life_on(api, tmp_path)
     for _ in range(3):

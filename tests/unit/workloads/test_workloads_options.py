@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.workloads.actors.durations import seconds
 from penstock.workloads.actors.event_files import read_json
-from penstock.workloads.actors.options import BrokenEnvironment, read_options
+from penstock.workloads.actors.options import BrokenEnvironment, read_options, seconds
 from penstock.workloads.actors.volume_files import VolumeFiles
 from penstock.workloads.images import Actor, Images, refusal
 from penstock.workloads.processes.environment import ConfigError, environment, references

@@ -15,14 +15,15 @@ from made_up_pods import MadeUpPods, Names
 from examples import examples
 from penstock.apiserver.errors import ApiError
 from penstock.apiserver.http import pod_logs
-from penstock.private_files import LONGEST_NAME, LeadsOutside, path_below
 from penstock.resources.pod_rules import LONGEST_SUBDOMAIN
+from penstock.runtime.files import LONGEST_NAME, LeadsOutside, path_below
 from penstock.workloads.images import Actor, Images
 from penstock.workloads.kubernetes import PodApi
 from penstock.workloads.pods.addresses import PodAddress
 from penstock.workloads.pods.podlife import log_folder
 from penstock.workloads.pods.preparation import Node, Preparation
-from penstock.workloads.processes import files, volumes
+from penstock.workloads.processes import volumes
+from penstock.workloads.processes import volumes as files
 from penstock.workloads.processes.environment import ConfigError
 from penstock.workloads.processes.node_context import NodeContext
 
@@ -77,7 +78,9 @@ async def test_a_volume_cannot_be_another_folder(tmp_path: Path, name: str) -> N
         with pytest.raises(ConfigError, match="must be relative"):
             await files.lay_out(pod(name, **source), mounting(name), NOTHING, around)
     with pytest.raises(ConfigError, match="must be relative"):
-        await volumes.refresh(pod(name), {}, {"name": name, "secret": {}}, around.folder_of(pod()) / "volumes", NOTHING)
+        await volumes.refresh_volume(
+            pod(name), {}, {"name": name, "secret": {}}, around.folder_of(pod()) / "volumes", NOTHING
+        )
     assert not files_below(tmp_path)
 
 

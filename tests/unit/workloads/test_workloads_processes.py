@@ -12,9 +12,10 @@ from penstock.settings import Settings
 from penstock.workloads.images import Actor, Images, Program, refusal
 from penstock.workloads.kubernetes import PodApi
 from penstock.workloads.pods.addresses import PodAddress
-from penstock.workloads.pods.log_limits import cut_all
+from penstock.workloads.pods.node import cut_all
 from penstock.workloads.pods.preparation import Node, Preparation
-from penstock.workloads.processes import files, probes, volumes
+from penstock.workloads.processes import probes, volumes
+from penstock.workloads.processes import volumes as files
 from penstock.workloads.processes.command import (
     Proxies,
     base_environment,
@@ -24,9 +25,9 @@ from penstock.workloads.processes.command import (
     first_port,
 )
 from penstock.workloads.processes.environment import ConfigError, environment, quantity, references
-from penstock.workloads.processes.files import Files
 from penstock.workloads.processes.node_context import NodeContext
 from penstock.workloads.processes.process import CannotStart, executable, last_words
+from penstock.workloads.processes.volumes import Files
 
 POD: dict[str, Any] = {
     "metadata": {"name": "p", "namespace": "ns", "uid": "u1", "labels": {"app": "x"}},

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from penstock.events.event import CloudEvent
-from penstock.workloads.actors.eventinfo import EventInfo, canonical_name, event_json
 from penstock.workloads.actors.options import ActorOptions, read_options
 from penstock.workloads.actors.receiver import Receiver
-from penstock.workloads.actors.reporting import PodLog, Reports
+from penstock.workloads.actors.reporting import EventInfo, PodLog, Reports, canonical_name, event_json
 
 ENV = {
     "POD_NAME": "sink-abc",

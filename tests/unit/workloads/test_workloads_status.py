@@ -14,6 +14,7 @@ from penstock.workloads.actors import event_files
 from penstock.workloads.actors.options import BrokenEnvironment, SenderOptions, read_options
 from penstock.workloads.actors.sender import next_message
 from penstock.workloads.pods.addresses import candidates
+from penstock.workloads.pods.containerlife import LONGEST_SECONDS, back_off, restarts, waiting_message
 from penstock.workloads.pods.podstatus import (
     Container,
     Running,
@@ -24,7 +25,6 @@ from penstock.workloads.pods.podstatus import (
     phase_of,
     running_status,
 )
-from penstock.workloads.pods.restarts import LONGEST_SECONDS, back_off, restarts, waiting_message
 
 NOW, THEN = "2026-01-01T00:00:10Z", "2026-01-01T00:00:00Z"
 POD: dict[str, Any] = {"metadata": {"name": "p", "namespace": "ns", "uid": "u1"}}

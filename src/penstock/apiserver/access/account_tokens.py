@@ -9,10 +9,10 @@ from typing import Any
 
 from penstock.apiserver import errors
 from penstock.apiserver.access.identity import AUTHENTICATED, User, account_groups, account_user
-from penstock.apiserver.access.signing import Claims, Signer
+from penstock.apiserver.access.signing_keys import Claims, Signer
 from penstock.apiserver.documents import meta
 from penstock.kube.kinds import Obj
-from penstock.timestamps import rfc3339
+from penstock.runtime.times import rfc3339
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"
 AUDIENCES = (ISSUER,)

@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from penstock.apiserver.access import account_tokens, user_tokens
+from penstock.apiserver.access import account_tokens
 from penstock.apiserver.access.account_tokens import AUDIENCES, Lookup
-from penstock.apiserver.access.identity import KnownTokens, User
-from penstock.apiserver.access.signing import Claims, Signer
+from penstock.apiserver.access.identity import ISSUER, KnownTokens, User, user_of
+from penstock.apiserver.access.signing_keys import Claims, Signer
 
 
 class Recognised(NamedTuple):
@@ -49,8 +49,8 @@ class Authenticator:
                 meant = tuple(one for one in wanted if one in (claims.get("aud") or ()))
                 user = account_tokens.user_of(claims, self.lookup) if meant else None
                 return Recognised(user, meant) if user else None
-            if claims["iss"] == user_tokens.ISSUER:
-                known = user_tokens.user_of(claims)
+            if claims["iss"] == ISSUER:
+                known = user_of(claims)
         meant = tuple(one for one in wanted if one in AUDIENCES)
         return Recognised(known, meant) if known and meant else None
 

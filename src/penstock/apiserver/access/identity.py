@@ -1,4 +1,4 @@
-"""Who is asking: the tokens of penstock's own users, kept as a file beside the certificates, and what a user is."""
+"""Who is asking: users, the tokens of penstock's own components, tokens of people, and which tokens are revoked."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.apiserver.access.signing_keys import Claims, Signer
 from penstock.apiserver.documents import decode, encode
 from penstock.kube.kinds import Obj
-from penstock.private_files import write_private
+from penstock.runtime.files import write_private
+
+# Who is asking: the tokens of penstock's own users, kept as a file beside the certificates, and what a user is.
 
 MASTERS = "system:masters"
 AUTHENTICATED = "system:authenticated"
@@ -118,3 +121,71 @@ def _listed_user(entry: Obj) -> User:
 def digest(token: str) -> bytes:
     """What of a token may be kept and compared."""
     return hashlib.sha256(token.encode()).digest()
+
+
+# Tokens of people: signed by whoever holds the data folder, who is the administrator; see `penstock kubeconfig`.
+
+ISSUER = "penstock:users"
+
+
+def issue(name: str, groups: Iterable[str], *, seconds: int, signer: Signer, now: float) -> str:
+    """A token for a user of that name in these groups."""
+    return signer.sign(
+        {
+            "iss": ISSUER,
+            "sub": name,
+            "groups": list(groups),
+            # To the fraction of a second, so that one made right after a revocation is not taken for one made before.
+            "iat": now,
+            "nbf": int(now),
+            "exp": int(now) + seconds,
+        }
+    )
+
+
+def user_of(claims: Claims) -> User:
+    """The user of a token."""
+    return acting_as(str(claims["sub"]), [str(group) for group in claims.get("groups") or ()])
+
+
+# Tokens that were taken back before their time: all that a user got until a moment. The list is a file beside the
+# certificates, written by whoever holds the data folder and read anew when it changes, so that a token ends without a
+# restart of the API.
+
+FILE = "revoked.json"
+
+
+class Revocations:
+    """What the file says now."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / FILE
+        self._read: tuple[int, int] | None = None
+        self._moments: dict[str, float] = {}
+
+    def covers(self, claims: Claims) -> bool:
+        """Whether a token was taken back."""
+        self._follow()
+        moment = self._moments.get(str(claims["sub"]))
+        return moment is not None and float(claims.get("iat", 0)) <= moment
+
+    def _follow(self) -> None:
+        try:
+            state = self._path.stat()
+        except FileNotFoundError:
+            self._read, self._moments = None, {}
+            return
+        if (state.st_mtime_ns, state.st_ino) != self._read:
+            self._moments = load(self._path)
+            self._read = (state.st_mtime_ns, state.st_ino)
+
+
+def load(path: Path) -> dict[str, float]:
+    """The moment of each user."""
+    return {str(user): float(moment) for user, moment in decode(path.read_bytes()).items()} if path.exists() else {}
+
+
+def revoke(folder: Path, user: str, now: float) -> None:
+    """Ends every token that the user has got until now."""
+    path = folder / FILE
+    write_private(path, encode({**load(path), user: now}))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import yaml
 
 from penstock.kube.kinds import Obj
-from penstock.private_files import write_private
+from penstock.runtime.files import write_private
+from penstock.web import own_authority
 
 
 def write(path: Path, *, server: str, authority: bytes, user: str, token: str) -> None:
@@ -39,3 +41,14 @@ def for_user(original: Path, *, user: str, token: str, namespace: str) -> bytes:
 def encoded(config: Obj) -> bytes:
     """The file's content."""
     return yaml.safe_dump(config, sort_keys=False).encode()
+
+
+# The certificate of the API: of the data folder's own authority, and with the names that clients have for the API.
+
+SPAN = own_authority.Span(lasts=timedelta(days=365), renewed_before=timedelta(days=30))
+_HOSTS = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "127.0.0.1", "::1")
+
+
+def ensure(folder: Path, *hosts: str) -> None:
+    """Makes what is missing or does not fit any more: `ca.crt`, `ca.key`, `server.crt`, `server.key`."""
+    own_authority.server(folder, "server", (*_HOSTS, *hosts), SPAN, datetime.now(UTC))

@@ -7,10 +7,11 @@ is the user's once it exists.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from importlib.resources import files
 
 from penstock.apiserver.access import policy
 from penstock.apiserver.access.identity import MASTERS
-from penstock.apiserver.cluster import bootstrap_roles
+from penstock.apiserver.access.rules import uncovered
 from penstock.apiserver.cluster.aggregation import Aggregation
 from penstock.apiserver.cluster.node import refreshed
 from penstock.apiserver.documents import meta
@@ -19,6 +20,57 @@ from penstock.apiserver.kinds.registry import Registry, ServedKind
 from penstock.apiserver.store.storage import Store, Transaction
 from penstock.apiserver.verbs.writing import Verbs, WriteTarget
 from penstock.kube.kinds import Obj
+from penstock.runtime.yaml_files import documents
+
+# The roles and bindings that exist from the start, and how they are brought up to date at every start. As in
+# Kubernetes: what is missing is added, what somebody added stays, and an object whose annotation says so is left
+# alone.
+
+AUTOUPDATE = "rbac.authorization.kubernetes.io/autoupdate"
+_FILES = ("kubernetes.yaml", "knative.yaml", "penstock.yaml")
+_BOOTSTRAPPED = {"kubernetes.io/bootstrapping": "rbac-defaults"}
+
+
+def roles() -> list[Obj]:
+    """Every role and binding, and the ServiceAccounts that they name."""
+    folder = files("penstock.apiserver.cluster").joinpath("roles")
+    return [
+        _marked(document, name == "kubernetes.yaml") for name in _FILES for document in documents(folder.joinpath(name))
+    ]
+
+
+def reconciled(old: Obj, expected: Obj) -> Obj:
+    """The stored object with what is missing from it."""
+    details, wanted = meta(old), meta(expected)
+    if (details.get("annotations") or {}).get(AUTOUPDATE) == "false":
+        return old
+    for field in ("labels", "annotations"):
+        if wanted.get(field):
+            details[field] = {**(details.get(field) or {}), **wanted[field]}
+    if "aggregationRule" in expected:
+        present = (old.get("aggregationRule") or {}).get("clusterRoleSelectors") or []
+        wanted_selectors = expected["aggregationRule"]["clusterRoleSelectors"]
+        selectors = [*present, *(one for one in wanted_selectors if one not in present)]
+        return {**old, "aggregationRule": {"clusterRoleSelectors": selectors}}
+    if "rules" in expected:
+        held = old.get("rules") or []
+        return {**old, "rules": [*held, *(rule for rule in expected["rules"] if uncovered(held, [rule]))]}
+    if "subjects" in expected:
+        held = old.get("subjects") or []
+        return {**old, "subjects": [*held, *(one for one in expected["subjects"] if one not in held)]}
+    return old
+
+
+def _marked(document: Obj, bootstrapped: bool) -> Obj:
+    details = meta(document)
+    if bootstrapped:
+        details["labels"] = {**_BOOTSTRAPPED, **(details.get("labels") or {})}
+    else:
+        details["labels"] = {**(details.get("labels") or {}), "app.kubernetes.io/name": "knative-eventing"}
+    if document["kind"] != "ServiceAccount":
+        details["annotations"] = {AUTOUPDATE: "true"}
+    return document
+
 
 NAMESPACES = ("default", "kube-system", "knative-eventing")
 _USER = "system:apiserver"
@@ -42,8 +94,8 @@ def _prepare(
         _bring_up_to_date(
             tx, verbs, kind_of(registry, custom_kinds.GROUP, custom_kinds.KIND), definition, _refreshed_definition
         )
-    for role in bootstrap_roles.roles():
-        _bring_up_to_date(tx, verbs, _kind_of(registry, role), role, bootstrap_roles.reconciled)
+    for role in roles():
+        _bring_up_to_date(tx, verbs, _kind_of(registry, role), role, reconciled)
     Aggregation(verbs, kind_of(registry, policy.GROUP, "ClusterRole")).bring_up_to_date(tx)
     for obj in objects:
         _ensure(tx, verbs, _kind_of(registry, obj), obj)

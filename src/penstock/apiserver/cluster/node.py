@@ -8,7 +8,7 @@ from importlib import metadata
 
 from penstock.kube.kinds import Obj
 from penstock.resources.metadata import NODE_NAME
-from penstock.timestamps import rfc3339
+from penstock.runtime.times import rfc3339
 
 
 def node(address: str, version: str) -> Obj:

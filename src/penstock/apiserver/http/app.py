@@ -20,22 +20,21 @@ from penstock.apiserver.access.reviews import Reviews
 from penstock.apiserver.documents import decode
 from penstock.apiserver.errors import ApiError
 from penstock.apiserver.http import pod_logs, requests
-from penstock.apiserver.http.changing import Changer
-from penstock.apiserver.http.fair_use import FairUse
-from penstock.apiserver.http.guard import ApiGuard
-from penstock.apiserver.http.issuer import DISCOVERY_PATH, KEYS_PATH, Issuer
-from penstock.apiserver.http.openapi_documents import OpenApiDocuments
-from penstock.apiserver.http.reading import ReadingVerbs
+from penstock.apiserver.http.authorization import ApiGuard
+from penstock.apiserver.http.read_endpoints import ReadingVerbs
 from penstock.apiserver.http.request_info import RequestInfo, request_info
+from penstock.apiserver.http.request_limits import FairUse
 from penstock.apiserver.http.requests import ResourcePath
 from penstock.apiserver.http.responses import object_response, refusal, warn
+from penstock.apiserver.http.served_documents import DISCOVERY_PATH, KEYS_PATH, Issuer, OpenApiDocuments
 from penstock.apiserver.http.watching import WatchResponse
+from penstock.apiserver.http.write_endpoints import Changer
 from penstock.apiserver.kinds import discovery
 from penstock.apiserver.kinds.discovery import subresource_verbs
 from penstock.apiserver.kinds.registry import Registry
 from penstock.apiserver.store.storage import Store
 from penstock.kube.kinds import Obj
-from penstock.private_files import path_below
+from penstock.runtime.files import path_below
 
 log = structlog.get_logger(__name__)
 

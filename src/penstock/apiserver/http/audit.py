@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from penstock.apiserver.access.identity import User
 from penstock.apiserver.documents import encode
-from penstock.apiserver.http.guard import OPEN_PATHS
+from penstock.apiserver.http.authorization import OPEN_PATHS
 from penstock.apiserver.http.request_info import RequestInfo, request_info
 from penstock.kube.kinds import Obj
 

@@ -11,7 +11,7 @@ from starlette.responses import StreamingResponse
 from penstock.apiserver import errors
 from penstock.apiserver.http.requests import whole_number
 from penstock.kube.kinds import Obj
-from penstock.private_files import LeadsOutside, path_below
+from penstock.runtime.files import LeadsOutside, path_below
 
 CHUNK = 64 * 1024
 POLL_SECONDS = 0.2

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from penstock.apiserver.documents import decode, encode
-from penstock.apiserver.http.pieces import PIECE_BYTES
 from penstock.apiserver.http.requests import Form
+from penstock.apiserver.http.responses import PIECE_BYTES
 from penstock.apiserver.kinds import tables
 from penstock.apiserver.kinds.registry import ServedKind
 from penstock.kube.kinds import Obj

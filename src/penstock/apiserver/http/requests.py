@@ -14,11 +14,11 @@ from penstock.apiserver import errors
 from penstock.apiserver.documents import decode
 from penstock.apiserver.http.request_info import RequestInfo
 from penstock.apiserver.kinds.registry import Registry, ServedKind
-from penstock.apiserver.protobuf import bodies
+from penstock.apiserver.protobuf import json_form
 from penstock.apiserver.verbs import patches
 from penstock.apiserver.verbs.deletion import DeleteOptions
 from penstock.kube.kinds import Obj
-from penstock.yaml_files import SAFE_LOADER
+from penstock.runtime.yaml_files import SAFE_LOADER
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 MAX_VALUES = 250_000
@@ -142,8 +142,8 @@ def _parse(body: bytes, media: str) -> Any:
             raise errors.bad_request(f"the body of the request is not valid JSON: {error}") from None
     if media in ("application/yaml", "text/yaml", "application/x-yaml", patches.APPLY):
         return _parse_yaml(body)
-    if media == bodies.MEDIA:
-        return bodies.parse(body)
+    if media == json_form.MEDIA:
+        return json_form.parse(body)
     raise errors.unsupported_media("application/json, application/yaml")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
 from itertools import chain
 
 import yaml
@@ -10,8 +10,29 @@ from starlette.responses import Response, StreamingResponse
 
 from penstock.apiserver.documents import decode, encode
 from penstock.apiserver.errors import ApiError
-from penstock.apiserver.http.pieces import pieces
 from penstock.kube.kinds import Obj
+
+# Long answers in pieces: what waits to be sent to a slow client is one piece, however long the whole is.
+
+PIECE_BYTES = 64 * 1024
+
+
+def pieces(parts: Iterable[bytes], size: int = PIECE_BYTES) -> Iterator[bytes]:
+    """The bytes of the parts, in pieces of no more than `size`: short parts together, long ones cut."""
+    waiting: list[bytes] = []
+    length = 0
+    for part in parts:
+        if waiting and length + len(part) > size:
+            yield b"".join(waiting)
+            waiting, length = [], 0
+        if len(part) > size:
+            yield from (part[start : start + size] for start in range(0, len(part), size))
+        else:
+            waiting.append(part)
+            length += len(part)
+    if waiting:
+        yield b"".join(waiting)
+
 
 MAX_WARNINGS = 20
 MAX_WARNING = 256

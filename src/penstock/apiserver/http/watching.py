@@ -16,8 +16,8 @@ from starlette.types import Receive, Scope, Send
 
 from penstock.apiserver import errors
 from penstock.apiserver.documents import encode
-from penstock.apiserver.http.pieces import pieces
 from penstock.apiserver.http.rendering import Renderer
+from penstock.apiserver.http.responses import pieces
 from penstock.apiserver.store.storage import Change
 from penstock.apiserver.verbs.history import Ring, WatchHistory
 

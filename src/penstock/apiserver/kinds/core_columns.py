@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from penstock.apiserver.kinds.ages import human_age
-from penstock.apiserver.kinds.cells import AGE, CREATED, NONE, Cell, Cells, age, at, column, count, joined
+from penstock.apiserver.kinds.columns import AGE, CREATED, NONE, Cell, Cells, age, at, column, count, human_age, joined
 from penstock.kube.kinds import Obj
 
 

@@ -17,7 +17,7 @@ from penstock.resources.pod_rules import (
     SUBDOMAIN,
     SUBDOMAIN_RULE,
 )
-from penstock.timestamps import is_rfc3339
+from penstock.runtime.times import is_rfc3339
 
 MAX_ANNOTATIONS_BYTES = 256 * 1024
 _GENERATED = 5

@@ -6,7 +6,7 @@ from typing import Any
 
 from penstock.apiserver import errors
 from penstock.apiserver.documents import meta
-from penstock.apiserver.kinds.cells import selector_text
+from penstock.apiserver.kinds.columns import selector_text
 from penstock.kube.kinds import Obj
 
 GROUP, VERSION, KIND = "autoscaling", "v1", "Scale"

@@ -14,7 +14,9 @@ from functools import lru_cache
 from typing import Any
 
 from penstock.apiserver.documents import encode
-from penstock.timestamps import is_rfc3339
+from penstock.apiserver.kinds.core_kinds import DEFINITIONS, OBJECT_META
+from penstock.apiserver.kinds.registry import ServedKind
+from penstock.runtime.times import is_rfc3339
 
 Schema = Mapping[str, Any]
 Complaint = tuple[str, str, str]
@@ -294,3 +296,13 @@ def _shown(value: Any) -> str:
 
 def _join(path: str, key: str) -> str:
     return f"{path}.{key}" if path else key
+
+
+# The walker of each kind: its schema with the metadata that all kinds share.
+
+
+@lru_cache(1024)
+def walker_of(kind: ServedKind) -> Walker:
+    """The walker over objects of this kind."""
+    properties = {**(kind.schema.get("properties") or {}), "metadata": OBJECT_META}
+    return Walker({**kind.schema, "properties": properties}, DEFINITIONS)

@@ -9,8 +9,7 @@ from typing import Any
 
 from penstock.apiserver.documents import encode
 from penstock.apiserver.kinds import core_columns, jsonpath, workload_columns
-from penstock.apiserver.kinds.ages import human_age
-from penstock.apiserver.kinds.cells import NAME, Cell, Cells
+from penstock.apiserver.kinds.columns import NAME, Cell, Cells, human_age
 from penstock.apiserver.kinds.registry import PrinterColumn, ServedKind
 from penstock.kube.kinds import Obj
 

@@ -5,10 +5,20 @@ from __future__ import annotations
 from datetime import datetime
 
 from penstock.apiserver.kinds import jsonpath
-from penstock.apiserver.kinds.ages import human_duration
-from penstock.apiserver.kinds.cells import AGE, NONE, Cell, Cells, age, at, column, joined, selector_text
+from penstock.apiserver.kinds.columns import (
+    AGE,
+    NONE,
+    Cell,
+    Cells,
+    age,
+    at,
+    column,
+    human_duration,
+    joined,
+    selector_text,
+)
 from penstock.kube.kinds import Obj
-from penstock.timestamps import parse_rfc3339
+from penstock.runtime.times import parse_rfc3339
 
 _JOB_STATES = {
     "Complete": "Complete",

@@ -10,12 +10,15 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+import msgspec
 from google.protobuf.descriptor import FieldDescriptor
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 
+from penstock.apiserver import errors
 from penstock.apiserver.documents import decode
-from penstock.apiserver.protobuf.messages import EXTENSIONS, META, NO_RULES, RUNTIME, rules
-from penstock.timestamps import rfc3339_of
+from penstock.apiserver.protobuf.messages import EXTENSIONS, META, NO_RULES, RUNTIME, kind_message, message, rules
+from penstock.kube.kinds import Obj
+from penstock.runtime.times import rfc3339_of
 
 
 def json_form(message: Message) -> Any:
@@ -108,3 +111,33 @@ _SPECIAL: dict[str, Callable[[Any], Any]] = {
     f"{EXTENSIONS}.JSONSchemaPropsOrBool": _schema_or("allows"),
     f"{EXTENSIONS}.JSONSchemaPropsOrStringArray": _schema_or("property"),
 }
+
+
+# Bodies in Kubernetes' protobuf form, which Go clients send for built-in kinds. Answers are JSON, which every client
+# accepts beside protobuf; only what clients send has to be understood.
+
+MEDIA = "application/vnd.kubernetes.protobuf"
+_MAGIC = b"k8s\x00"
+
+
+def parse(body: bytes) -> Obj:
+    """The object in a protobuf body; raises 400 if it cannot be read and 415 if its kind has no protobuf form."""
+    if not body.startswith(_MAGIC):
+        raise errors.bad_request("the body of the request is not Kubernetes protobuf")
+    try:
+        envelope: Any = message(f"{RUNTIME}.Unknown")
+        envelope.ParseFromString(body[len(_MAGIC) :])
+        identity = {"apiVersion": str(envelope.typeMeta.apiVersion), "kind": str(envelope.typeMeta.kind)}
+        return {**identity, **_content(identity, bytes(envelope.raw))}
+    except (DecodeError, msgspec.DecodeError, UnicodeDecodeError, ValueError, OverflowError, OSError):
+        raise errors.bad_request("the body of the request is damaged protobuf") from None
+
+
+def _content(identity: Obj, raw: bytes) -> Obj:
+    try:
+        found = kind_message(identity["apiVersion"], identity["kind"])
+    except KeyError:
+        raise errors.unsupported_media("application/json, application/yaml") from None
+    found.ParseFromString(raw)
+    form: Obj = json_form(found)
+    return form

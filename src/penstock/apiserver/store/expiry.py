@@ -13,7 +13,7 @@ from penstock.apiserver.errors import ApiError
 from penstock.apiserver.store.storage import ListPage, Store, Transaction
 from penstock.kube.kinds import Obj
 from penstock.observability.logs import describe
-from penstock.timestamps import parse_rfc3339
+from penstock.runtime.times import parse_rfc3339
 
 log = structlog.get_logger(__name__)
 

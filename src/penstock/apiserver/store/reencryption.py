@@ -1,4 +1,4 @@
-"""Brings every Secret on disk under the present key, and finds out whether the keys fit at all."""
+"""Encrypts every stored Secret with the current key, and finds out whether the given keys fit."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 from pathlib import Path
 
 from penstock.apiserver.store import statements
-from penstock.apiserver.store.sealing import SEALED_RESOURCES, Seals
+from penstock.apiserver.store.encryption import SEALED_RESOURCES, Seals
 from penstock.apiserver.store.storage import open_database
 
 

@@ -25,9 +25,9 @@ from typing import Any, TypeVar
 from penstock.apiserver.documents import decode, encode, meta
 from penstock.apiserver.errors import ApiError, too_large
 from penstock.apiserver.store import statements
-from penstock.apiserver.store.sealing import Seals
-from penstock.kafka.threads import OwnedThread, Owner
+from penstock.apiserver.store.encryption import Seals
 from penstock.kube.kinds import Obj
+from penstock.runtime.tasks import OwnedThread, Owner
 
 T = TypeVar("T")
 Key = tuple[str, str, str]

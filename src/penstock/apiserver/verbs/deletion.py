@@ -20,7 +20,7 @@ from penstock.apiserver.documents import meta
 from penstock.apiserver.kinds import custom_kinds
 from penstock.apiserver.store.storage import PART_BYTES, Transaction
 from penstock.kube.kinds import Obj
-from penstock.timestamps import rfc3339
+from penstock.runtime.times import rfc3339
 
 NAMESPACES, PODS, SERVICE_ACCOUNTS = "namespaces", "pods", "serviceaccounts"
 FOREGROUND = "foregroundDeletion"

@@ -1,8 +1,6 @@
-"""Namespaces that are going are emptied in the background, a moment after the delete and in parts.
+"""Removes the objects of namespaces that are being deleted: in the background and in parts, as on a cluster.
 
-Like on a cluster: a client that deletes a namespace and then each object in it finds them still there, and a
-namespace of thousands of objects keeps nobody waiting for longer than one part takes. That a namespace is going is
-stored with it, so what a crash interrupts is resumed at the next start.
+That a namespace is terminating is stored with it, so a restart resumes what a crash interrupted.
 """
 
 from __future__ import annotations

@@ -17,14 +17,14 @@ from penstock.apiserver import errors
 from penstock.apiserver.documents import meta
 from penstock.apiserver.kinds import core_rules, metadata
 from penstock.apiserver.kinds.registry import Registry, ServedKind
-from penstock.apiserver.kinds.schema_walkers import walker_of
+from penstock.apiserver.kinds.schema import walker_of
 from penstock.apiserver.store.storage import Transaction
 from penstock.apiserver.verbs import apply
 from penstock.apiserver.verbs.admission import AdmissionRequest, Denied, Gate
 from penstock.apiserver.verbs.apply import Manager
 from penstock.apiserver.verbs.deletion import DeleteOptions, Deletion
 from penstock.kube.kinds import Obj
-from penstock.timestamps import rfc3339
+from penstock.runtime.times import rfc3339
 
 PROTECTED_NAMESPACES = ("default", "kube-system", "knative-eventing")
 _SERVER_SET = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")

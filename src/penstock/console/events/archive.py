@@ -15,9 +15,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from penstock.engine.problem import Problem
 from penstock.history.reader.history import History
-from penstock.history.schema.problem import HistoryProblem
+from penstock.history.schema.columns import HistoryProblem
+from penstock.runtime.errors import Problem
 
 MOST_RECORDS = 200_000
 """Records of each topic, the newest, that are looked at where the tables do not have them."""

@@ -18,8 +18,8 @@ from typing import Any
 
 import msgspec
 
-from penstock.engine.problem import Problem
 from penstock.engine.processes.process import tied_to_parent
+from penstock.runtime.errors import Problem
 from penstock.settings import Settings
 
 KEPT = 5

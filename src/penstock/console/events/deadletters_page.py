@@ -12,11 +12,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from penstock.console.console import console_of
+from penstock.console.events.data_view import clock
 from penstock.console.events.search_page import blind_spots
 from penstock.console.events.state import events_state
-from penstock.console.events.text import clock
 from penstock.console.pages import back, form_fields, fragment, render
-from penstock.engine.problem import Problem
 from penstock.history.reader.answers import DeadLetter, DeadLetterCount
 from penstock.history.reader.history import History
 from penstock.history.reader.questions import DeadLetterFilter, NamedRoute
@@ -24,6 +23,7 @@ from penstock.kube.kinds import Obj
 from penstock.operations.cluster_api import ClusterApi, Resource
 from penstock.operations.replays import ReplaySubject, Wishes, is_over, line_of, replay_of, succeeded, warning_of
 from penstock.operations.times import window
+from penstock.runtime.errors import Problem
 from penstock.settings import Settings
 
 MOST = 200

@@ -13,16 +13,20 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from penstock.console.console import console_of
-from penstock.console.events.copied import as_curl, as_json, cloud_event, disposition, file_name
-from penstock.console.events.data_view import view_of
-from penstock.console.events.places import AcceptingTarget, places_of
-from penstock.console.events.resending import account_of, send_again
+from penstock.console.events.data_view import clock, size, view_of
+from penstock.console.events.resending import (
+    account_of,
+    as_curl,
+    as_json,
+    cloud_event,
+    disposition,
+    file_name,
+    send_again,
+)
 from penstock.console.events.search_page import blind_spots
-from penstock.console.events.state import EventsState, events_state
-from penstock.console.events.text import clock, size
+from penstock.console.events.state import AcceptingTarget, EventsState, events_state, places_of
 from penstock.console.events.timeline import STAGES, span_text, timeline_of
 from penstock.console.pages import back, form, render
-from penstock.engine.problem import Problem
 from penstock.events.event import CloudEvent
 from penstock.filters.parse import InvalidFilter, parse
 from penstock.filters.reasons import Step, steps_of
@@ -31,6 +35,7 @@ from penstock.history.reader.history import History
 from penstock.kube.kinds import Obj
 from penstock.operations.cluster_api import TRIGGERS, ClusterApi, NotThere, is_paused
 from penstock.operations.formatting import RESULTS, came_of, route_text
+from penstock.runtime.errors import Problem
 
 MOST_ATTEMPTS = 200
 MOST_ROUTES = 100

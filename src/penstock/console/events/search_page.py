@@ -13,17 +13,16 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from penstock.console.console import console_of
-from penstock.console.events.places import places_of
-from penstock.console.events.state import EventsState, events_state
-from penstock.console.events.text import beginning, clock
+from penstock.console.events.data_view import beginning, clock
+from penstock.console.events.state import EventsState, events_state, places_of
 from penstock.console.pages import render
-from penstock.engine.problem import Problem
 from penstock.history.reader.answers import Event
 from penstock.history.reader.history import History
 from penstock.history.reader.questions import EventFilter, Position
 from penstock.operations.times import window
+from penstock.runtime.errors import Problem
+from penstock.runtime.times import parse_rfc3339
 from penstock.settings import Settings
-from penstock.timestamps import parse_rfc3339
 
 PAGE = 50
 SINCE = "1h"

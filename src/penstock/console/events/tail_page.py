@@ -13,21 +13,23 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from penstock.console.console import console_of
-from penstock.console.events.places import places_of
-from penstock.console.events.state import events_state
+from penstock.console.events.data_view import beginning, clock
+from penstock.console.events.playground_page import predicate_of
+from penstock.console.events.state import events_state, places_of
 from penstock.console.events.tails import Away, Message, Nothing, Sampled, ShownRecord
-from penstock.console.events.text import beginning, clock
 from penstock.console.events.timeline import span_text
-from penstock.console.events.trial import predicate_of
 from penstock.console.live import message, stream
 from penstock.console.pages import render
 from penstock.contract import attempts
-from penstock.contract.unreadable import Unreadable
+from penstock.contract.records import Unreadable
 from penstock.events import kafka_binding as kafka
 from penstock.events.event import MalformedEvent
-from penstock.kafka.live.selection import LiveSelection
+from penstock.kafka.live import LiveSelection
 from penstock.kafka.ranges import LogRecord
 from penstock.operations.formatting import RESULTS
+
+# Events and deliveries as they come, for any number of viewers: one reader for all, and none without viewers.
+
 
 RETRY = b"retry: 2000\n\n"
 """So many milliseconds a browser waits before it asks again."""

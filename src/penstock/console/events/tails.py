@@ -1,4 +1,4 @@
-"""Events and deliveries as they come, for any number of viewers: one reader for all, and none without viewers."""
+"""Live events and deliveries for any number of viewers: one reader for all of them, and none without viewers."""
 
 from __future__ import annotations
 
@@ -11,21 +11,25 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from penstock.console.events.archive import low_priority_thread
-from penstock.contract import headers, topics
-from penstock.engine.problem import Problem
+from penstock.contract import records as headers
+from penstock.contract import topics
 from penstock.filters.predicate import Everything
-from penstock.kafka.live.sample import SampleLimit
-from penstock.kafka.live.selection import LiveSelection
+from penstock.kafka.live import LiveSelection, SampleLimit
 from penstock.kafka.ranges import LogRecord
 from penstock.kafka.topic_ends import KafkaAway
+from penstock.runtime.errors import Problem
 
 POLL_SECONDS = 0.25
+
 BEAT_SECONDS = 10.0
 """A heartbeat is sent at least so often, so that a broken connection is noticed."""
+
 PER_SECOND = 20
 """Lines that are shown each second."""
+
 MOST_WAITING = 200
 """Messages kept for a viewer who does not read them."""
+
 MOST_VIEWERS = 50
 
 
@@ -56,9 +60,6 @@ class Nothing:
     """Nothing has come."""
 
 
-Message = ShownRecord | Sampled | Away | Nothing
-
-
 class LiveRecords(Protocol):
     """What is needed of Kafka."""
 
@@ -67,10 +68,6 @@ class LiveRecords(Protocol):
 
     def leave_out(self, seconds: float) -> Mapping[str, int]:
         """Reads nothing for so long; how many records of each topic it went past meanwhile. Raises KafkaAway."""
-
-
-Follow = Callable[..., AbstractContextManager[LiveRecords]]
-"""Opens a reader of some topics. Raises KafkaAway."""
 
 
 class Viewer:
@@ -214,3 +211,9 @@ def step(reader: LiveRecords, viewers: list[Viewer]) -> list[tuple[Viewer, list[
 def is_marker(record: LogRecord) -> bool:
     """Whether it is one of the router's markers and not an event."""
     return any(name == headers.MARKER for name, _ in record.headers)
+
+
+Message = ShownRecord | Sampled | Away | Nothing
+
+Follow = Callable[..., AbstractContextManager[LiveRecords]]
+"""Opens a reader of some topics. Raises KafkaAway."""

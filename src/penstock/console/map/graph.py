@@ -5,14 +5,25 @@ Pure. A band is a Broker or channel with its routes; bands stand below each othe
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
+import threading
+import time
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-from penstock.console.route_state import state_of
-from penstock.hosts import without_userinfo
 from penstock.kube.kinds import Obj
+from penstock.operations.cluster_api import (
+    ROUTES,
+    TARGETS,
+    ClusterApi,
+    is_paused,
+)
 from penstock.operations.route_rates import RouteName
+from penstock.resources.conditions import find
+from penstock.resources.delivery_status import DELIVERING
+from penstock.resources.destinations import EVENTS_RETAINED, is_expiring
+from penstock.runtime.hosts import without_userinfo
 
 BAD = ("expiring", "failing", "not ready")
 
@@ -182,3 +193,63 @@ def _numbers_of(place: tuple[str, str, str], obj: Obj | None) -> str:
 def _is_behind_a_channel(obj: Obj) -> bool:
     owners = obj["metadata"].get("ownerReferences") or []
     return obj["kind"] != "Channel" and any(owner.get("kind") == "Channel" for owner in owners)
+
+
+# The objects of the map, read from the API once for all pages that ask within a moment.
+
+FRESH_SECONDS = 2.0
+MOST = 50
+
+
+class Objects(NamedTuple):
+    """What there is."""
+
+    targets: list[Obj]
+    """Brokers and channels."""
+    routes: list[Obj]
+    """Triggers and Subscriptions."""
+
+
+class RecentObjects:
+    """Caches the last response of the API for a moment: listing thousands of routes takes a while."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._kept: OrderedDict[ClusterApi, tuple[float, Objects]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(self, api: ClusterApi) -> Objects:
+        """The objects that the owner of a connection may see. Raises Problem."""
+        with self._lock:
+            at, objects = self._kept.get(api, (float("-inf"), Objects([], [])))
+        if self._clock() - at < FRESH_SECONDS:
+            return objects
+        objects = Objects(*([obj for kind in kinds for obj in api.all(kind)] for kinds in (TARGETS, ROUTES)))
+        with self._lock:
+            self._kept[api] = (self._clock(), objects)
+            self._kept.move_to_end(api)
+            while len(self._kept) > MOST:
+                self._kept.popitem(last=False)
+        return objects
+
+    def forget(self) -> None:
+        """Something was changed: the next answer is a new one."""
+        with self._lock:
+            self._kept.clear()
+
+
+# How a route, Broker or channel is, in a word and a sentence. Pure.
+
+
+def state_of(obj: dict[str, Any]) -> tuple[str, str]:
+    """`ready`, `paused`, `expiring`, `failing` or `not ready`, and why: what is wrong comes first."""
+    conditions = (obj.get("status") or {}).get("conditions")
+    ready, delivering = find(conditions, "Ready") or {}, find(conditions, DELIVERING) or {}
+    if ready.get("status") != "True":
+        return "not ready", str(ready.get("message") or ready.get("reason") or "pending")
+    retained = find(conditions, EVENTS_RETAINED)
+    if is_expiring(retained):
+        return "expiring", str((retained or {}).get("message"))
+    if delivering.get("status") == "False" and delivering.get("reason") != "Paused":
+        return "failing", str(delivering.get("message") or delivering.get("reason") or "")
+    return ("paused", "its deliveries are held") if is_paused(obj) else ("ready", "")

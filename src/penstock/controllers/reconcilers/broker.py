@@ -20,7 +20,7 @@ from penstock.resources.broker import (
     status_of_unserved,
 )
 from penstock.resources.conditions import find
-from penstock.resources.destinations.kreference import KReference
+from penstock.resources.destinations import KReference
 
 
 class BrokerReconciler:

@@ -10,9 +10,9 @@ from penstock.controllers.tracker import Observer
 from penstock.kube.kinds import CONFIG_MAP, Key
 from penstock.resources import features
 from penstock.resources.admission import SYSTEM_NAMESPACE
-from penstock.resources.destinations.resolution import ResolvedAddress
-from penstock.tls import own
-from penstock.tls.server import FOLDER, trusted_by_clients
+from penstock.resources.destinations import ResolvedAddress
+from penstock.web import own_authority
+from penstock.web.tls_server import FOLDER, trusted_by_clients
 
 
 def features_of(world: ReconcilerContext, me: Observer) -> Mapping[str, str]:
@@ -51,7 +51,7 @@ def service_addresses(
     wanted, plain = transport(world, me), ResolvedAddress(f"http://{place}", audience=audience)
     if wanted == "disabled":
         return (plain,)
-    authority = own.authority_certificate(world.settings.data_dir / FOLDER, datetime.now(UTC)).decode()
+    authority = own_authority.authority_certificate(world.settings.data_dir / FOLDER, datetime.now(UTC)).decode()
     return _offered(wanted, ResolvedAddress(f"https://{place}", authority, audience), plain)
 
 

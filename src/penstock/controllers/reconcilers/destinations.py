@@ -12,8 +12,7 @@ from urllib.parse import urljoin, urlsplit
 
 from penstock.contract.names import service_host
 from penstock.kube.kinds import Kind
-from penstock.resources.destinations.kreference import KReference
-from penstock.resources.destinations.resolution import Resolution, ResolvedAddress, Unresolved
+from penstock.resources.destinations import KReference, Resolution, ResolvedAddress, Unresolved
 
 Lookup = Callable[[KReference], Mapping[str, Any] | Unresolved]
 """The object as stored, or why it cannot be had."""

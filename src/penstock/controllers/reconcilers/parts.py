@@ -4,15 +4,15 @@ are no longer wanted. They are owned, so that they go when it goes."""
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from itertools import count, takewhile
 from typing import TypeVar
 
 from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.tracker import Observer, Place
 from penstock.kube.errors import Conflict, KubeError, NotFound
-from penstock.kube.kinds import Kind, Obj, key_of
-from penstock.resources.covers import covers
-from penstock.resources.metadata import controller_of
+from penstock.kube.kinds import Key, Kind, Obj, key_of
+from penstock.resources.metadata import controller_of, covers
 
 T = TypeVar("T")
 
@@ -119,3 +119,20 @@ async def answered(request: Awaitable[T]) -> T:
 
 def _owner_uid(part: Obj) -> str | None:
     return (controller_of(part) or {}).get("uid")
+
+
+# Parts of a flow that was longer before, or had Channels of another kind.
+
+
+def behind_the_last(parts: Parts, kind: Kind, key: Key, name: Callable[[str, int], str], length: int) -> list[Place]:
+    """Parts numbered beyond the present length, the last first: if deleting ends early, no gap hides the rest."""
+    places = ((kind, Key(key.namespace, name(key.name, number))) for number in count(length))
+    return list(reversed(list(takewhile(parts.there, places))))
+
+
+def of_another_kind(references: Iterable[Obj], present: Kind) -> Iterator[Place]:
+    """Channels that the last status named and that are not of the present kind."""
+    for reference in references:
+        kind = Kind(reference.get("apiVersion", ""), reference.get("kind", ""))
+        if kind != present:
+            yield kind, Key(reference.get("namespace", ""), reference.get("name", ""))

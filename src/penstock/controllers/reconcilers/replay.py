@@ -13,13 +13,11 @@ from penstock.contract.routes import Route, Target, key_of
 from penstock.controllers.reconciler import ReconcilerContext
 from penstock.controllers.reconcilers.destinations import resolve, resolve_optional
 from penstock.controllers.routes.past import progress_of
-from penstock.controllers.routes.route_records import replay_route, replay_to_sink
-from penstock.controllers.routes.route_secrets import used_secrets
+from penstock.controllers.routes.route_records import replay_route, replay_to_sink, used_secrets
 from penstock.controllers.tracker import Observer
 from penstock.kube.kinds import BROKER, CHANNEL, IN_MEMORY_CHANNEL, REPLAY, SUBSCRIPTION, TRIGGER, Key, Kind, Obj
-from penstock.resources.delivery.annotations import RouteOptions
-from penstock.resources.destinations.kreference import KReference
-from penstock.resources.destinations.resolution import Unresolved
+from penstock.resources.delivery import RouteOptions
+from penstock.resources.destinations import KReference, Unresolved
 from penstock.resources.replay import (
     ReplayFailure,
     ReplayObservation,
@@ -28,7 +26,7 @@ from penstock.resources.replay import (
     is_over,
     status_of,
 )
-from penstock.timestamps import parse_rfc3339
+from penstock.runtime.times import parse_rfc3339
 
 KINDS = {kind.kind: kind for kind in (TRIGGER, SUBSCRIPTION, BROKER, CHANNEL, IN_MEMORY_CHANNEL)}
 

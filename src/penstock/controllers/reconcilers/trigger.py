@@ -14,16 +14,14 @@ from penstock.controllers.reconcilers.access import identity_of
 from penstock.controllers.reconcilers.broker import was_true
 from penstock.controllers.reconcilers.destinations import resolve, resolve_optional
 from penstock.controllers.routes.past import observe_past, with_past
-from penstock.controllers.routes.route_records import trigger_route
-from penstock.controllers.routes.route_secrets import used_secrets
+from penstock.controllers.routes.route_records import trigger_route, used_secrets
 from penstock.controllers.tracker import Observer
 from penstock.kube.kinds import BROKER, TRIGGER, Key, Kind, Obj
 from penstock.resources.broker import Broker, is_unattended
 from penstock.resources.conditions import ConditionFinding
-from penstock.resources.delivery.options import effective
-from penstock.resources.destinations.kreference import KReference
-from penstock.resources.destinations.resolution import Resolution, ResolvedAddress, Unresolved
-from penstock.resources.secrets.uses import UsedSecrets
+from penstock.resources.delivery import effective
+from penstock.resources.destinations import KReference, Resolution, ResolvedAddress, Unresolved
+from penstock.resources.secrets import UsedSecrets
 from penstock.resources.trigger import (
     SUBSCRIPTION_READY,
     Trigger,

@@ -19,12 +19,12 @@ from penstock.contract import reports, topics
 from penstock.contract.reports import Ack, Heard, Loss, ReplayProgress, Report, SeenType, Standing
 from penstock.contract.routes import Route
 from penstock.controllers.routes.publisher import Publisher
-from penstock.controllers.routes.standings import RouteHappening, RouteStandings
+from penstock.controllers.routes.route_health import RouteHappening, RouteStandings
 from penstock.controllers.tracker import Observer
 from penstock.kafka.table import TableFollower
-from penstock.kafka.threads import Owner
 from penstock.kube.kinds import Key
-from penstock.resources.delivery.delivering import DeliveryState
+from penstock.resources.delivery_status import DeliveryState
+from penstock.runtime.tasks import Owner
 from penstock.settings import Settings
 
 log = structlog.get_logger()

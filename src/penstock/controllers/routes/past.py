@@ -8,12 +8,17 @@ lost is made again. The route never waits for it.
 
 from __future__ import annotations
 
+import structlog
+
 from penstock.contract.routes import Route, key_of, past_uid
 from penstock.controllers.routes.dataplane import DataPlane
 from penstock.controllers.routes.publisher import Publisher
 from penstock.controllers.routes.route_records import past_route
+from penstock.history.reader.table_events import FirstKept, KeptEvents
+from penstock.history.schema.columns import HistoryProblem
 from penstock.kube.kinds import Obj
 from penstock.resources.replay import PartitionProgress, PastObservation, past_is
+from penstock.settings import Settings
 
 
 def with_past(publisher: Publisher, obj: Obj, own: Route, *, in_table: bool) -> list[Route]:
@@ -62,3 +67,20 @@ def progress_of(dataplane: DataPlane, route: Route) -> list[PartitionProgress]:
             )
         )
     return found
+
+
+# Where the history's table begins, for Replays of what Kafka has forgotten. Blocks: for a thread.
+
+log = structlog.get_logger()
+
+
+def kept_since(settings: Settings, since: float) -> dict[int, FirstKept]:
+    """By partition; nothing where the table is not there, or cannot be read: then Replays have what Kafka has."""
+    kept = KeptEvents(settings)
+    try:
+        return kept.firsts(since)
+    except HistoryProblem as problem:
+        log.warning("the history cannot be read; a Replay begins with what Kafka has", problem=str(problem))
+        return {}
+    finally:
+        kept.close()

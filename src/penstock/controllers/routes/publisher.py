@@ -44,12 +44,12 @@ from penstock.contract.routes import (
     past_uid,
 )
 from penstock.controllers.tracker import Observer
-from penstock.history.reader.kept import FirstKept
+from penstock.history.reader.table_events import FirstKept
 from penstock.kafka.routes import NotTaken, PublisherSuperseded, RoutesTopic, StoredRoutes
-from penstock.kafka.threads import Owner
 from penstock.kafka.topic_ends import Retained
-from penstock.lifecycle import first
 from penstock.observability.logs import describe
+from penstock.runtime.lifecycle import first
+from penstock.runtime.tasks import Owner
 
 log = structlog.get_logger()
 

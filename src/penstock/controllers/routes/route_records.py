@@ -9,20 +9,57 @@ from urllib.parse import urlsplit
 import msgspec
 
 from penstock.contract.names import service_host, service_names
-from penstock.contract.routes import Access, Delivery, Endpoint, Replay, Route, ServiceName, Target, past_uid
-from penstock.controllers.routes.route_secrets import secret_version
-from penstock.hosts import from_here, in_url
-from penstock.resources.delivery.annotations import RouteOptions
-from penstock.resources.delivery.options import DeliveryOptions
-from penstock.resources.destinations.resolution import Resolution, ResolvedAddress
+from penstock.contract.routes import (
+    Access,
+    Delivery,
+    Endpoint,
+    Replay,
+    Route,
+    SecretVersion,
+    ServiceName,
+    Target,
+    past_uid,
+)
+from penstock.controllers.tracker import Observer, Tracker
+from penstock.kube.kinds import SECRET, Key
+from penstock.resources.delivery import DeliveryOptions, RouteOptions
+from penstock.resources.destinations import Resolution, ResolvedAddress
 from penstock.resources.eventpolicy import OPEN, TargetAccess
 from penstock.resources.features import Transport
 from penstock.resources.metadata import ObjectIdentity
 from penstock.resources.replay import ReplaySpec
-from penstock.resources.secrets.uses import NONE as NO_SECRETS
-from penstock.resources.secrets.uses import UsedSecrets
+from penstock.resources.secrets import NONE as NO_SECRETS
+from penstock.resources.secrets import SIGNING, UsedSecret, UsedSecrets, find_certificate, find_secret
 from penstock.resources.trigger import Trigger
+from penstock.runtime.hosts import from_here, in_url
 from penstock.settings import Settings
+
+# The Secrets that a route needs: whether they are there and of use. The data plane is told names and versions only.
+
+
+def used_secrets(
+    tracker: Tracker, me: Observer, namespace: str, options: RouteOptions, subscriber: str | None
+) -> UsedSecrets:
+    """What the annotations ask for, for deliveries to this address; who asks hears when it changes."""
+
+    def look(name: str) -> Mapping[str, Any] | str:
+        found = tracker.look(me, SECRET, Key(namespace, name))
+        if found is not None:
+            return found
+        unseen = tracker.informer(SECRET).unserved
+        if unseen:
+            return f"{unseen}. Let the control plane list and watch Secrets"
+        return f'the Secret "{name}" is not there. Create it in the namespace {namespace}, or correct the name'
+
+    return UsedSecrets(
+        find_secret(SIGNING, options.sign_with, look), find_certificate(options.client_certificate, subscriber, look)
+    )
+
+
+def secret_version(used: UsedSecret | None) -> SecretVersion | None:
+    """The Secret as the data plane is told of it."""
+    return None if used is None else SecretVersion(used.name, used.version)
+
 
 JOB_SINK_HOST = service_host("job-sink", "knative-eventing")
 REQUEST_REPLY_HOST = service_host("request-reply", "knative-eventing")

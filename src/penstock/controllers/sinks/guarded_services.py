@@ -28,8 +28,8 @@ from penstock.events.http import HOP_BY_HOP
 from penstock.kube.kinds import Key
 from penstock.observability.logs import describe
 from penstock.resources.eventpolicy import SinkGuard
-from penstock.tls.context import server_context
-from penstock.tls.server import NoCertificate, ServerTls
+from penstock.web.tls_context import server_context
+from penstock.web.tls_server import NoCertificate, ServerTls
 
 ANSWER_SECONDS = 600.0
 """For the Pod, which may itself wait for its sink. Senders have limits of their own."""

@@ -19,10 +19,9 @@ from penstock.controllers.tracker import Tracker
 from penstock.events import http
 from penstock.events.event import CloudEvent
 from penstock.kube.kinds import BROKER, REQUEST_REPLY, Key
-from penstock.resources.correlation import correlation_of, request_of
-from penstock.resources.destinations.resolution import ResolvedAddress
-from penstock.resources.requestreply import RequestReply
-from penstock.sources.sinks import NotAccepted, Sinks
+from penstock.resources.destinations import ResolvedAddress
+from penstock.resources.requestreply import RequestReply, correlation_of, request_of
+from penstock.sources.deliveries import NotAccepted, Sinks
 
 MOST_WAITING = 10_000
 

@@ -12,7 +12,7 @@ from penstock.controllers.workloads.jobs import finished_condition
 from penstock.controllers.workloads.owned import reference_to
 from penstock.kube.kinds import CRON_JOB, JOB, Obj
 from penstock.resources.schedules import BadLocation, BadSchedule, parse
-from penstock.timestamps import parse_rfc3339, rfc3339
+from penstock.runtime.times import parse_rfc3339, rfc3339
 
 SCHEDULED = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 MOST_MISSED = 100

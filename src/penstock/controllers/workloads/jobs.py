@@ -17,8 +17,8 @@ from typing import Any
 from penstock.controllers.workloads.owned import is_active, is_terminating, phase_of, ready_since, with_condition
 from penstock.kube.kinds import Obj
 from penstock.resources.conditions import find
-from penstock.retry import pause_after
-from penstock.timestamps import parse_rfc3339, rfc3339
+from penstock.runtime.rate_limit import pause_after
+from penstock.runtime.times import parse_rfc3339, rfc3339
 
 FIRST_BACK_OFF_SECONDS, LONGEST_BACK_OFF_SECONDS = 10.0, 600.0
 INDEX = "batch.kubernetes.io/job-completion-index"

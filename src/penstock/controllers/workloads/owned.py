@@ -10,7 +10,7 @@ from typing import Any
 
 from penstock.kube.kinds import Key, Kind, Obj
 from penstock.resources.conditions import READY, find
-from penstock.timestamps import parse_rfc3339
+from penstock.runtime.times import parse_rfc3339
 
 SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 """Letters of random names: no vowels, so that no words come out."""

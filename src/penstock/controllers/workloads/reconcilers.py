@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
 from penstock.controllers.reconciler import Reconciler, ReconcilerContext, ReconcilerWorkers
-from penstock.controllers.workloads import cronjobs, deployments, endpointslices, jobs, replicasets
+from penstock.controllers.workloads import cronjobs, deployments, endpointslices, jobs
 from penstock.controllers.workloads.owned import is_terminating, owned_by, owner_of, pod_of
 from penstock.kube.errors import Conflict, KubeError, NotFound
 from penstock.kube.kinds import (
@@ -113,7 +113,7 @@ class ReplicaSetReconciler(WorkloadReconciler):
         """See `Reconciler`."""
         if obj is None:
             return
-        decision = replicasets.decide(obj, self._owned(obj), self._clock())
+        decision = deployments.decide_replicaset(obj, self._owned(obj), self._clock())
         await self._delete(obj, POD, decision.delete)
         for _ in range(decision.create):
             await self._create(obj, POD, pod_of(obj["spec"]["template"], obj, REPLICA_SET))

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 import msgspec
 
 from penstock.contract import topics
-from penstock.dispatcher.cursors import keys
 from penstock.dispatcher.cursors import stage_payload as stage_payloads
 from penstock.dispatcher.cursors.cursor import Cursor, Outstanding, decode_delivery, from_the_beginning, restore
 from penstock.dispatcher.cursors.partition import TailPosition
@@ -18,6 +17,59 @@ from penstock.dispatcher.cursors.stage_payload import StagePayload
 from penstock.kafka.transactions import Entry, Fenced, GivenUp, TransactionalPartition
 from penstock.kafka.unreadable import report_unreadable
 from penstock.settings import Settings
+
+# The keys of `penstock.cursors`. Each record lies in the partition of the same number as in `penstock.matched`. | key
+# | value | |---|---| | `<route uid>/<partition>` | a cursor | | `tail/<partition>` | the `next` offset of
+# `penstock.matched` to read; `origin` and time of the record before | | `delivery/<route uid>/<partition>/<origin>` |
+# a delivery that waits | | `payload/<route uid>/<partition>/<origin>` | what a delivery takes along into its stage |
+
+TAIL = "tail"
+DELIVERY = "delivery"
+PAYLOAD = "payload"
+
+
+def cursor_key(route: str, partition: int) -> str:
+    """Key of a cursor."""
+    return f"{route}/{partition}"
+
+
+def tail_key(partition: int) -> str:
+    """Key of a tail position."""
+    return f"{TAIL}/{partition}"
+
+
+def delivery_key(route: str, partition: int, origin: int) -> str:
+    """Key of a delivery that has a record of its own."""
+    return f"{DELIVERY}/{route}/{partition}/{origin}"
+
+
+def payload_key(route: str, partition: int, origin: int) -> str:
+    """Key of what a delivery sends in its stage."""
+    return f"{PAYLOAD}/{route}/{partition}/{origin}"
+
+
+def parse_delivery(key: str) -> tuple[str, int] | None:
+    """Route and origin of a delivery's key; None for another."""
+    return _parse(key, DELIVERY)
+
+
+def parse_payload(key: str) -> tuple[str, int] | None:
+    """Route and origin of a payload's key; None for another."""
+    return _parse(key, PAYLOAD)
+
+
+def _parse(key: str, prefix: str) -> tuple[str, int] | None:
+    parts = key.split("/")
+    if len(parts) != 4 or parts[0] != prefix or not parts[3].isdigit():
+        return None
+    return parts[1], int(parts[3])
+
+
+def parse_cursor(key: str) -> str | None:
+    """Route of a cursor's key; None for another."""
+    route, _, partition = key.partition("/")
+    return route if partition.isdigit() and route != TAIL else None
+
 
 __all__ = ["CursorStore", "Entry", "Fenced", "GivenUp", "HeldTail", "Restored", "understand"]
 
@@ -74,7 +126,7 @@ class HeldTail:
     """
 
     def __init__(self, partition: int) -> None:
-        self._key = keys.tail_key(partition)
+        self._key = tail_key(partition)
         self._unwritten: set[str] = set()
         self._held: Entry | None = None
 
@@ -94,7 +146,7 @@ class HeldTail:
     def without(self, entries: list[Entry], refused: Entry) -> list[Entry]:
         """What may be written without an entry that Kafka refused."""
         left = [entry for entry in entries if entry is not refused]
-        if refused.topic != topics.CURSORS or keys.parse_cursor(refused.key) is None:
+        if refused.topic != topics.CURSORS or parse_cursor(refused.key) is None:
             return left
         self._unwritten.add(refused.key)
         self._held = next((entry for entry in left if self._is_tail(entry)), self._held)
@@ -115,14 +167,14 @@ def understand(values: dict[str, bytes], partition: int, changed: set[Cursor]) -
     cursors: dict[str, tuple[str, bytes]] = {}
     for key, value in values.items():
         try:
-            if key == keys.tail_key(partition):
+            if key == tail_key(partition):
                 restored.tail = _TAIL_DECODER.decode(value)
-            elif (ident := keys.parse_delivery(key)) is not None:
+            elif (ident := parse_delivery(key)) is not None:
                 deliveries.setdefault(ident[0], []).append(Outstanding(ident[1], 0, 0))
                 deliveries[ident[0]][-1] = decode_delivery(value, ident[1])
-            elif (ident := keys.parse_payload(key)) is not None:
+            elif (ident := parse_payload(key)) is not None:
                 restored.payloads[ident] = stage_payloads.decode(value)
-            elif (route := keys.parse_cursor(key)) is not None:
+            elif (route := parse_cursor(key)) is not None:
                 cursors[route] = (key, value)
             else:
                 restored.unreadable.append(key)

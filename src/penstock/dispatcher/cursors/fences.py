@@ -13,8 +13,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from penstock.contract import headers
-from penstock.dispatcher.matched.record import OFFSET_DIGITS, Matched
+from penstock.contract import records
+from penstock.dispatcher.matched_record import OFFSET_DIGITS, Matched
 
 
 class Fence(msgspec.Struct, frozen=True, array_like=True):
@@ -41,7 +41,7 @@ class Fences:
 
     def shut_out(self, record: Matched) -> bool:
         """Whether the record counts for nobody. Almost every one is of the newest generation, which costs a look."""
-        if self.newest is None or record.fields.get(headers.GENERATION) == self._text:
+        if self.newest is None or record.fields.get(records.GENERATION) == self._text:
             return False
         return is_below(self.newest.generation, record)
 
@@ -58,7 +58,7 @@ def newest_before(offset: int, fences: Iterable[Fence]) -> int:
 
 def fence_of(record: Matched) -> int:
     """The generation whose fence the record is; 0 where it is none."""
-    return (generation_of(record) or 0) if headers.FENCE in record.fields else 0
+    return (generation_of(record) or 0) if records.FENCE in record.fields else 0
 
 
 def is_below(fence: int, record: Matched) -> bool:
@@ -69,5 +69,5 @@ def is_below(fence: int, record: Matched) -> bool:
 
 def generation_of(record: Matched) -> int | None:
     """The generation of the router that wrote the record; None where it does not say."""
-    raw = record.fields.get(headers.GENERATION)
+    raw = record.fields.get(records.GENERATION)
     return int(raw) if raw is not None and raw.isdigit() and len(raw) <= OFFSET_DIGITS else None

@@ -32,12 +32,13 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from penstock.contract import event_log, headers
+from penstock.contract import event_log
+from penstock.contract import records as headers
 from penstock.contract.event_log import KnownEvent
 from penstock.contract.routes import Route
 from penstock.dispatcher.cursors.cursor import NOT_MATCHED, Cursor, Outstanding, Taken
 from penstock.dispatcher.cursors.fences import Fence, Fences, fence_of, generation_of, is_below, newest_before
-from penstock.dispatcher.matched.record import Matched
+from penstock.dispatcher.matched_record import Matched
 
 Routes = Mapping[str, Route]
 HasRoom = Callable[[Cursor], bool]

@@ -8,26 +8,33 @@ from functools import lru_cache
 
 import msgspec
 
-from penstock.contract import headers as stored
+from penstock.contract import records as stored
 from penstock.contract.names import NameTable
 from penstock.contract.routes import Endpoint, Route, Target
 from penstock.dispatcher.cursors import stage_payload as stage_payloads
 from penstock.dispatcher.cursors.cursor import STAGE_NAMES, Stage
 from penstock.dispatcher.cursors.stage_payload import StagePayload
 from penstock.dispatcher.delivery.credentials import DeliveryCredentials, NeverSent
-from penstock.dispatcher.delivery.dead_letter import NO_ANSWER, error_data, no_answer_data
 from penstock.dispatcher.delivery.decision import Verdict, destination, expects_reply
 from penstock.dispatcher.delivery.replies import ReplyNotStored, ReplyWriter
-from penstock.dispatcher.delivery.request import content, passed_from_answer, request
+from penstock.dispatcher.delivery.request import (
+    NO_ANSWER,
+    content,
+    error_data,
+    no_answer_data,
+    passed_from_answer,
+    request,
+)
 from penstock.dispatcher.delivery.route_span import record_route_span
 from penstock.dispatcher.http.client import SubscriberClient, Unsendable
 from penstock.dispatcher.http.connection import NoAnswer, NoConnection, SubscriberResponse
 from penstock.dispatcher.http.outcome import Outcome, classify
-from penstock.dispatcher.matched.record import Matched
+from penstock.dispatcher.matched_record import Matched
 from penstock.events import http
-from penstock.events.broker_attributes import TTL, TooManyHops
+from penstock.events.attributes import TTL, TooManyHops
 from penstock.events.event import CloudEvent, MalformedEvent
-from penstock.observability import span_attributes, trace
+from penstock.observability import trace
+from penstock.observability import trace as span_attributes
 
 BAD_GATEWAY = 502
 """`knativeerrorcode` where the answer claims to be an event and is none."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from email.utils import parsedate_to_datetime
 
 from penstock.contract.routes import Delivery
-from penstock.retry import pause_after
+from penstock.runtime.rate_limit import pause_after
 
 LONGEST_SECONDS = 30 * 24 * 3600.0
 """No wait that a policy leads to is longer: a month, longer than any retention by default."""

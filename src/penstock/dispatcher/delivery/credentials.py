@@ -10,16 +10,15 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from penstock.contract.failure_causes import FailureCause
+from penstock.contract.attempts import FailureCause
 from penstock.contract.routes import Endpoint, Route
 from penstock.dispatcher.cursors.cursor import Stage
 from penstock.dispatcher.cursors.stage_payload import StagePayload
 from penstock.dispatcher.http.outcome import Withheld
-from penstock.dispatcher.matched.record import Matched
-from penstock.dispatcher.secrets.kept import KeptSecrets
-from penstock.dispatcher.secrets.signature import message_id, signature_lines
-from penstock.resources.secrets.signing import SigningKeys
-from penstock.tls.clients import ClientCertificate
+from penstock.dispatcher.matched_record import Matched
+from penstock.dispatcher.secrets import KeptSecrets, message_id, signature_lines
+from penstock.resources.secrets import SigningKeys
+from penstock.web.tls_clients import ClientCertificate
 
 if TYPE_CHECKING:
     from penstock.oidc.tokens import AccountTokens

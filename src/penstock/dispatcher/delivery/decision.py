@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import msgspec
 
-from penstock.contract.failure_causes import FailureCause
+from penstock.contract.attempts import FailureCause
 from penstock.contract.routes import Delivery, Endpoint, Route
 from penstock.dispatcher.cursors.cursor import Stage
 from penstock.dispatcher.delivery.backoff import wait_before

@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from penstock.contract.event_record import record_of, travelling
-from penstock.events.broker_attributes import TTL, enter_broker
+from penstock.contract.records import record_of, travelling
+from penstock.events.attributes import TTL, enter_broker
 from penstock.events.event import CloudEvent
 from penstock.kafka.events import EventWriter, NoRoom, NotStored, RecordTooLarge
-from penstock.kafka.threads import Failed
+from penstock.runtime.tasks import Failed
 from penstock.settings import Settings
 
 STORE_SECONDS = 30.0

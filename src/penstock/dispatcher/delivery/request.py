@@ -6,22 +6,55 @@ Subscription without subscriber are not. Every attempt is a new span in the trac
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterable
 from functools import lru_cache
 
-from penstock.contract import headers
+from penstock.contract import records
 from penstock.contract.routes import Route
 from penstock.dispatcher.cursors.cursor import Stage
-from penstock.dispatcher.cursors.stage_payload import StagePayload
-from penstock.dispatcher.delivery.dead_letter import dead_letter
+from penstock.dispatcher.cursors.stage_payload import Failure, StagePayload
 from penstock.dispatcher.delivery.decision import expects_reply
-from penstock.dispatcher.matched.record import Matched
-from penstock.dispatcher.matched.stored_headers import OF_THE_CONNECTION, Fields, header_lines, holds_event
+from penstock.dispatcher.matched_record import OF_THE_CONNECTION, Fields, Matched, header_lines, holds_event
 from penstock.events import http
-from penstock.events.broker_attributes import TTL
+from penstock.events.attributes import TTL
 from penstock.events.event import CloudEvent
 from penstock.observability.trace import TRACEPARENT, TRACESTATE
+
+# The attributes that tell a dead letter's receiver what went wrong. Knative's own (`knativeerrordest`,
+# `knativeerrorcode`, `knativeerrordata`) and those of the delivery design (`deadlettersubscriberuri`,
+# `deadletterreason`, `deadletterretry`).
+
+ERROR_DATA_LIMIT = 1024
+"""Characters of `knativeerrordata`, counted after encoding."""
+
+_RAW_LIMIT = ERROR_DATA_LIMIT // 4 * 3
+NO_ANSWER = 500
+"""`knativeerrorcode` where no answer came."""
+
+
+def error_data(body: bytes) -> str:
+    """`knativeerrordata` of an answer's body: base64, cut to 1024 characters. Empty for an empty body."""
+    return base64.b64encode(body[:_RAW_LIMIT]).decode()
+
+
+def no_answer_data(reason: str) -> str:
+    """`knativeerrordata` where no answer came: what the attempt ended with."""
+    return error_data(f"dispatch error: {reason}".encode())
+
+
+def dead_letter(event: CloudEvent, failure: Failure) -> CloudEvent:
+    """The original event with the story of its failure."""
+    return event.with_attributes(
+        knativeerrordest=failure.dest,
+        knativeerrorcode=str(failure.code),
+        knativeerrordata=failure.data,
+        deadlettersubscriberuri=failure.subscriber,
+        deadletterreason=failure.reason,
+        deadletterretry=str(failure.attempts),
+    )
+
 
 HttpHeaders = list[tuple[str, str]]
 
@@ -39,7 +72,7 @@ def request(
 
     What most attempts send, the event as it was stored, is made once for all routes.
     """
-    tracestate = record.header(headers.TRACE_STATE)
+    tracestate = record.header(records.TRACE_STATE)
     if stage is not Stage.SUBSCRIBER or route.delivery.format == "json" or holds_event(record.fields):
         event, passed = content(stage, record, payload)
         composed, body = compose(route, stage, event, passed, traceparent=traceparent, tracestate=tracestate)
@@ -85,7 +118,7 @@ def compose(
 
 def passed_along(fields: Fields) -> HttpHeaders:
     """The HTTP headers that were stored with the event to go with it."""
-    prefix = headers.PASSED
+    prefix = records.PASSED
     return [
         (name[len(prefix) :], stored.decode("utf-8", "surrogateescape"))
         for name, stored in fields.items()

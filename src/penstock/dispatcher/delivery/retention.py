@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from penstock.dispatcher.matched.record import Matched
-from penstock.history.reader.kept import Stretch
+from penstock.dispatcher.matched_record import Matched
+from penstock.history.reader.table_events import Stretch
 
 SOON_SECONDS = 3600.0
 """How long before the removal a route is warned; half of the time that events are kept where that is less."""

@@ -1,17 +1,18 @@
 """The span of an event's way through the router: from its arrival until it was matched.
 
-The router's query has no Python in it, so it cannot speak to OpenTelemetry. The dispatcher is the first to see
-that an event was matched, and when; it records the span on the router's behalf, once for each event.
+The router's query has no Python in it, so it cannot record spans. The dispatcher is the first to see that an event was
+matched, and when; it records the span for the router, once for each event.
 """
 
 from __future__ import annotations
 
 from penstock.contract.routes import Target
-from penstock.dispatcher.matched.record import Matched
-from penstock.events.broker_attributes import ARRIVAL_TIME
+from penstock.dispatcher.matched_record import Matched
+from penstock.events.attributes import ARRIVAL_TIME
 from penstock.events.event import MalformedEvent
-from penstock.observability import span_attributes, trace
-from penstock.timestamps import nanoseconds_of
+from penstock.observability import trace
+from penstock.observability import trace as span_attributes
+from penstock.runtime.times import nanoseconds_of
 
 
 def record_route_span(tracer: trace.Tracer, record: Matched, target: Target | None) -> None:

@@ -12,7 +12,7 @@ from itertools import islice
 
 import msgspec
 
-from penstock.contract.failure_causes import FailureCause
+from penstock.contract.attempts import FailureCause
 from penstock.contract.reports import Standing
 from penstock.dispatcher.cursors.cursor import Stage
 from penstock.dispatcher.delivery.attempt import AttemptResult

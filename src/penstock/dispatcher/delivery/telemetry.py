@@ -7,19 +7,19 @@ from collections.abc import Collection, Iterable, Mapping
 
 import structlog
 
-from penstock.contract import headers
+from penstock.contract import records
 from penstock.contract.attempts import AttemptRecord, Result
 from penstock.contract.routes import Route
 from penstock.dispatcher.cursors.cursor import STAGE_NAMES, Cursor, Stage
+from penstock.dispatcher.cursors.flusher import Unflushed
 from penstock.dispatcher.cursors.partition import LostOrigins, PartitionCursors
-from penstock.dispatcher.cursors.unflushed import Unflushed
 from penstock.dispatcher.delivery.attempt import AttemptResult
 from penstock.dispatcher.delivery.decision import Dropped, Step, destination
 from penstock.dispatcher.delivery.retention import Forecast
 from penstock.dispatcher.delivery.standing import TaskStandings
 from penstock.dispatcher.http.outcome import Outcome, Withheld
-from penstock.dispatcher.matched.record import Matched
-from penstock.dispatcher.schedule.lanes import Job, Lane
+from penstock.dispatcher.lanes import Job, Lane
+from penstock.dispatcher.matched_record import Matched
 from penstock.kafka.reports import Reporter
 from penstock.observability.metrics import SHUT_OUT, RouteMetrics
 
@@ -72,10 +72,10 @@ class Telemetry:
                 "a generation of the router that was replaced still writes; it counts for nobody",
                 partition=record.partition,
                 offset=record.offset,
-                generation=record.header(headers.GENERATION),
+                generation=record.header(records.GENERATION),
                 fence=fence,
             )
-            self._reporter.shut_out(record.partition, int(record.header(headers.GENERATION) or 0), fence)
+            self._reporter.shut_out(record.partition, int(record.header(records.GENERATION) or 0), fence)
         return record.for_nobody()
 
     # --- attempts ------------------------------------------------------------------------------------------------

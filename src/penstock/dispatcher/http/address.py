@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
-from penstock.tls.clients import ClientCertificate
+from penstock.web.tls_clients import ClientCertificate
 
 _VISIBLE = "".join(chr(code) for code in range(0x21, 0x7F))
 _DEFAULT_PORTS = {"http": 80, "https": 443}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from penstock.contract.failure_causes import FailureCause
+from penstock.contract.attempts import FailureCause
 from penstock.contract.names import Location, NameTable, NothingThere
 from penstock.contract.routes import Endpoint
 from penstock.destinations import Destinations
@@ -23,8 +23,8 @@ from penstock.dispatcher.http.connection import (
     SubscriberResponse,
 )
 from penstock.dispatcher.http.pool import Pool
-from penstock.kafka.threads import Owner
-from penstock.tls.clients import ClientCertificate
+from penstock.runtime.tasks import Owner
+from penstock.web.tls_clients import ClientCertificate
 
 
 class Unsendable(ValueError):

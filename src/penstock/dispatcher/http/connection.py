@@ -18,7 +18,7 @@ from typing import cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from penstock.contract.failure_causes import FailureCause
+from penstock.contract.attempts import FailureCause
 from penstock.dispatcher.http.outcome import may_carry_reply
 from penstock.events import http
 from penstock.events.attributes import shown

@@ -1,16 +1,15 @@
-"""What an answer means: delivered, worth another attempt, or refused for good.
+"""What a response means: delivered, to be retried, or failed for good.
 
 Success is 200 to 299. Network errors, 404, 408, 409, 429 and 5xx are retried; everything else, redirects included, is
-final. A successful answer that claims to be an event and is not one counts as a failure that is retried.
-
-Where something is missing on this side, nothing is sent and no attempt is counted: that is `Withheld`.
+final. A successful response that claims to be an event but is malformed counts as a failure that is retried. Where
+something is missing on this side, nothing is sent and no attempt is counted: that is `Withheld`.
 """
 
 from __future__ import annotations
 
 import enum
 
-from penstock.contract.failure_causes import FailureCause
+from penstock.contract.attempts import FailureCause
 
 RETRYABLE = frozenset({404, 408, 409, 429})
 

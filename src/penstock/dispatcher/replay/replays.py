@@ -18,9 +18,8 @@ from penstock.contract.reports import ReplayProgress
 from penstock.contract.routes import Replay, Route
 from penstock.dispatcher.cursors.cursor import Counts, Cursor, Outstanding
 from penstock.dispatcher.cursors.partition import NewDelivery, PartitionCursors
-from penstock.dispatcher.matched.record import Matched
-from penstock.dispatcher.replay.feed import Feed, StoredEvents
-from penstock.dispatcher.replay.pace import ReplayPace, share
+from penstock.dispatcher.matched_record import Matched
+from penstock.dispatcher.replay.feed import Feed, ReplayPace, StoredEvents, share
 from penstock.dispatcher.replay.selection import ReplaySelection, as_replayed
 from penstock.kafka.reports import Reporter
 from penstock.observability.logs import describe

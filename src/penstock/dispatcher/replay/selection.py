@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
-from penstock.contract import headers
+from penstock.contract import records, topics
+from penstock.contract.attempts import AttemptRecord, decode
+from penstock.contract.records import Unreadable
 from penstock.contract.routes import Replay, Route
-from penstock.dispatcher.matched.record import Matched
+from penstock.dispatcher.matched_record import Matched
 from penstock.events import kafka_binding as kafka
-from penstock.events.broker_attributes import TTL
+from penstock.events.attributes import TTL
 from penstock.events.event import MalformedEvent
-from penstock.filters.data.names import is_fact
+from penstock.filters.data.facts import is_fact
 from penstock.filters.evaluate import matches_event
 from penstock.filters.normal import exact_atom
 from penstock.filters.parse import InvalidFilter, parse
 from penstock.filters.predicate import AnyOf, Predicate
+from penstock.kafka.ranges import RangeReader
+from penstock.settings import Settings
 
 REPLAY = kafka.PREFIX + "penstockreplay"
 """The attribute that tells a subscriber that, and by which Replay, an event comes again."""
@@ -34,7 +39,7 @@ class EventMatch:
 
     def wants(self, record: Matched) -> bool:
         """Whether it is one of them. Markers have no target, and what cannot be read has none either."""
-        if record.fields.get(headers.TARGET) != self._target:
+        if record.fields.get(records.TARGET) != self._target:
             return False
         try:
             return matches_event(self._predicate, record.event)
@@ -156,3 +161,49 @@ def _predicate(attributes: dict[str, str], filters: list[dict[str, object]]) -> 
         return parse(attributes, filters)
     except InvalidFilter:
         return NOTHING
+
+
+# Which events a route gave up, by the records of its attempts.
+
+GIVEN_UP = ("dropped", "deadletter")
+"""Results after which a subscriber never gets the event: nowhere to send it, or on to the dead letter sink."""
+_IN_JSON = tuple(f'"{result}"'.encode() for result in GIVEN_UP)
+
+
+def origins_given_up(attempts: Iterable[AttemptRecord], replay: Replay) -> list[int]:
+    """The events that a Replay asks for, each once, in the order in which they came."""
+    return sorted({attempt.origin for attempt in attempts if asks_for(replay, attempt)})
+
+
+def asks_for(replay: Replay, attempt: AttemptRecord) -> bool:
+    """Whether the attempt is one that the route gave up with, in the time and for the reason that are asked for."""
+    return (
+        attempt.route == replay.given_up_by
+        and attempt.result in GIVEN_UP
+        and replay.since <= attempt.at
+        and (replay.until is None or attempt.at < replay.until)
+        and replay.reason.lower() in (attempt.reason or "").lower()
+    )
+
+
+def attempts_given_up(settings: Settings, partition: int, ending: threading.Event) -> Iterator[AttemptRecord]:
+    """What was given up in a partition, as far as Kafka has it. Blocks: for a thread. Raises KafkaAway."""
+    reader = RangeReader(settings)
+    try:
+        kept = reader.retained(topics.ATTEMPTS)[partition]
+        for records in reader.read(topics.ATTEMPTS, {partition: kept.first}, {partition: kept.end}):
+            if ending.is_set():
+                return
+            yield from (found for record in records if (found := attempt_of(record.value)) is not None)
+    finally:
+        reader.close()
+
+
+def attempt_of(value: bytes | None) -> AttemptRecord | None:
+    """The attempt of a record; None where it cannot be read, and where it went well, as nearly all do."""
+    if value is None or not any(result in value for result in _IN_JSON):
+        return None
+    try:
+        return decode(value)
+    except Unreadable:
+        return None

@@ -12,9 +12,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from penstock.engine.java import Java
-from penstock.engine.problem import Problem
 from penstock.engine.processes.process import tied_to_parent
 from penstock.engine.spark_gateway import spark_jars
+from penstock.runtime.errors import Problem
 
 EXPECTED_FILES = 50
 """About as many files as there are, for the progress bar before Ivy has counted them."""

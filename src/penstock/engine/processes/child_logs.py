@@ -10,14 +10,55 @@ import collections
 import json
 import logging
 import logging.handlers
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from penstock.engine.processes import log_throttle as complaints
-from penstock.engine.processes.log_throttle import Complaints
-from penstock.timestamps import rfc3339_milli
+from penstock.runtime.times import rfc3339_milli
+
+# The complaints of Kafka's client library, which every client repeats many times a second while Kafka is away. One of
+# a kind goes into the log at a time. Otherwise minutes without Kafka would push everything else out of it.
+
+QUIET_SECONDS = 10.0
+"""For how long others of the same kind are only counted."""
+
+KINDS = 200
+"""Kinds that are remembered at once."""
+
+_COMPLAINT = re.compile(r"%(?P<level>[0-7])\|[\d.]+\|\w+\|")
+_WHO = re.compile(r"[\w-]+#(producer|consumer)|\d+")
+
+
+def level(line: str) -> str | None:
+    """How bad a complaint is; None for any other line."""
+    found = _COMPLAINT.match(line)
+    if found is None:
+        return None
+    return {"4": "warning"}.get(found["level"], "error" if found["level"] < "4" else "info")
+
+
+class Complaints:
+    """Tells which lines to keep."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, tuple[float, int]] = {}
+
+    def admit(self, line: str, now: float) -> str | None:
+        """The line as it is to be kept, with how many like it were not; None where it is only counted."""
+        if _COMPLAINT.match(line) is None:
+            return line
+        kind = _WHO.sub("", line)
+        since, held = self._kinds.get(kind, (now - QUIET_SECONDS, 0))
+        if now - since < QUIET_SECONDS:
+            self._kinds[kind] = (since, held + 1)
+            return None
+        if len(self._kinds) >= KINDS:
+            self._kinds.clear()
+        self._kinds[kind] = (now, 0)
+        return f"{line} (and {held} more like it since the last)" if held else line
+
 
 FILE_BYTES = 8 * 1024 * 1024
 FILES_KEPT = 3
@@ -52,11 +93,11 @@ class ComponentLog:
 
 def wrap(line: str, component: str, now: float) -> dict[str, Any]:
     """A record for a line that some program printed as text."""
-    level = complaints.level(line) or next(
+    found = level(line) or next(
         (name for name in ("error", "fatal", "warn") if f"[{name.upper()}]" in line[:80]), "info"
     )
-    level = {"warn": "warning"}.get(level, level)
-    return {"timestamp": rfc3339_milli(now), "level": level, "component": component, "event": line}
+    found = {"warn": "warning"}.get(found, found)
+    return {"timestamp": rfc3339_milli(now), "level": found, "component": component, "event": line}
 
 
 def readable(line: str) -> str:

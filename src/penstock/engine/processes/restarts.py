@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from penstock.retry import pause_after
+from penstock.runtime.rate_limit import pause_after
 
 
 @dataclass(frozen=True)
@@ -66,3 +66,35 @@ class Deaths:
         if self._in_a_row == 1:
             return 0.0
         return pause_after(self._in_a_row - 1, self.patience.first_delay, self.patience.longest_delay)
+
+
+# What a component's last words mean for the user. Pure: lines in, advice out.
+
+ADVICE = (
+    (("No space left on device", "Disk quota exceeded"), "The disk is full: make room, or choose another --data-dir."),
+    (
+        ("OutOfMemoryError",),
+        "It ran out of memory: raise kafka_heap_mib or spark_heap_mib (PENSTOCK_KAFKA_HEAP_MIB, …).",
+    ),
+    (
+        ("Address already in use", "Failed to bind", "address already in use"),
+        "Another program took its port: choose others with --port 0.",
+    ),
+    (
+        ("There is insufficient memory for the Java Runtime Environment", "Cannot allocate memory"),
+        "The machine has too little free memory: the stack needs about 1.6 GiB.",
+    ),
+    (
+        ("InconsistentClusterIdException", "meta.properties"),
+        "Kafka's files in the data folder do not belong together: choose another --data-dir.",
+    ),
+)
+
+
+def remedy(lines: list[str]) -> str | None:
+    """Advice for the newest line that means something; None if none does."""
+    for line in reversed(lines):
+        for signs, advice in ADVICE:
+            if any(sign in line for sign in signs):
+                return advice
+    return None

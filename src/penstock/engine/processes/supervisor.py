@@ -22,10 +22,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from penstock.engine.problem import Problem
-from penstock.engine.processes import diagnosis, process
+from penstock.engine.processes import process
+from penstock.engine.processes import restarts as diagnosis
 from penstock.engine.processes.child_logs import ComponentLog
 from penstock.engine.processes.restarts import Deaths, GiveUp, Patience
+from penstock.runtime.errors import Problem
 
 State = Literal["waiting", "starting", "ready", "restarting", "stopping", "ended", "resting", "writing"]
 """The last two are of the writer of the history, which comes and goes."""

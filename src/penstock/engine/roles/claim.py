@@ -13,16 +13,42 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
+import os
+import secrets
+import socket
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any, Protocol
 
 import structlog
 
-from penstock.end_at_once import end_at_once
-from penstock.engine.problem import Problem
-from penstock.engine.roles.instances import instance_name
-from penstock.lifecycle import Lifecycle
+from penstock.runtime.errors import Problem
+from penstock.runtime.lifecycle import Lifecycle, end_at_once
 from penstock.settings import Settings
+
+# What a process is called among those of its role: in claims, and in what it reports to the control plane.
+
+VARIABLE = "PENSTOCK_INSTANCE"
+"""Who sets it promises that there is never more than one process of that name: one that was killed and started again
+takes its own place, and need not wait for anybody."""
+
+
+def name_supervised(name: str, data_dir: Path) -> None:
+    """Gives a child of `penstock dev` a name that outlives it: the supervisor and its lock see to it that it is one."""
+    stack = hashlib.sha256(str(data_dir).encode()).hexdigest()[:8]
+    os.environ.setdefault(VARIABLE, f"{socket.gethostname()}-{stack}-{name}")
+
+
+def name_alone(role: str) -> None:
+    """Gives a role without a supervisor a name that no other process has, unless it has one already."""
+    os.environ.setdefault(VARIABLE, f"{socket.gethostname()}-{role}-{os.getpid()}-{secrets.token_hex(4)}")
+
+
+def instance_name(role: str) -> str:
+    """The name of this process."""
+    return os.environ.get(VARIABLE) or f"{role}-{os.getpid()}"
+
 
 SOON_SECONDS = 1.0
 """A claim that is had so soon is not worth a word about standing by."""
@@ -64,7 +90,7 @@ async def holding(role: str, settings: Settings, lifecycle: Lifecycle) -> AsyncI
 
 
 async def _sole(role: str, settings: Settings) -> int:
-    from penstock.kafka.claims.sole_claim import take_epoch
+    from penstock.kafka.claims import take_epoch
 
     return await asyncio.to_thread(take_epoch, settings, role, instance_name(role))
 
@@ -99,11 +125,11 @@ def _claim(role: str, settings: Settings, had: asyncio.Future[int]) -> Claim:
         end_at_once()
 
     if settings.kubeconfig is None:
-        from penstock.kafka.claims.log_claim import LogClaim
+        from penstock.kafka.claims import LogClaim
 
         return LogClaim(settings, role, instance, taken=taken, lost=lost, failed=failed)
     from penstock.controllers.lease import LeaseClaim, MayNot
-    from penstock.kafka.claims.sole_claim import take_epoch
+    from penstock.kafka.claims import take_epoch
 
     def told(error: BaseException) -> None:
         failed(Problem(str(error)) if isinstance(error, MayNot) else error)

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from penstock.engine.problem import Problem
-from penstock.lifecycle import Lifecycle
-from penstock.tls.threads import FreshCertificate, SecureServing
+from penstock.runtime.errors import Problem
+from penstock.runtime.lifecycle import Lifecycle
+from penstock.web.tls_server import FreshCertificate, SecureServing
 
 STUCK_SECONDS = 60.0
 """A loop that has not turned for this long is not only busy."""

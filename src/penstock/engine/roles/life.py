@@ -1,60 +1,65 @@
-"""One life of a role in its process, from the first line of its log to the exit code."""
+"""Components of one process: ready when all are ready, failed when one fails."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
-import threading
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
 
-import structlog
+from penstock.runtime.lifecycle import Lifecycle
 
-from penstock.engine.problem import Problem
-from penstock.engine.roles.table import Role
-from penstock.lifecycle import Lifecycle
-from penstock.settings import Settings
-
-log = structlog.get_logger()
+if TYPE_CHECKING:
+    from penstock.settings import Settings
 
 
-async def live(role: Role, settings: Settings, lifecycle: Lifecycle, released: asyncio.Event) -> int:
-    """Runs the role to its end; the exit code of the process."""
-    log.info("starting", pid=os.getpid())
-    try:
-        await role.run(settings, lifecycle, released)
-    except Problem as problem:
-        log.error(problem.what, remedy=problem.remedy)
-        lifecycle.fail(str(problem))
-        return 1
-    except Exception as error:  # the process ends; its supervisor is shown why
-        log.exception("the component failed")
-        lifecycle.fail(_reason(error))
-        return 1
-    if not lifecycle.stopping.is_set():
-        lifecycle.fail("it ended without being told to")
-        return 1
-    log.info("ended")
-    return 0
+Run = Callable[["Settings", Lifecycle], Awaitable[None]]
 
 
-def end_with_threads(lifecycle: Lifecycle) -> None:
-    """Ends this process when a thread ends by an exception that no owner took. Callbacks have owners in their rooms:
-    here an error of one hostile connection could not be told from a defect."""
+async def together(runs: dict[str, Run], settings: Settings, lifecycle: Lifecycle) -> None:
+    """Runs all of them until told to stop, or until one ends."""
+    parts = {name: Part(lifecycle) for name in runs}
 
-    def ended(arguments: threading.ExceptHookArgs) -> None:
-        error = arguments.exc_value
-        if error is None:
-            return
-        what = f"the thread {arguments.thread.name if arguments.thread else '?'}"
-        log.error(f"{what} ended by an exception", exc_info=error)
-        lifecycle.fail(f"{what} ended by {_reason(error)}")
-        sys.stdout.flush()
-        os._exit(1)
+    def heard() -> None:
+        if all(part.is_ready for part in parts.values()):
+            lifecycle.ready(**{key: value for part in parts.values() for key, value in part.details.items()})
 
-    threading.excepthook = ended
+    for part in parts.values():
+        part.heard = heard
+
+    async def one(name: str) -> None:
+        await runs[name](settings, parts[name])
+        if not lifecycle.stopping.is_set():
+            raise RuntimeError(f"{name} ended without being told to")
+
+    async with asyncio.TaskGroup() as group:
+        for name in runs:
+            group.create_task(one(name), name=name)
 
 
-def _reason(error: BaseException) -> str:
-    while isinstance(error, BaseExceptionGroup) and error.exceptions:
-        error = error.exceptions[0]
-    return f"{type(error).__name__}: {error}".splitlines()[0][:500]
+class Part(Lifecycle):
+    """The lifecycle of one of several components in a process."""
+
+    def __init__(self, whole: Lifecycle) -> None:
+        super().__init__()
+        self.stopping, self.doubts = whole.stopping, whole.doubts
+        self.is_ready = False
+        self.details: dict[str, Any] = {}
+        self.heard: Callable[[], None] = lambda: None
+        self._whole = whole
+
+    def ready(self, **details: Any) -> None:
+        """This part serves."""
+        self.is_ready, self.details = True, details
+        self.heard()
+
+    def status(self, **details: Any) -> None:
+        """Passed on as the whole's."""
+        self._whole.status(**details)
+
+    def news(self, text: str) -> None:
+        """Passed on as the whole's."""
+        self._whole.news(text)
+
+    def fail(self, reason: str) -> None:
+        """Passed on as the whole's."""
+        self._whole.fail(reason)

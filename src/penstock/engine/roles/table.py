@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from penstock.engine.roles.parts import Run, together
-from penstock.lifecycle import Lifecycle
+from penstock.engine.roles.life import Run, together
+from penstock.runtime.lifecycle import Lifecycle
 
 if TYPE_CHECKING:
     from penstock.settings import Settings
@@ -57,7 +57,7 @@ async def _control(settings: Settings, lifecycle: Lifecycle, released: asyncio.E
     """Controllers, and beside the embedded API the workloads that a cluster would run itself."""
     from penstock.controllers.service import run as run_controllers
     from penstock.engine.roles.claim import holding
-    from penstock.kafka.kafka_probe import KafkaProbe
+    from penstock.kafka.admin import KafkaProbe
 
     runs: dict[str, Run] = {"controllers": run_controllers}
     if settings.kubeconfig is None:
@@ -78,7 +78,7 @@ async def _control(settings: Settings, lifecycle: Lifecycle, released: asyncio.E
 async def _pipeline(settings: Settings, lifecycle: Lifecycle, released: asyncio.Event) -> None:
     from penstock.engine import pipeline
     from penstock.engine.roles.claim import holding
-    from penstock.kafka.kafka_probe import KafkaProbe
+    from penstock.kafka.admin import KafkaProbe
 
     lifecycle.doubts.append(KafkaProbe(settings).problem)
     await pipeline.run(settings, lifecycle, released, partial(holding, "pipeline", settings, lifecycle))
@@ -99,14 +99,14 @@ async def _webhook(settings: Settings, lifecycle: Lifecycle, released: asyncio.E
 
 
 async def _history(settings: Settings, lifecycle: Lifecycle, released: asyncio.Event) -> None:
-    from penstock.engine.history import follow
+    from penstock.engine.history import run_batch
 
-    await follow.run(settings, lifecycle, released)
+    await run_batch.run(settings, lifecycle, released)
 
 
 async def _console(settings: Settings, lifecycle: Lifecycle, released: asyncio.Event) -> None:
     """The console uses what the engine offers, as the command line does: it stands above it, and is found by name."""
-    room = importlib.import_module("penstock.console.service")
+    room = importlib.import_module("penstock.console.app")
     if await lifecycle.before_stop(released):
         await room.run(settings, lifecycle)
 

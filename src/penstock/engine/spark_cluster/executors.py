@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
-from penstock.engine.problem import Problem
-from penstock.router.watching import slots
+from penstock.router import watchdogs
+from penstock.runtime.errors import Problem
 from penstock.settings import Settings
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def look(session: SparkSession, settings: Settings, python: str) -> None:
 
 def _await_slots(session: SparkSession, settings: Settings) -> int:
     deadline = time.monotonic() + EXECUTOR_SECONDS
-    while not (there := slots.count(session)):
+    while not (there := watchdogs.count(session)):
         if time.monotonic() > deadline:
             raise Problem(
                 f"{settings.spark_master} gave no executor within {EXECUTOR_SECONDS:g} s.",

@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from penstock.engine.jars import cache_root
-from penstock.engine.problem import Problem
+from penstock.runtime.errors import Problem
 from penstock.settings import Settings
 
 FOLDER = "penstock-python"

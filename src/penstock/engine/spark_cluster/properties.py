@@ -12,10 +12,9 @@ from math import ceil
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from penstock.engine.problem import Problem
 from penstock.engine.spark_cluster import packed_python
-from penstock.engine.spark_cluster.driver_address import DriverAddress
-from penstock.engine.spark_cluster.masters import Master
+from penstock.engine.spark_cluster.masters import DriverAddress, Master
+from penstock.runtime.errors import Problem
 from penstock.settings import Settings
 
 Properties = dict[str, str]

@@ -16,11 +16,11 @@ import msgspec
 
 from penstock.contract.routes import Record, Route, ServiceName, Target, Version, encode
 from penstock.contract.topics import ATTEMPTS, CURSORS, MATCHED, REPORTS
-from penstock.engine.problem import Problem
-from penstock.engine.topics import setup, standing
+from penstock.engine.topics import installation_state, setup
 from penstock.kafka.admin import TopicAdmin
 from penstock.kafka.clients import topic_name
 from penstock.kafka.routes import RoutesTopic, StoredRoutes
+from penstock.runtime.errors import Problem
 from penstock.settings import Settings
 
 MADE_OF_EVENTS = (CURSORS, ATTEMPTS, MATCHED, REPORTS)
@@ -33,7 +33,7 @@ def adopt(settings: Settings) -> list[str]:
     admin = setup.connect(settings)
     with setup.refusals(settings):
         setup.create_missing(admin, settings, admin.topics())
-        if working := standing.instances(settings, "router", "dispatcher"):
+        if working := installation_state.instances(settings, "router", "dispatcher"):
             raise Problem(
                 f"A pipeline works here: {', '.join(working)}.",
                 "Stop every control and pipeline, and repeat this.",

@@ -13,10 +13,10 @@ from contextlib import contextmanager
 import structlog
 
 from penstock.contract.topics import EVENTS, MATCHED, TOPICS, UNREADABLE, Topic
-from penstock.engine.problem import Problem
-from penstock.engine.topics.replication import min_insync, too_few, wanted
+from penstock.engine.topics.sizing import min_insync, too_few, wanted_replication
 from penstock.kafka.admin import TIMEOUT_SECONDS, NotDone, TopicAdmin, TopicShape
 from penstock.kafka.clients import topic_name
+from penstock.runtime.errors import Problem
 from penstock.settings import Settings
 
 log = structlog.get_logger()
@@ -156,7 +156,7 @@ def create_missing(admin: TopicAdmin, settings: Settings, existing: Container[st
     if all(topic.name in existing for topic in TOPICS):
         return []
     brokers = admin.cluster()
-    replication = wanted(settings, brokers)
+    replication = wanted_replication(settings, brokers)
     if (problem := too_few(replication, brokers)) is not None:
         raise Problem(
             problem, f"Start the other brokers, or set replication={len(brokers.alive)} if there are to be no more."

@@ -9,13 +9,14 @@ are strings, and every operator and function has one type of result.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from penstock.filters.cesql import functions, like
-from penstock.filters.cesql.column_functions import FUNCTIONS
+from penstock.filters.cesql import functions, values
+from penstock.filters.cesql import functions as like
 from penstock.filters.cesql.evaluate import REQUIRED
 from penstock.filters.cesql.syntax import (
     Attribute,
@@ -31,8 +32,166 @@ from penstock.filters.cesql.syntax import (
     Minus,
     Negation,
 )
-from penstock.filters.cesql.terms import Term, balanced, bind, cast, conjunction, error, literal
-from penstock.filters.cesql.values import Type
+from penstock.filters.cesql.values import INTEGER_TEXT, WHITESPACE, Type, Value, type_of
+
+# The building block of compiled CESQL: a Spark column with a CESQL type, which is null where there was an error.
+# Casts give null where CESQL's give an error. A column that is used more than once is bound to a name first, unless
+# it is small, so that a compiled expression is not larger than its source by more than a constant factor.
+
+_SPARK_TYPES = {Type.STRING: "string", Type.INTEGER: "int", Type.BOOLEAN: "boolean"}
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A compiled expression."""
+
+    type: Type
+    column: Column
+    small: bool = False
+    """Whether it costs next to nothing to repeat it."""
+    literal: Value | None = None
+    """Its value, where that does not depend on the event."""
+
+
+def literal(value: Value) -> Term:
+    """A value that is the same for every event."""
+    kind = type_of(value)
+    return Term(kind, F.lit(value).cast(_SPARK_TYPES[kind]), small=True, literal=value)
+
+
+def error(kind: Type) -> Term:
+    """An expression that cannot be evaluated, whatever the event."""
+    return Term(kind, F.lit(None).cast(_SPARK_TYPES[kind]), small=True)
+
+
+def balanced(join: Callable[[Column, Column], Column], columns: Sequence[Column]) -> Column:
+    """One column of many by an associative operator, in halves: a long list does not become a deep expression."""
+    if len(columns) == 1:
+        return columns[0]
+    half = len(columns) // 2
+    return join(balanced(join, columns[:half]), balanced(join, columns[half:]))
+
+
+def conjunction(conditions: Sequence[Column]) -> Column:
+    """All of the conditions."""
+    return balanced(Column.__and__, conditions) if conditions else F.lit(True)
+
+
+def disjunction(conditions: Sequence[Column]) -> Column:
+    """Any of the conditions."""
+    return balanced(Column.__or__, conditions) if conditions else F.lit(False)
+
+
+def bind(term: Term, body: Callable[[Column], Column]) -> Column:
+    """The body over the term's column, which is evaluated once."""
+    if term.small:
+        return body(term.column)
+    return F.get(F.transform(F.array(term.column), body), F.lit(0))
+
+
+def cast(term: Term, target: Type) -> Term:
+    """The term in another type; an error where its value does not fit."""
+    if term.type is target:
+        return term
+    if term.literal is not None:
+        value, possible = values.cast(term.literal, target)
+        return literal(value) if possible else error(target)
+    return Term(target, _cast(term, target), small=term.small)
+
+
+def _cast(term: Term, target: Type) -> Column:
+    match term.type, target:
+        case Type.STRING, Type.INTEGER:
+            # Spark also reads blanks and fractions; what CESQL refuses becomes "", which Spark refuses, too.
+            digits = F.regexp_extract(term.column, rf"\A({INTEGER_TEXT})\z", 1)
+            return digits.try_cast("int")
+        case Type.STRING, Type.BOOLEAN:
+            known = F.create_map(F.lit("true"), F.lit(True), F.lit("false"), F.lit(False))
+            return known[F.lower(term.column)]
+        case Type.INTEGER, Type.BOOLEAN:
+            return term.column != 0
+        case _:
+            return term.column.cast(_SPARK_TYPES[target])
+
+
+# The built-in functions of CESQL as Spark columns, with arguments that are already cast to their types. Each gives
+# null where the reference gives an error, and where an argument is null.
+
+
+def _concat(*texts: Term) -> Column:
+    return F.concat(*(text.column for text in texts)) if texts else F.lit("")
+
+
+def _concat_ws(delimiter: Term, *texts: Term) -> Column:
+    def joined(between: Column) -> Column:
+        # The empty start keeps the error of a delimiter that is not needed.
+        parts = [F.substring(between, 1, 0)]
+        for n, text in enumerate(texts):
+            parts += [between, text.column] if n else [text.column]
+        return F.concat(*parts)
+
+    return bind(delimiter, joined)
+
+
+def _left(text: Term, count: Term) -> Column:
+    return bind(count, lambda n: F.when(n >= 0, F.substring(text.column, F.lit(1), n)))
+
+
+def _right(text: Term, count: Term) -> Column:
+    def last(x: Column, n: Column) -> Column:
+        # `greatest` overlooks nulls, but the length does not.
+        return F.when(n >= 0, F.substring(x, F.greatest(F.length(x) - n, F.lit(0)) + 1, n))
+
+    return bind(text, lambda x: bind(count, lambda n: last(x, n)))
+
+
+def _substring(text: Term, position: Term, count: Term | None = None) -> Column:
+    def part(x: Column, at: Column, n: Column) -> Column:
+        within = (n >= 0) & (at <= F.length(x)) & (at >= -F.length(x))
+        return F.when(within & (at == 0), F.lit("")).when(within, F.substring(x, at, n))
+
+    def counted(x: Column, at: Column) -> Column:
+        if count is None:
+            return part(x, at, F.length(x))
+        return bind(count, lambda n: part(x, at, n))
+
+    return bind(text, lambda x: bind(position, lambda at: counted(x, at)))
+
+
+def _abs(number: Term) -> Column:
+    # The one value that has no positive counterpart fits a wider type and fails to come back from it.
+    return F.abs(number.column.cast("bigint")).try_cast("int")
+
+
+def _is(target: Type) -> Callable[[Term], Column]:
+    def castable(value: Term) -> Column:
+        if value.type is not Type.STRING:
+            return F.when(value.column.isNotNull(), F.lit(True))
+        return bind(
+            value,
+            lambda text: F.when(text.isNotNull(), cast(Term(Type.STRING, text, small=True), target).column.isNotNull()),
+        )
+
+    return castable
+
+
+FUNCTIONS: dict[str, Callable[..., Column]] = {
+    "LENGTH": lambda text: F.length(text.column),
+    "CONCAT": _concat,
+    "CONCAT_WS": _concat_ws,
+    "LOWER": lambda text: F.lower(text.column),
+    "UPPER": lambda text: F.upper(text.column),
+    "TRIM": lambda text: F.btrim(text.column, F.lit(WHITESPACE)),
+    "LEFT": _left,
+    "RIGHT": _right,
+    "SUBSTRING": _substring,
+    "ABS": _abs,
+    "INT": lambda value: cast(value, Type.INTEGER).column,
+    "BOOL": lambda value: cast(value, Type.BOOLEAN).column,
+    "STRING": lambda value: cast(value, Type.STRING).column,
+    "IS_INT": _is(Type.INTEGER),
+    "IS_BOOL": _is(Type.BOOLEAN),
+}
 
 
 class Attributes(Protocol):

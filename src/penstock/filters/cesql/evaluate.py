@@ -13,7 +13,7 @@ from operator import eq, ge, gt, le, lt, ne
 from typing import Any
 
 from penstock.filters.cesql import functions
-from penstock.filters.cesql.like import like
+from penstock.filters.cesql.functions import like
 from penstock.filters.cesql.syntax import (
     Attribute,
     Calculate,

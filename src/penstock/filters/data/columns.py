@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from penstock.filters.data.facts import JSON_TYPE
-from penstock.filters.data.names import NUMBER, READABLE, STRING, parts_of, path_of, variant_path
+from penstock.filters.data.facts import JSON_TYPE, NUMBER, READABLE, STRING, parts_of, path_of, variant_path
 
 SESSION = {"spark.sql.variant.allowDuplicateKeys": "true"}
 """What the session must be set to: of a member that comes twice the last one counts."""

@@ -14,9 +14,21 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from penstock.filters.data.names import KIND, NUMBER, READABLE, STRING, facts_asked, key_of, path_of, variant_path
-from penstock.filters.predicate import COMPARE, All, AnyOf, Compared, Comparison, Exact, Not, Predicate, Prefix, Suffix
-from penstock.filters.problem import FilterProblem, is_text
+from penstock.filters.data.facts import KIND, NUMBER, READABLE, STRING, facts_asked, key_of, path_of, variant_path
+from penstock.filters.predicate import (
+    COMPARE,
+    All,
+    AnyOf,
+    Compared,
+    Comparison,
+    Exact,
+    FilterProblem,
+    Not,
+    Predicate,
+    Prefix,
+    Suffix,
+    is_text,
+)
 
 OPERATORS = ("prefix", "suffix", *COMPARE, "in", "exists")
 

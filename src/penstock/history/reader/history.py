@@ -23,8 +23,8 @@ from penstock.history.reader.answers import (
     Traced,
 )
 from penstock.history.reader.database import Database, as_dict
-from penstock.history.reader.moment import Moment, RecordReader
 from penstock.history.reader.questions import DeadLetterFilter, EventFilter
+from penstock.history.reader.snapshot import Moment, RecordReader
 from penstock.history.schema.columns import ATTEMPTS, EVENTS, TABLES, Table, TableName
 from penstock.kafka.ranges import RangeReader
 

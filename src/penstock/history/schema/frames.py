@@ -8,7 +8,7 @@ from operator import and_
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from penstock.contract import headers
+from penstock.contract import records as headers
 from penstock.events import kafka_binding as kafka
 from penstock.events.event import REQUIRED
 from penstock.history.schema.columns import ATTEMPTS, EVENTS, HEADERS

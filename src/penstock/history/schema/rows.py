@@ -9,8 +9,8 @@ from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
-from penstock.contract import attempts, headers
-from penstock.contract.unreadable import Unreadable
+from penstock.contract import attempts, records
+from penstock.contract.records import Unreadable
 from penstock.events import kafka_binding as kafka
 from penstock.events.event import REQUIRED
 from penstock.history.schema.columns import ATTRIBUTES, EVENTS
@@ -21,15 +21,15 @@ Row = tuple[Any, ...]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 STORED_AS = {name: kafka.PREFIX + name for name in ATTRIBUTES}
-OWN_COLUMN = frozenset({*STORED_AS.values(), kafka.CONTENT_TYPE, headers.TARGET, headers.TRACE})
+OWN_COLUMN = frozenset({*STORED_AS.values(), kafka.CONTENT_TYPE, records.TARGET, records.TRACE})
 """Headers whose values have columns of their own."""
 
 
 _PLACE_OF = {header: EVENTS.names.index(name) for name, header in STORED_AS.items()}
 _PLACE_OF |= {
     kafka.CONTENT_TYPE: EVENTS.names.index("datacontenttype"),
-    headers.TARGET: EVENTS.names.index("target"),
-    headers.TRACE: EVENTS.names.index("traceparent"),
+    records.TARGET: EVENTS.names.index("target"),
+    records.TRACE: EVENTS.names.index("traceparent"),
 }
 _REQUIRED = tuple(EVENTS.names.index(name) for name in (*REQUIRED, "target"))
 _DAY, _PARTITION, _OFFSET, _ARRIVAL, _EXTENSIONS, _DATA, _KEY, _OTHERS = (

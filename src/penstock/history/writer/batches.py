@@ -14,9 +14,11 @@ from dataclasses import dataclass
 import structlog
 
 from penstock.history.schema.columns import Table, TableName
-from penstock.history.writer.ranges import Next, next_ranges
-from penstock.history.writer.stored_table import Commit, Conflict, StoredTable
+from penstock.history.writer.stored_table import Commit, Conflict, Next, StoredTable, next_ranges
 from penstock.kafka.topic_ends import Retained
+
+# Which offsets are written next, as values.
+
 
 MOST_RECORDS = 100_000
 """Records of one commit: what a kill can make somebody write again. One that hurries writes them in some 5 seconds."""

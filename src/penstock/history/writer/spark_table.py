@@ -8,14 +8,11 @@ from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
 from penstock.history.reader.tables import FileSize, location
-from penstock.history.schema.columns import DAY, VERSION, VERSION_ID, Table
-from penstock.history.schema.problem import foreign, newer
-from penstock.history.writer.ranges import Range, offsets_json
-from penstock.history.writer.stored_table import PROPERTIES, Conflict
-from penstock.kafka.clients import topic_name
-from penstock.kafka.connection import spark_options
+from penstock.history.schema.columns import DAY, VERSION, VERSION_ID, Table, foreign, newer
+from penstock.history.writer.stored_table import PROPERTIES, Conflict, Range, offsets_json
+from penstock.kafka.clients import spark_options, topic_name
+from penstock.runtime.times import parse_rfc3339
 from penstock.settings import Settings
-from penstock.timestamps import parse_rfc3339
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 
-from penstock.history.reader.storage import storage_options
-from penstock.history.reader.tables import file_sizes, location, open_table
+from penstock.history.reader.tables import file_sizes, location, open_table, storage_options
 from penstock.history.schema.columns import TABLES, TableName
 from penstock.history.writer.stored_table import StoredTable
 from penstock.settings import Settings

@@ -49,7 +49,7 @@ from penstock.router.generations.served_routes import ServedRoutes
 from penstock.router.matched_record import MatchedRecord
 from penstock.router.plan.route_index import RouteTable, index_routes
 from penstock.router.plan.unplannable import Unplannable
-from penstock.router.watching.lived_time import LivedTime
+from penstock.router.watchdogs import LivedTime
 
 log = structlog.get_logger()
 

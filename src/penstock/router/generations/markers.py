@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from penstock.kafka.markers import MarkerWriter
+from penstock.kafka.fences import MarkerWriter
 from penstock.kafka.topic_ends import Retained
 from penstock.router.matched_record import Marker, MatchedRecord
 

@@ -18,7 +18,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from penstock.contract import headers
+from penstock.contract import records
 from penstock.events.event import REQUIRED
 from penstock.filters.columns import column
 from penstock.filters.data import columns as data_columns
@@ -92,7 +92,7 @@ def _read(events: DataFrame, routes: RouteTable) -> DataFrame:
     read = events if "stored" in events.columns else events.select("*", stored_headers().alias("stored"))
     if routes.facts:
         read = _with_facts(read, routes)
-    attributes, target, marker = _Stored(), _text(F.lit(headers.TARGET)), _text(F.lit(headers.MARKER))
+    attributes, target, marker = _Stored(), _text(F.lit(records.TARGET)), _text(F.lit(records.MARKER))
     return read.select(
         "*",
         target.alias("target"),
@@ -104,7 +104,7 @@ def _read(events: DataFrame, routes: RouteTable) -> DataFrame:
 
 def _with_facts(read: DataFrame, routes: RouteTable) -> DataFrame:
     """What data says beside what is stored in headers, and whether it should say something and cannot be read."""
-    asked = F.coalesce(_text(F.lit(headers.TARGET)).isin(*routes.targets_on_data), F.lit(False))
+    asked = F.coalesce(_text(F.lit(records.TARGET)).isin(*routes.targets_on_data), F.lit(False))
     content_type = _text(F.lit(header_of("datacontenttype")))
     looked_at = data_columns.with_facts(read, routes.facts, wanted=asked, content_type=content_type)
     facts = F.col(data_columns.FACTS)

@@ -18,7 +18,7 @@ from typing import Any
 
 from penstock.contract.routes import Route
 from penstock.events.kafka_binding import CONTENT_TYPE, PREFIX
-from penstock.filters.data.names import NUMBER, facts_asked, is_fact
+from penstock.filters.data.facts import NUMBER, facts_asked, is_fact
 from penstock.filters.normal import Atom, Clause, conjunctive, exact_atom
 from penstock.filters.parse import InvalidFilter, parse
 from penstock.filters.predicate import COMPARE, Predicate

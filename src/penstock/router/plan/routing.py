@@ -8,7 +8,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from penstock.contract import headers, topics
+from penstock.contract import records, topics
 from penstock.router.plan.matching import matching, no_headers
 from penstock.router.plan.route_index import RouteTable
 from penstock.settings import DEFAULT_TOPIC_PREFIX
@@ -61,7 +61,7 @@ def route(
 
 def _marked_unread(matched: DataFrame) -> DataFrame:
     """A header for whoever counts. Where an event goes nowhere, it alone is of interest."""
-    mark = F.struct(F.lit(headers.DATA_UNREAD).alias("key"), F.lit("1").cast("binary").alias("value"))
+    mark = F.struct(F.lit(records.DATA_UNREAD).alias("key"), F.lit("1").cast("binary").alias("value"))
     present = F.coalesce("headers", no_headers())
     alone = F.col("unread") & (F.size("uids") == 0)
     return matched.withColumns(
@@ -81,16 +81,16 @@ def _cut(matched: DataFrame, most: int) -> DataFrame:
 
 
 def _parts_left() -> Column:
-    left = F.struct(F.lit(headers.PARTS_LEFT).alias("key"), F.col("left").cast("string").cast("binary").alias("value"))
+    left = F.struct(F.lit(records.PARTS_LEFT).alias("key"), F.col("left").cast("string").cast("binary").alias("value"))
     return F.when(F.col("left") > 0, F.array(left)).otherwise(no_headers())
 
 
 def _headers(generation: int) -> Column:
     """The event's own headers, then those of `penstock.matched`."""
     added = [
-        (headers.ORIGIN, F.col("offset").cast("string")),
-        (headers.ROUTES, F.array_join("uids", ",")),
-        (headers.GENERATION, F.lit(str(generation))),
+        (records.ORIGIN, F.col("offset").cast("string")),
+        (records.ROUTES, F.array_join("uids", ",")),
+        (records.GENERATION, F.lit(str(generation))),
     ]
     return F.concat(
         F.coalesce("headers", no_headers()),

@@ -11,14 +11,14 @@ import signal
 import socket
 import sys
 
-from penstock.lifecycle import first
-from penstock.sockets import bound_socket
+from penstock.runtime.lifecycle import first
+from penstock.runtime.sockets import bound_socket
 from penstock.workloads.actors.node_line import NodeLine, Start
 from penstock.workloads.actors.options import BrokenEnvironment, read_options
 from penstock.workloads.actors.reporting import PodLog, Reports
 from penstock.workloads.actors.shown_certificate import Pair, ShownCertificate
 from penstock.workloads.actors.volume_files import VolumeFiles
-from penstock.workloads.run import Exit, Run
+from penstock.workloads.images import Exit, Run
 
 
 def main() -> int:

@@ -10,7 +10,7 @@ import yaml
 from penstock.events import json_format
 from penstock.events.attributes import check_event
 from penstock.events.event import CloudEvent, MalformedEvent
-from penstock.timestamps import rfc3339
+from penstock.runtime.times import rfc3339
 from penstock.workloads.actors.options import BrokenEnvironment
 from penstock.workloads.actors.outgoing import NotSent, Outgoing
 from penstock.workloads.actors.volume_files import VolumeFiles

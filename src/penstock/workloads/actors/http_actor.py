@@ -10,10 +10,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from penstock.lifecycle import first
+from penstock.runtime.lifecycle import first
 from penstock.workloads.actors.node_line import NodeRefused
 from penstock.workloads.actors.shown_certificate import ShownCertificate
-from penstock.workloads.run import Exit, Stoppable
+from penstock.workloads.images import Exit, Stoppable
 from penstock.workloads.server import PortTaken, TakeListener, serving
 
 PORT, TLS_PORT = 8080, 8443

@@ -12,10 +12,24 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from penstock.workloads.actors import skipping
-from penstock.workloads.actors.durations import seconds
-from penstock.workloads.actors.skipping import Skips
 from penstock.workloads.images import ActorName
+
+# Durations as the test images take them: Go's notation (`1m30s`, `250ms`) or a plain number of seconds.
+
+_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
+_WHOLE = re.compile(rf"(?:{_PART.pattern})+")
+
+
+def seconds(text: str) -> float:
+    """The duration in seconds. Raises ValueError with a sentence for people."""
+    text = text.strip()
+    if text.isdecimal():
+        return float(text)
+    if not _WHOLE.fullmatch(text):
+        raise ValueError(f'"{text}" is no duration: write a number of seconds, or for example 500ms, 5s, 1m30s')
+    return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
+
 
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -130,9 +144,9 @@ def _receiver(env: Mapping[str, str]) -> ReceiverOptions:
     algorithm = env.get("SKIP_ALGORITHM", "")
     count = _read(env, "SKIP_COUNTER", _natural, 0)
     makers: dict[str, Callable[[], Skips]] = {
-        "": lambda: skipping.nothing,
-        "sequence": lambda: skipping.first(count),
-        "fibonacci": skipping.Fibonacci,
+        "": lambda: nothing,
+        "sequence": lambda: first(count),
+        "fibonacci": Fibonacci,
     }
     if algorithm not in makers:
         raise BrokenEnvironment(f'SKIP_ALGORITHM is "{algorithm}": use sequence or fibonacci, or leave it out')
@@ -301,3 +315,31 @@ def _format(text: str) -> Literal["", "binary", "structured"]:
     if text == "binary":
         return "binary"
     raise ValueError("use binary or json")
+
+
+# Which of the events that arrive a receiver rejects: decided by their number alone, counted from 1.
+
+Skips = Callable[[int], bool]
+
+
+def nothing(number: int) -> bool:
+    """Every event is received."""
+    return False
+
+
+def first(count: int) -> Skips:
+    """The first `count` events are rejected."""
+    return lambda number: number <= count
+
+
+class Fibonacci:
+    """Only the events whose number is in the Fibonacci sequence (1, 2, 3, 5, 8, …) are received."""
+
+    def __init__(self) -> None:
+        self._previous, self._current = 1, 1
+
+    def __call__(self, number: int) -> bool:
+        if number != self._current:
+            return True
+        self._previous, self._current = self._current, self._previous + self._current
+        return False

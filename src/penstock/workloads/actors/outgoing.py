@@ -14,7 +14,7 @@ from pyreqwest.client import Client
 from pyreqwest.exceptions import ConnectError, PyreqwestError
 
 from penstock.contract.names import Target
-from penstock.http_clients import Answer, AnswerTooLarge, answer_of, client_builder
+from penstock.web.http_clients import Answer, AnswerTooLarge, answer_of, client_builder
 from penstock.workloads.actors.node_line import NodeLine, NodeRefused, Reach
 
 USER_AGENT = "penstock-workloads"

@@ -8,14 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.lifecycle import first
+from penstock.runtime.lifecycle import first
 from penstock.workloads.actors.http_actor import PORT, TLS_PORT
 from penstock.workloads.actors.node_line import NodeLine
 from penstock.workloads.actors.options import ActorOptions, BrokenEnvironment, ReceiverOptions, SenderOptions
 from penstock.workloads.actors.receiver import Receiver
 from penstock.workloads.actors.reporting import Reports
 from penstock.workloads.actors.volume_files import VolumeFiles
-from penstock.workloads.run import Exit, Stoppable
+from penstock.workloads.images import Exit, Stoppable
 from penstock.workloads.server import PortTaken, TakeListener, serving
 
 

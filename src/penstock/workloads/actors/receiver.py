@@ -17,10 +17,9 @@ from starlette.types import Receive, Scope, Send
 
 from penstock.events import http, media_type
 from penstock.events.event import CloudEvent, MalformedEvent
-from penstock.timestamps import rfc3339_nano
+from penstock.runtime.times import rfc3339_nano
 from penstock.workloads.actors import options
-from penstock.workloads.actors.eventinfo import EventInfo, Kind, reported_headers
-from penstock.workloads.actors.reporting import Reports
+from penstock.workloads.actors.reporting import EventInfo, Kind, Reports, reported_headers
 from penstock.workloads.server import BodyTooLarge, body_of
 
 READY_PATH = "/health/ready"

@@ -12,13 +12,12 @@ import msgspec
 
 from penstock.events import http, json_format
 from penstock.events.event import CloudEvent, MalformedEvent
-from penstock.http_clients import Answer
-from penstock.timestamps import rfc3339_nano
+from penstock.runtime.times import rfc3339_nano
+from penstock.web.http_clients import Answer
 from penstock.workloads.actors import event_files, options
-from penstock.workloads.actors.eventinfo import EventInfo, canonical_name, reported_headers
 from penstock.workloads.actors.options import BrokenEnvironment
 from penstock.workloads.actors.outgoing import NotSent, Outgoing
-from penstock.workloads.actors.reporting import Reports
+from penstock.workloads.actors.reporting import EventInfo, Reports, canonical_name, reported_headers
 from penstock.workloads.actors.volume_files import VolumeFiles
 
 PROBE_SECONDS = 0.5

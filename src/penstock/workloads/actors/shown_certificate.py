@@ -1,6 +1,6 @@
 """The certificate of a built-in program's server: made by the node, which alone has the authority's key.
 
-The program asks for it again and again, so that it shows the next one before the one it has ends.
+The program asks for it regularly, so that it shows the next one before the current one expires.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from penstock.tls.context import RenewedContext
+from penstock.web.tls_context import RenewedContext
 from penstock.workloads.actors.node_line import NodeRefused
 
 LOOK_SECONDS = 10.0

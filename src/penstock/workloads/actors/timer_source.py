@@ -14,13 +14,13 @@ from typing import Any
 
 from penstock.events import http
 from penstock.events.event import CloudEvent
-from penstock.lifecycle import first
-from penstock.timestamps import rfc3339
+from penstock.runtime.lifecycle import first
+from penstock.runtime.times import rfc3339
 from penstock.workloads.actors.options import PLACES, TOKEN, BrokenEnvironment
 from penstock.workloads.actors.outgoing import NotSent, Outgoing
 from penstock.workloads.actors.reporting import PodLog
 from penstock.workloads.actors.volume_files import VolumeFiles
-from penstock.workloads.run import Exit, Stoppable
+from penstock.workloads.images import Exit, Stoppable
 
 PREFIX = "CAMEL_KAMELET_TIMER_SOURCE_"
 TYPE, SOURCE, SUBJECT = "dev.knative.eventing.timer", "dev.knative.eventing.timer-source", "timer-source"

@@ -1,6 +1,6 @@
 """The files that a built-in program may open: those of its container's volumes, by their paths in the container.
 
-Nothing else of this machine is opened, whatever the environment names: a path has to be below the mount of a volume,
+No other file of this machine is opened, whatever the environment names: a path has to be below the mount of a volume,
 and what it leads to, after links, below the folder of that volume.
 """
 

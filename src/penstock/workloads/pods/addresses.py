@@ -11,7 +11,7 @@ import socket
 import zlib
 from dataclasses import dataclass
 
-from penstock.sockets import bound_socket
+from penstock.runtime.sockets import bound_socket
 
 NETWORK = "127.66"
 SHARED = "127.0.0.1"

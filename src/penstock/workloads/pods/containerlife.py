@@ -1,11 +1,11 @@
-"""The life of one container: prepared, run, probed, and started again as the Pod's restartPolicy says.
+r"""The life of one container: prepared, run, probed, and started again as the Pod's restartPolicy says.
 
 ```
 image unknown --> ImagePullBackOff for good
 config missing --> CreateContainerConfigError, tried again
 program missing --> RunContainerError, later each time
 run --> ended --restartPolicy--> CrashLoopBackOff --> run
-            \\--> Completed | Error
+            \--> Completed | Error
 ```
 """
 
@@ -17,14 +17,41 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, Protocol
 
-from penstock.timestamps import rfc3339
-from penstock.workloads.images import Actor, Program, refusal
-from penstock.workloads.pods import restarts
+from penstock.runtime.rate_limit import pause_after
+from penstock.runtime.times import rfc3339
+from penstock.workloads.images import Actor, Exit, Program, Run, refusal
 from penstock.workloads.pods.podstatus import Container, Running, Terminated, Waiting
 from penstock.workloads.processes import probes
 from penstock.workloads.processes.environment import ConfigError
 from penstock.workloads.processes.process import START_ERROR, CannotStart
-from penstock.workloads.run import Exit, Run
+
+# When a container that has ended is started again: as the Pod's restartPolicy says, later each time.
+
+FIRST_SECONDS = 10.0
+LONGEST_SECONDS = 300.0
+FORGIVEN_SECONDS = 600.0
+"""A container that ran this long before it ended is started again as if it had never failed."""
+
+
+def restarts(policy: str, exit_code: int) -> bool:
+    """Whether a container that ended with `exit_code` is started again."""
+    return policy == "Always" or (policy == "OnFailure" and exit_code != 0)
+
+
+def back_off(failures: int) -> float:
+    """Seconds to wait before the next start, after `failures` ends in a row."""
+    return pause_after(failures, FIRST_SECONDS, LONGEST_SECONDS)
+
+
+def waiting_message(seconds: float, container: str, pod: str, namespace: str, uid: str) -> str:
+    """What kubectl shows while the container waits."""
+    return f"back-off {seconds:.0f}s restarting failed container={container} pod={pod}_{namespace}({uid})"
+
+
+def event_message(container: str, pod: str, namespace: str, uid: str) -> str:
+    """What the Event says that comes with it."""
+    return f"Back-off restarting failed container {container} in pod {pod}_{namespace}({uid})"
+
 
 CONFIG_RETRY_SECONDS = 2.0
 
@@ -89,8 +116,8 @@ class ContainerLife:
             ended = await self._once(self._image, started)
             if ended is None or self._home.stopping.is_set():
                 return False
-            failures = 1 if loop.time() - began > restarts.FORGIVEN_SECONDS else failures + 1
-            if not restarts.restarts(policy, ended.exit_code):
+            failures = 1 if loop.time() - began > FORGIVEN_SECONDS else failures + 1
+            if not restarts(policy, ended.exit_code):
                 await self._change(state=ended)
                 return ended.exit_code == 0
             await self._back_off(ended, failures)
@@ -106,7 +133,7 @@ class ContainerLife:
         await self._change(state=Waiting("ImagePullBackOff", message))
         for tries in itertools.count(1):
             await self._home.tell("Failed", f'Failed to pull image "{self.state.image}": {reason}', warning=True)
-            if not await self._home.pause(restarts.back_off(tries)):
+            if not await self._home.pause(back_off(tries)):
                 return
 
     async def _once(self, image: Actor | Program, started: str) -> Terminated | None:
@@ -223,15 +250,15 @@ class ContainerLife:
             await self._change(state=replace(self.state.state, ready=ready, up=True))
 
     async def _back_off(self, last: Terminated, failures: int) -> None:
-        pause = restarts.back_off(failures)
+        pause = back_off(failures)
         metadata = self._home.pod["metadata"]
         where = (self.state.name, metadata["name"], metadata["namespace"], str(metadata.get("uid", "")))
         if last.why == "StartError":
             waiting = Waiting("RunContainerError", last.message)
         else:
-            waiting = Waiting("CrashLoopBackOff", restarts.waiting_message(pause, *where))
+            waiting = Waiting("CrashLoopBackOff", waiting_message(pause, *where))
         await self._change(state=waiting, last=last)
-        await self._home.tell("BackOff", restarts.event_message(*where), warning=True)
+        await self._home.tell("BackOff", event_message(*where), warning=True)
         await self._home.pause(pause)
         self.state = replace(self.state, restarts=self.state.restarts + 1)
 

@@ -21,18 +21,17 @@ import structlog
 
 from penstock.kube.errors import KubeError
 from penstock.observability.logs import describe
-from penstock.private_files import path_below
 from penstock.resources.metadata import NODE_NAME, POD_PORTS
-from penstock.timestamps import rfc3339
-from penstock.workloads.images import Actor, Program
+from penstock.runtime.files import path_below
+from penstock.runtime.times import rfc3339
+from penstock.workloads.images import Actor, Program, Run
 from penstock.workloads.kubernetes import Manifest
-from penstock.workloads.pods import addresses, restarts
+from penstock.workloads.pods import addresses, containerlife
 from penstock.workloads.pods.containerlife import ContainerLife
 from penstock.workloads.pods.podstatus import Container, lost_status, running_status
 from penstock.workloads.pods.preparation import Node, Preparation
 from penstock.workloads.processes import probes, volumes
 from penstock.workloads.processes.environment import ConfigError
-from penstock.workloads.run import Run
 
 log = structlog.get_logger()
 
@@ -190,7 +189,7 @@ class PodLife:
         elif now < told.due:
             return
         told.count += 1
-        told.due = now + restarts.back_off(told.count)
+        told.due = now + containerlife.back_off(told.count)
         if warning:
             self._told[reason, message] = told
         try:

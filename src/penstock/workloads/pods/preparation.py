@@ -13,17 +13,17 @@ from pyreqwest.client import Client
 
 from penstock.workloads.actors.http_actor import PORT, TLS_PORT
 from penstock.workloads.actors.node_line import Start
-from penstock.workloads.images import Actor, Images, Program
+from penstock.workloads.images import Actor, Images, Program, Run
 from penstock.workloads.kubernetes import Manifest, PodApi
-from penstock.workloads.pods.actor_calls import ActorServices
-from penstock.workloads.pods.actor_process import ActorProcess
+from penstock.workloads.pods.actor_process import ActorProcess, ActorServices
 from penstock.workloads.pods.addresses import PodAddress
-from penstock.workloads.processes import checks, files, probes, volumes
+from penstock.workloads.processes import probes, volumes
+from penstock.workloads.processes import probes as checks
+from penstock.workloads.processes import volumes as files
 from penstock.workloads.processes.command import PASSED_ON, base_environment, check_variables, command_of, first_port
 from penstock.workloads.processes.environment import ConfigError, environment, references
 from penstock.workloads.processes.node_context import NodeContext
 from penstock.workloads.processes.process import MARK, CannotStart, Launch, LocalProcess
-from penstock.workloads.run import Run
 
 DEFAULT_GRACE_SECONDS = 30.0
 

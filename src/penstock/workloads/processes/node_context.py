@@ -1,5 +1,4 @@
-"""What this machine gives to all programs: the address of the proxy, of the API, folders for files, and whether a
-program can see them at paths of its own."""
+"""What this machine gives to all programs: addresses of the proxy and the API, folders, and whether it can mount."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from typing import Any
 
 import structlog
 
-from penstock.private_files import path_below
+from penstock.runtime.files import path_below
 from penstock.workloads.processes.command import Proxies
 from penstock.workloads.processes.process import LAUNCHER
 

@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.workloads.images import Exit, Stoppable
 from penstock.workloads.processes.command import exit_code
-from penstock.workloads.run import Exit, Stoppable
 
 LAUNCHER = Path(__file__).with_name("launch.py")
 START_ERROR = 128

@@ -1,0 +1,108 @@
+"""The door: who asks, as whom, and whether they may. Behind it only what a body gives away is judged once more."""
+
+from __future__ import annotations
+
+import contextlib
+from urllib.parse import unquote
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from penstock.apiserver import errors
+from penstock.apiserver.access.authentication import Authenticator
+from penstock.apiserver.access.identity import User, account_of, acting_as
+from penstock.apiserver.access.policy import Authorizer
+from penstock.apiserver.access.rules import AccessRequest
+from penstock.apiserver.errors import ApiError
+from penstock.apiserver.http.request_info import request_info
+from penstock.apiserver.http.request_limits import FairUse
+from penstock.apiserver.http.responses import refusal
+from penstock.apiserver.http.served_documents import DISCOVERY_PATH, KEYS_PATH
+
+OPEN_PATHS = ("/livez", "/readyz", "/healthz", DISCOVERY_PATH, KEYS_PATH)
+_IMPERSONATE = b"impersonate-"
+_EXTRA = "impersonate-extra-"
+_AUTHENTICATION = "authentication.k8s.io"
+
+
+class ApiGuard:
+    """Lets requests in that carry a valid token, are allowed and not too many; all others get 401, 403 or 429."""
+
+    def __init__(self, app: ASGIApp, authenticator: Authenticator, authorizer: Authorizer, fair_use: FairUse) -> None:
+        self._app, self._authenticator, self._authorizer, self._fair_use = app, authenticator, authorizer, fair_use
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Puts the user into the request's state."""
+        if scope["type"] == "websocket":
+            # Nothing is served that way, and so nothing can be that nobody was asked about.
+            await send({"type": "websocket.close"})
+            return
+        if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
+            await self._app(scope, receive, send)
+            return
+        state = scope.setdefault("state", {})
+        with contextlib.ExitStack() as under_way:
+            try:
+                headers = Headers(scope=scope)
+                caller = state["user"] = self._caller(scope, headers)
+                user = state["user"] = self._meant(scope, headers, caller)
+                if user is not caller:
+                    state["acting"] = caller
+                info = request_info(scope)
+                if not user.is_master:
+                    self._authorizer.demand(user, info.access)
+                has_body, is_watch = scope["method"] not in ("GET", "HEAD"), info.verb == "watch"
+                under_way.enter_context(self._fair_use.request(caller, has_body=has_body, is_watch=is_watch))
+            except ApiError as error:
+                await refusal(error)(scope, receive, send)
+                return
+            await self._app(scope, receive, send)
+
+    def _caller(self, scope: Scope, headers: Headers) -> User:
+        """Whose token it is."""
+        authorization, address = headers.get("authorization"), (scope.get("client") or ("",))[0]
+        if authorization is None:
+            raise errors.unauthorized()
+        user = self._authenticator.user(authorization)
+        if user is None:
+            raise self._fair_use.wrong_token(address)
+        return user
+
+    def _meant(self, scope: Scope, headers: Headers, caller: User) -> User:
+        """As whom the request is to be done."""
+        if not any(name.startswith(_IMPERSONATE) for name, _ in scope["headers"]):
+            return caller
+        other = impersonated(headers)
+        for request in impersonations(other, headers.getlist("impersonate-group")):
+            self._authorizer.demand(caller, request)
+        return other
+
+
+def impersonated(headers: Headers) -> User:
+    """Whom the request wants to act as; raises 400 if it names groups of nobody."""
+    name, groups = headers.get("impersonate-user", ""), headers.getlist("impersonate-group")
+    uid = headers.get("impersonate-uid", "")
+    extra: dict[str, tuple[str, ...]] = {}
+    for header, value in headers.items():
+        if header.startswith(_EXTRA):
+            key = unquote(header.removeprefix(_EXTRA))
+            extra[key] = (*extra.get(key, ()), value)
+    if not name:
+        raise errors.bad_request("requested impersonation of groups, a uid or extra values without a user")
+    return acting_as(name, groups, uid, tuple(extra.items()))
+
+
+def impersonations(user: User, groups: list[str]) -> list[AccessRequest]:
+    """What somebody must be allowed to do to act as this user, of whom these groups were asked for by name."""
+    account = account_of(user.name)
+    asked = [
+        AccessRequest("impersonate", "", "serviceaccounts", namespace=account[0], name=account[1])
+        if account
+        else AccessRequest("impersonate", "", "users", name=user.name)
+    ]
+    asked += [AccessRequest("impersonate", "", "groups", name=group) for group in groups]
+    for key, values in user.extra:
+        asked += [AccessRequest("impersonate", _AUTHENTICATION, "userextras", key, name=value) for value in values]
+    if user.uid:
+        asked.append(AccessRequest("impersonate", _AUTHENTICATION, "uids", name=user.uid))
+    return asked

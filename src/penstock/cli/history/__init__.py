@@ -1,1 +1,0 @@
-"""Commands that ask the history: `penstock sql`, `events`, `trace`, `backtest`, `verify`."""

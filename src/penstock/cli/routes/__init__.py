@@ -1,1 +1,0 @@
-"""Triggers and Subscriptions at work: top, lag, pause, resume."""

@@ -1,1 +1,0 @@
-"""Controllers of Channels and Subscriptions."""

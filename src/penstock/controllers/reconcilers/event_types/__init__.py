@@ -1,1 +1,0 @@
-"""EventTypes: the controller, and what makes them of events that pass."""

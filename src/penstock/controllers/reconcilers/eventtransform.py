@@ -1,0 +1,54 @@
+"""The EventTransform controller of the embedded control plane: a Deployment that transforms, and a Service for it.
+
+While its sink cannot be resolved, what runs stays as it was, and nothing new is started: without its sink it would
+answer events that it should pass on. Tokens and EventPolicies are checked in front of it, by
+`sinks/guarded_services.py`, which also speaks TLS then.
+"""
+
+from __future__ import annotations
+
+from penstock.controllers.reconciler import ReconcilerContext
+from penstock.controllers.reconcilers.access import access_of
+from penstock.controllers.reconcilers.configuration import service_addresses, transport
+from penstock.controllers.reconcilers.destinations import resolve_optional
+from penstock.controllers.reconcilers.parts import PartFailed, Parts
+from penstock.controllers.reconcilers.services import guard_service
+from penstock.kube.kinds import DEPLOYMENT, EVENT_TRANSFORM, Key, Obj
+from penstock.oidc.names import child_name
+from penstock.resources.destinations import ResolvedAddress, Unresolved
+from penstock.resources.eventtransform import SUFFIX, EventTransform, EventTransformObservation, status_of
+
+
+class EventTransformReconciler:
+    """EventTransforms."""
+
+    kind = EVENT_TRANSFORM
+
+    def __init__(self, world: ReconcilerContext) -> None:
+        self._world = world
+
+    async def reconcile(self, key: Key, obj: Obj | None) -> None:
+        """See `Reconciler`."""
+        world, me = self._world, (EVENT_TRANSFORM.kind, key)
+        service = Key(key.namespace, child_name(key.name, SUFFIX))
+        if obj is None:
+            world.service_guards.pop(service, None)
+            return
+        wanted, encryption = EventTransform.read(obj), transport(world, me)
+        access = access_of(world, me, EVENT_TRANSFORM, obj)
+        guarded = guard_service(world, service, encryption, access)
+        sink = resolve_optional(wanted.sink, key.namespace, world.tracker.lookup(me))
+        parts = Parts(world, me, obj)
+        failure = None
+        try:
+            if isinstance(sink, Unresolved):
+                deployment = world.tracker.look(me, DEPLOYMENT, Key(key.namespace, wanted.part_name))
+            else:
+                url = sink.url if isinstance(sink, ResolvedAddress) else None
+                deployment = await parts.own(wanted.deployment(url, "disabled" if guarded else encryption))
+            await parts.own(wanted.service(encryption, guarded=guarded))
+        except PartFailed as failed:
+            deployment, failure = None, str(failed)
+        known = service_addresses(world, me, wanted.host, access.audience)
+        seen = EventTransformObservation(deployment, sink, known, failure, access)
+        await world.write_status(EVENT_TRANSFORM, obj, status_of(obj, seen, world.now()))

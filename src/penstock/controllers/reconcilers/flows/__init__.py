@@ -1,1 +1,0 @@
-"""Controllers of flows: Sequence and Parallel, which are made of Channels and Subscriptions."""

@@ -1,0 +1,142 @@
+"""The InMemoryChannel controller: a target at the ingress, and a route for each of its subscribers."""
+
+from __future__ import annotations
+
+from penstock.contract.routes import Record, Route, key_of
+from penstock.controllers.reconciler import ReconcilerContext
+from penstock.controllers.reconcilers.access import access_of, account_name
+from penstock.controllers.reconcilers.broker import was_true
+from penstock.controllers.reconcilers.channel import Subscribers, write_subscribers
+from penstock.controllers.reconcilers.configuration import ingress_addresses, tells_types, transport
+from penstock.controllers.reconcilers.destinations import resolve_optional
+from penstock.controllers.routes.past import with_past
+from penstock.controllers.routes.route_records import (
+    channel_host,
+    channel_path,
+    channel_target,
+    ingress_name,
+    subscription_route,
+    used_secrets,
+)
+from penstock.controllers.tracker import Observer
+from penstock.kube.kinds import CHANNEL, IN_MEMORY_CHANNEL, SUBSCRIPTION, Key, Kind, Obj
+from penstock.kube.kinds import key_of as key_of_object
+from penstock.resources.channel import Channel
+from penstock.resources.delivery import RouteOptions
+from penstock.resources.inmemorychannel import ENDPOINTS_READY, ChannelObservation, InMemoryChannel, status_of
+from penstock.resources.metadata import ObjectIdentity
+
+
+class InMemoryChannelReconciler:
+    """InMemoryChannels, owned by a Channel or not."""
+
+    kind = IN_MEMORY_CHANNEL
+
+    def __init__(self, world: ReconcilerContext, subscribers: Subscribers) -> None:
+        self._world, self._subscribers = world, subscribers
+
+    async def reconcile(self, key: Key, obj: Obj | None) -> None:
+        """See `Reconciler`."""
+        world, me = self._world, (IN_MEMORY_CHANNEL.kind, key)
+        if obj is None:
+            world.publisher.claim(me, [])
+            return
+        channel = InMemoryChannel.read(obj)
+        access = access_of(world, me, IN_MEMORY_CHANNEL, obj)
+        target = channel_target(
+            channel.identity, tells_types=tells_types(world, me), transport=transport(world, me), access=access
+        )
+        facade = self._facade(me, obj)
+        subscriptions = self._subscriptions(me, key, facade)
+        refused = {
+            uid: "There is no Subscription to this channel with this name and uid."
+            for entry in channel.subscribers
+            if (uid := str(entry.get("uid") or "")) not in subscriptions
+        }
+        routes = [
+            route
+            for entry in channel.subscribers
+            if (subscription := subscriptions.get(str(entry.get("uid") or ""))) is not None
+            for route in self._routes(me, channel, entry, subscription)
+        ]
+        records: list[Record] = [target, *routes]
+        if world.embedded:
+            records.append(ingress_name(channel_host(channel.identity), world.settings))
+        taken = world.publisher.claim(me, records)
+        refused |= {route.uid: _taken(taken[key_of(route)]) for route in routes if key_of(route) in taken}
+        refused |= {route.uid: why for route in routes if (why := world.publisher.left_out(key_of(route)))}
+        sink = (channel.delivery or {}).get("deadLetterSink")
+        ready_before = _ready_before(obj)
+        seen = ChannelObservation(
+            addresses=ingress_addresses(world, me, channel_path(channel.identity), access.audience),
+            ingress_takes_it=world.dataplane.ingress_has_taken(key_of(target), before=was_true(obj, ENDPOINTS_READY)),
+            dead_letter=resolve_optional(sink, key.namespace, world.tracker.lookup(me)),
+            taken={
+                route.uid: world.dataplane.has_taken(
+                    key_of(route), before=(route.uid, route.generation) in ready_before
+                )
+                for route in routes
+            },
+            refused=refused,
+            service_owner=next((_named(owner) for name, owner in taken.items() if name.startswith("name/")), ""),
+            waiting=world.dataplane.waiting,
+            access=access,
+        )
+        await world.write_status(IN_MEMORY_CHANNEL, obj, status_of(obj, seen, world.now()))
+        if facade is None:
+            # The change comes back through the watch and is claimed then: a claim never waits for a write.
+            entries = self._subscribers.of(IN_MEMORY_CHANNEL, key, channel.subscribers)
+            current = world.tracker.informer(IN_MEMORY_CHANNEL).get(key)
+            if current is not None:
+                await write_subscribers(world, IN_MEMORY_CHANNEL, current, entries)
+
+    def _facade(self, me: Observer, obj: Obj) -> Key | None:
+        """The Channel that this channel does the work of, and that writes its subscribers; None: there is none.
+
+        It is the Channel of the same name, if that names this kind, whether this channel was made for it or by a user.
+        Owner references are not asked for: users can write them, and each of the two would undo what the other writes.
+        """
+        key = key_of_object(obj)
+        found = self._world.tracker.look(me, CHANNEL, key)
+        if found is None:
+            return None
+        template = Channel.read(found).template
+        kind = Kind(str(template.get("apiVersion") or ""), str(template.get("kind") or ""))
+        return key if kind == IN_MEMORY_CHANNEL else None
+
+    def _subscriptions(self, me: Observer, key: Key, facade: Key | None) -> dict[str, Obj]:
+        """The Subscriptions to this channel, or to the Channel that it does the work of, by uid."""
+        keys = self._subscribers.at(IN_MEMORY_CHANNEL, key)
+        if facade is not None:
+            keys += self._subscribers.at(CHANNEL, facade)
+        found = (self._world.tracker.look(me, SUBSCRIPTION, one) for one in keys)
+        return {subscription["metadata"]["uid"]: subscription for subscription in found if subscription is not None}
+
+    def _routes(
+        self, me: Observer, channel: InMemoryChannel, entry: dict[str, object], subscription: Obj
+    ) -> list[Route]:
+        world, identity, options = self._world, ObjectIdentity.read(subscription), RouteOptions.read(subscription)
+        url = str(entry.get("subscriberUri") or entry.get("replyUri") or "") or None
+        own = subscription_route(
+            entry,
+            channel.identity,
+            identity,
+            options,
+            account=account_name(world, me, SUBSCRIPTION, identity.name),
+            secrets=used_secrets(world.tracker, me, identity.namespace, options, url),
+        )
+        return with_past(world.publisher, subscription, own, in_table=world.settings.history)
+
+
+def _named(owner: Observer) -> str:
+    kind, key = owner
+    return f"{kind} {key.namespace}/{key.name}" if key.namespace else kind
+
+
+def _taken(owner: Observer) -> str:
+    return f"Its route belongs to {_named(owner)}."
+
+
+def _ready_before(obj: Obj) -> set[tuple[str, int]]:
+    states = (obj.get("status") or {}).get("subscribers") or []
+    return {(s.get("uid", ""), s.get("observedGeneration", 0)) for s in states if s.get("ready") == "True"}

@@ -1,0 +1,48 @@
+"""The IntegrationSink controller of the embedded control plane: a Deployment that logs events, and a Service for it.
+
+Tokens and EventPolicies are checked in front of it, by `sinks/guarded_services.py`, which also speaks TLS then.
+"""
+
+from __future__ import annotations
+
+from penstock.controllers.reconciler import ReconcilerContext
+from penstock.controllers.reconcilers.access import access_of
+from penstock.controllers.reconcilers.configuration import service_addresses, transport
+from penstock.controllers.reconcilers.parts import PartFailed, Parts
+from penstock.controllers.reconcilers.services import guard_service
+from penstock.kube.kinds import DEPLOYMENT, INTEGRATION_SINK, SERVICE, Key, Obj
+from penstock.oidc.names import child_name
+from penstock.resources.integrationsink import SUFFIX, IntegrationSink, IntegrationSinkObservation, status_of
+
+
+class IntegrationSinkReconciler:
+    """IntegrationSinks."""
+
+    kind = INTEGRATION_SINK
+
+    def __init__(self, world: ReconcilerContext) -> None:
+        self._world = world
+
+    async def reconcile(self, key: Key, obj: Obj | None) -> None:
+        """See `Reconciler`."""
+        world, me = self._world, (INTEGRATION_SINK.kind, key)
+        service = Key(key.namespace, child_name(key.name, SUFFIX))
+        if obj is None:
+            world.service_guards.pop(service, None)
+            return
+        wanted, encryption = IntegrationSink.read(obj), transport(world, me)
+        access = access_of(world, me, INTEGRATION_SINK, obj)
+        guarded = guard_service(world, service, encryption, access)
+        parts = Parts(world, me, obj)
+        deployment, failure = None, None
+        try:
+            if wanted.is_supported:
+                deployment = await parts.own(wanted.deployment("disabled" if guarded else encryption))
+                await parts.own(wanted.service(encryption, guarded=guarded))
+            else:
+                await parts.remove([(DEPLOYMENT, service), (SERVICE, service)])
+        except PartFailed as failed:
+            failure = str(failed)
+        known = service_addresses(world, me, wanted.host, access.audience)
+        seen = IntegrationSinkObservation(deployment, known, failure, access)
+        await world.write_status(INTEGRATION_SINK, obj, status_of(obj, seen, world.now()))

@@ -1,0 +1,79 @@
+"""The PingSource controller: finds the sink, hands the source to what fires it, and tells what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from penstock.controllers.reconciler import ReconcilerContext
+from penstock.controllers.reconcilers.access import identity_of
+from penstock.controllers.reconcilers.destinations import resolve
+from penstock.controllers.reconcilers.eventtype import DescribedEvents
+from penstock.controllers.tracker import Observer
+from penstock.kube.kinds import PING_SOURCE, Key, Obj
+from penstock.resources.destinations import ResolvedAddress
+from penstock.resources.pingsource import PingObservation, PingSource, status_of
+from penstock.resources.schedules import BadSchedule, CronSchedule, parse
+from penstock.sources.deliveries import Sinks
+from penstock.sources.pings import Ping, PingRunner
+from penstock.sources.ticks import Missed, TickNotes
+
+NOTES = "sources.db"
+
+
+class PingSourceReconciler:
+    """PingSources, and what fires them."""
+
+    kind = PING_SOURCE
+
+    def __init__(self, world: ReconcilerContext, enqueue: Callable[[Observer], None], sinks: Sinks) -> None:
+        self._world, self._enqueue = world, enqueue
+        self._described = DescribedEvents(world, "pingsource")
+        self._keys: dict[str, Key] = {}
+        self._uids: dict[Key, str] = {}
+        self.runner = PingRunner(lambda: TickNotes(world.settings.data_dir / NOTES), sinks.send, self)
+
+    async def reconcile(self, key: Key, obj: Obj | None) -> None:
+        """See `Reconciler`."""
+        self._follow(key, None if obj is None else str(obj["metadata"]["uid"]))
+        if obj is None:
+            return
+        world, source = self._world, PingSource.read(obj)
+        sink = resolve(source.sink, key.namespace, world.tracker.lookup((PING_SOURCE.kind, key)))
+        schedule, problem = _schedule(source)
+        identity = await identity_of(world, (PING_SOURCE.kind, key), PING_SOURCE, obj)
+        if schedule is not None and isinstance(sink, ResolvedAddress):
+            self.runner.put(Ping(source, schedule, replace(sink, account=identity.account)))
+        else:
+            self.runner.pause(source.identity.uid)
+        seen = PingObservation(sink, problem, self.runner.trouble(source.identity.uid), identity)
+        status = status_of(obj, seen, world.now())
+        await world.write_status(PING_SOURCE, obj, status)
+        await self._described.ensure((PING_SOURCE.kind, key), obj, status, source.event_source)
+
+    def trouble_changed(self, uid: str) -> None:
+        """Has the status say so."""
+        if uid in self._keys:
+            self._enqueue((PING_SOURCE.kind, self._keys[uid]))
+
+    def ticks_missed(self, uid: str, missed: Missed) -> None:
+        """Tells it in an Event."""
+        obj = self._world.tracker.informer(PING_SOURCE).get(self._keys[uid]) if uid in self._keys else None
+        if obj is not None:
+            self._world.recorder.warning(obj, "TicksMissed", str(missed))
+
+    def _follow(self, key: Key, uid: str | None) -> None:
+        """An object that was made anew under the same name is another source."""
+        former = self._uids.get(key)
+        if former is not None and former != uid:
+            self.runner.remove(former)
+            del self._uids[key], self._keys[former]
+        if uid is not None:
+            self._uids[key], self._keys[uid] = uid, key
+
+
+def _schedule(source: PingSource) -> tuple[CronSchedule | None, str | None]:
+    try:
+        return parse(source.schedule, source.timezone), None
+    except BadSchedule as error:
+        return None, str(error)

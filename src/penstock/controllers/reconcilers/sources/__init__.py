@@ -1,1 +1,0 @@
-"""Controllers of the kinds of sources.knative.dev, and the sources that they keep running."""

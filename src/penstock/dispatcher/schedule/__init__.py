@@ -1,1 +1,0 @@
-"""Which delivery is next, and who runs it."""

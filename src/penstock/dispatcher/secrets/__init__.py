@@ -1,1 +1,0 @@
-"""What routes need of Secrets to send anything: asked for from the Kubernetes API, in memory and nowhere else."""

@@ -1,0 +1,83 @@
+"""Connections over TLS until both sides have agreed upon them.
+
+A server of asyncio would do this by itself and tell nobody of clients that never agree: those could hold as many open
+files as they like. So it is done here, where they are counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable
+
+import structlog
+
+from penstock.runtime.tasks import Owner
+
+HANDSHAKE_SECONDS = 10.0
+"""Time for a client to agree."""
+SHUTDOWN_SECONDS = 2.0
+"""Time for a client to confirm the end."""
+_PAUSE_SECONDS = 0.1
+
+log = structlog.get_logger()
+
+
+class Reception:
+    """Accepts connections, agrees upon TLS, and hands them to their protocol."""
+
+    def __init__(self, tls: ssl.SSLContext, protocol: Callable[[], asyncio.Protocol], room: Callable[[], int]) -> None:
+        self._tls, self._protocol, self._room = tls, protocol, room
+        self.greeting: set[asyncio.Task[None]] = set()
+        """Those that are not agreed upon yet."""
+        self._listening: socket.socket | None = None
+        self._accepting: asyncio.Task[object] | None = None
+
+    def start(self, listening: socket.socket, backlog: int, owner: Owner) -> None:
+        """Begins to accept."""
+        listening.listen(backlog)
+        self._listening = listening
+        self._accepting = owner.start(self._accept(listening), "connections over TLS")
+
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, _ = await loop.sock_accept(listening)
+            except OSError as error:  # no open files are left, or the client is gone already
+                log.warning("a connection could not be accepted", error=str(error))
+                await asyncio.sleep(_PAUSE_SECONDS)
+                continue
+            if self._room() <= len(self.greeting):
+                accepted.close()
+                continue
+            task = loop.create_task(self._agree(accepted), name="TLS")
+            self.greeting.add(task)
+            task.add_done_callback(self.greeting.discard)
+
+    async def end(self) -> None:
+        """Accepts no more, and ends what is not agreed upon."""
+        tasks = [task for task in (self._accepting, *self.greeting) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._listening is not None:
+            self._listening.close()
+
+    async def _agree(self, accepted: socket.socket) -> None:
+        accepted.setblocking(False)
+        try:
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await asyncio.get_running_loop().connect_accepted_socket(
+                self._protocol,
+                accepted,
+                ssl=self._tls,
+                ssl_handshake_timeout=HANDSHAKE_SECONDS,
+                ssl_shutdown_timeout=SHUTDOWN_SECONDS,
+            )
+        except (OSError, asyncio.CancelledError):  # errors of TLS are among them: the client gets nothing else
+            accepted.close()
+        except Exception:  # whatever a client can bring about ends its own connection, and nobody else's
+            log.exception("a connection over TLS could not be agreed upon")
+            accepted.close()

@@ -1,0 +1,29 @@
+"""Senders with an OpenID Connect token, for targets that have an audience. Asked last: it takes every Bearer token."""
+
+from __future__ import annotations
+
+from penstock.ingress import responses
+from penstock.ingress.request import Request, Sender
+from penstock.ingress.responses import Response
+from penstock.ingress.targets import Addressee
+from penstock.oidc.verifier import TokenRefused, Verifier
+
+
+class TokenRecogniser:
+    """Knows senders by their tokens."""
+
+    def __init__(self, verifier: Verifier) -> None:
+        self._verifier = verifier
+
+    def recognise(self, request: Request, addressee: Addressee) -> Sender | Response | None:
+        """See `Recogniser`."""
+        access = addressee.target.access
+        if access is None or not access.audience:
+            return None
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer":
+            return None
+        found = self._verifier.subject(token.strip(), access.audience)
+        if not isinstance(found, TokenRefused):
+            return Sender(found)
+        return responses.not_yet_known(found.reason) if found.is_passing else responses.unauthorized(found.reason)

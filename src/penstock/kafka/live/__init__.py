@@ -1,1 +1,0 @@
-"""What comes to topics at this moment, for people who watch."""

@@ -1,1 +1,0 @@
-"""What tasks on other machines tell."""
