@@ -18,6 +18,19 @@ if TYPE_CHECKING:
 
 READY_SECONDS = 60.0
 
+RETRIES = {"retry": 10, "backoffPolicy": "exponential", "backoffDelay": "PT0.2S"}
+"""What a Broker without delivery options of its own gets, for a dead letter sink that is given without retries."""
+
+RetryOption = Annotated[
+    int | None,
+    typer.Option("--retry", min=0, help="Attempts after the first. (default with a dead letter sink: 10)"),
+]
+SinkOption = Annotated[
+    str | None,
+    typer.Option(
+        "--dead-letter-sink", help="URL that gets events that cannot be delivered; without it they are dropped."
+    ),
+]
 WaitOption = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until it is Ready.")]
 ManifestOption = Annotated[
     Path | None, typer.Option("--file", "-f", help="File or folder with objects in YAML or JSON; - is standard input.")
@@ -30,17 +43,16 @@ create = typer.Typer(help="Make a Broker, a Trigger or a Channel, in a line.", n
 def create_broker(
     name: Annotated[str, typer.Argument(help="Its name.")] = "default",
     *,
-    dead_letter_sink: Annotated[
-        str | None, typer.Option(help="URL that gets what cannot be delivered; without it such an event is dropped.")
-    ] = None,
+    dead_letter_sink: SinkOption = None,
+    retry: RetryOption = None,
     wait: WaitOption = True,
     namespace: NamespaceOption = None,
     data_dir: DataDirOption = None,
     kubeconfig: KubeconfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a Broker, or bring one that is there into this shape."""
-    spec = {"delivery": {"deadLetterSink": {"uri": dead_letter_sink}}} if dead_letter_sink else {}
+    """Make a Broker; of one that exists, change what the options name and nothing else."""
+    spec = delivery_of(dead_letter_sink, retry)
     _make("Broker", name, spec, wait=wait, namespace=namespace, chosen=(data_dir, kubeconfig), as_json=as_json)
 
 
@@ -53,18 +65,24 @@ def create_trigger(
         str, typer.Option("--broker", "-b", help="Its Broker.", autocompletion=completion_of("broker"))
     ] = "default",
     filters: FilterOption = None,
+    dead_letter_sink: SinkOption = None,
+    retry: RetryOption = None,
     wait: WaitOption = True,
     namespace: NamespaceOption = None,
     data_dir: DataDirOption = None,
     kubeconfig: KubeconfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a Trigger, or bring one that is there into this shape."""
+    """Make a Trigger; of one that exists, change what the options name and nothing else.
+
+    Delivery options of a Trigger replace all those of its Broker, the dead letter sink included.
+    """
     from penstock.cli.filtering import filters_of
     from penstock.cli.terminal import problems
 
     with problems():
         spec: dict[str, Any] = {"broker": broker, "subscriber": {"uri": subscriber}}
+        spec |= delivery_of(dead_letter_sink, retry)
         if filters:
             spec["filters"] = filters_of(filters)
     _make("Trigger", name, spec, wait=wait, namespace=namespace, chosen=(data_dir, kubeconfig), as_json=as_json)
@@ -218,7 +236,60 @@ def _make(
     group = "eventing" if kind in ("Broker", "Trigger") else "messaging"
     obj = {"apiVersion": f"{group}.knative.dev/v1", "kind": kind, "metadata": {"name": name}, "spec": spec}
     with problems(), find(*chosen).api() as api:
-        _apply_one(api, obj, namespace, wait, as_json)
+        resource = api.resource_of(obj)
+        stored = api.find(resource, namespace or api.namespace, name)
+        if stored is None:
+            _apply_one(api, {**obj, "spec": with_retries(spec, {})}, namespace, wait, as_json)
+        else:
+            _change(api, resource, stored, with_retries(spec, stored.get("spec") or {}), wait=wait, as_json=as_json)
+
+
+def delivery_of(dead_letter_sink: str | None, retry: int | None) -> dict[str, Any]:
+    """The part of a spec that the options for deliveries name."""
+    sink = {"deadLetterSink": {"uri": dead_letter_sink}} if dead_letter_sink else {}
+    retries = {} if retry is None else {"retry": retry}
+    return {"delivery": {**sink, **retries}} if sink or retries else {}
+
+
+def with_retries(spec: dict[str, Any], stored: dict[str, Any]) -> dict[str, Any]:
+    """The spec with retries where it brings a dead letter sink: a sink alone would get every event that failed once."""
+    delivery = spec.get("delivery") or {}
+    if "deadLetterSink" not in delivery or "retry" in delivery or (stored.get("delivery") or {}).get("retry"):
+        return spec
+    return {**spec, "delivery": {**RETRIES, **delivery}}
+
+
+def changes_of(spec: dict[str, Any], stored: dict[str, Any], path: str = "spec") -> list[str]:
+    """A line for every field that the new spec changes: `spec.delivery.retry: 3 -> 10`."""
+    lines: list[str] = []
+    for field, wanted in spec.items():
+        before, where = stored.get(field), f"{path}.{field}"
+        if isinstance(wanted, dict) and isinstance(before, dict):
+            lines += changes_of(wanted, before, where)
+        elif wanted != before:
+            lines.append(f"{where}: {'not set' if before is None else _short(before)} -> {_short(wanted)}")
+    return lines
+
+
+def _short(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _change(
+    api: ClusterApi, resource: Resource, stored: dict[str, Any], spec: dict[str, Any], *, wait: bool, as_json: bool
+) -> None:
+    """Changes the fields that the options name of an object that exists, and prints which these are."""
+    metadata, lines = stored["metadata"], changes_of(spec, stored.get("spec") or {})
+    changed = api.change_spec(resource, metadata["namespace"], metadata["name"], spec) if lines else stored
+    if wait:
+        changed = wait_ready(api, resource, changed)
+    if as_json:
+        say(json.dumps(changed))
+        return
+    what, ready = "changed" if lines else "unchanged", " and ready" if wait else ""
+    say(f"{resource.kind.lower()}/{metadata['name']} {what}{ready}")
+    for line in lines:
+        say(f"  {line}")
 
 
 def _apply_one(api: ClusterApi, obj: dict[str, Any], namespace: str | None, wait: bool, as_json: bool) -> None:

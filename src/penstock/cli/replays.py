@@ -60,9 +60,10 @@ def replay(
 
     with problems():
         wishes = Wishes(since, until, tuple(ids or ()), tuple(where or ()), sink, rate, dry_run)
-        wanted = replay_of(ReplaySubject.read(place), wishes, name)
+        subject = ReplaySubject.read(place)
+        wanted = replay_of(subject, wishes, name)
         with find(data_dir, kubeconfig).api() as api:
-            _make(api, namespace or api.namespace, wanted, watch=watch, as_json=as_json)
+            _make(api, namespace or api.namespace, subject, wanted, watch=watch, as_json=as_json)
 
 
 def redrive(
@@ -93,17 +94,19 @@ def redrive(
             raise Problem(f"A {given.kind} gives nothing up.", "Name the Trigger or Subscription.", exit_code=2)
         wishes = Wishes(since, until, tuple(ids or ()), (), None, rate, dry_run, given_up=True, reason=reason)
         with find(data_dir, kubeconfig).api() as api:
-            _make(api, namespace or api.namespace, replay_of(given, wishes, name), watch=watch, as_json=as_json)
+            _make(api, namespace or api.namespace, given, replay_of(given, wishes, name), watch=watch, as_json=as_json)
 
 
-def _make(api: ClusterApi, namespace: str, wanted: Obj, *, watch: bool, as_json: bool) -> None:
-    """Creates the Replay, and shows how it goes if that is wished."""
+def _make(api: ClusterApi, namespace: str, subject: ReplaySubject, wanted: Obj, *, watch: bool, as_json: bool) -> None:
+    """Creates the Replay, if its object exists, and shows its progress if asked to."""
     import json
 
+    from penstock.cli.names import resource_named
     from penstock.cli.terminal import console
     from penstock.operations.cluster_api import REPLAYS
     from penstock.operations.replays import succeeded
 
+    api.get(resource_named(subject.kind.lower()), namespace, subject.name)  # raises where it does not exist
     made = api.create(REPLAYS, namespace, wanted)
     name = made["metadata"]["name"]
     if not as_json:

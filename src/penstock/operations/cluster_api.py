@@ -121,6 +121,12 @@ class ClusterApi:
         with self._problems(), self._missing(f"{resource.kind} {namespace}/{name}"):
             return self._client.get(resource, key)
 
+    def find(self, resource: Resource, namespace: str, name: str) -> Obj | None:
+        """An object; None where it does not exist."""
+        with contextlib.suppress(NotThere):
+            return self.get(resource, namespace, name)
+        return None
+
     def all(self, resource: Resource, namespace: str = "") -> list[Obj]:
         """The objects of a namespace, or of all."""
         resource.path(namespace)
@@ -147,6 +153,12 @@ class ClusterApi:
         resource.path(namespace, obj["metadata"]["name"])
         with self._problems():
             return self._client.apply(resource, obj, namespace, force=True)
+
+    def change_spec(self, resource: Resource, namespace: str, name: str, spec: Obj) -> Obj:
+        """Changes the fields of a spec that are given; the others stay as they are."""
+        key = resource.key(namespace, name)
+        with self._problems(), self._missing(f"{resource.kind} {namespace}/{name}"):
+            return self._client.patch(resource, key, {"spec": spec})
 
     def annotate(
         self, resource: Resource, namespace: str, name: str, annotations: Mapping[str, str | None], version: str = ""

@@ -56,6 +56,8 @@ class AdmissionContext:
     """The stored object on an `UPDATE`, so that a change of the spec is noted in `<group>/lastModifier`."""
     may_subscribe: Callable[[EventOrigin], bool] = field(default=_may_nothing, compare=False)
     """Whether the user has the verb `knsubscribe` on a Broker or channel. Raises AccessUnknown."""
+    warnings: list[str] = field(default_factory=list, compare=False)
+    """Collects what the client is warned of, although the object is accepted."""
 
 
 class AdmissionDenied(Exception):  # named after the reason in the response

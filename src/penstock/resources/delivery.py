@@ -15,6 +15,7 @@ from penstock.runtime.times import EXPECTED, NotADuration, moment_of, parse_dura
 
 POLICIES = ("linear", "exponential")
 FORMATS = ("json", "binary")
+SINK_WITHOUT_RETRIES = "delivery.retry is not set: an event goes to the dead letter sink after a single failed attempt"
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,8 @@ def check_delivery(delivery: dict[str, Any] | None, ctx: AdmissionContext) -> Fi
     retry = delivery.get("retry")
     if retry is not None and retry < 0:
         errors.append(invalid(retry, "retry"))
+    if sink is not None and not retry:
+        ctx.warnings.append(SINK_WITHOUT_RETRIES)
     errors += _check_positive(delivery, "timeout", "delivery-timeout", ctx)
     policy = delivery.get("backoffPolicy")
     if policy is not None and policy not in POLICIES:

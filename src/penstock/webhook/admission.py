@@ -60,11 +60,12 @@ class Judge:
         admission = self._admission(review)
         if admission is None or review.obj is None:
             return allowed(review)
+        context = self._context(review)
         try:
-            admission.validate(review.obj, review.old, self._context(review))
+            admission.validate(review.obj, review.old, context)
         except AdmissionDenied as refusal:
             return denied(review, f"validation failed: {refusal.message}")
-        return allowed(review)
+        return allowed(review, warnings=context.warnings)
 
     def validate_features(self, review: Review) -> Obj:
         """The answer about `config-features`: refuses promises that would not be kept, warns of what has no effect."""

@@ -45,7 +45,7 @@ def test_objects_without_kubectl(run: Run, tmp_path: Path) -> None:
     assert run("create", "broker", "--no-wait").output == "broker/default created\n"
     make = ("create", "trigger", "greetings", "--subscriber", "http://127.0.0.1:9000/", "--filter", "type=greeting")
     assert run(*make, "--no-wait").output == "trigger/greetings created\n"
-    assert run(*make, "--no-wait").output == "trigger/greetings applied\n"
+    assert run(*make, "--no-wait").output == "trigger/greetings unchanged\n"
     lines = run("get", "triggers").output.splitlines()
     assert lines[0].split()[:2] == ["NAME", "BROKER"]
     assert lines[1].split()[:2] == ["greetings", "default"]
@@ -62,6 +62,40 @@ def test_objects_without_kubectl(run: Run, tmp_path: Path) -> None:
     assert run("delete", "--file", str(file)).output == "channel/orders deleted\n"
     assert run("delete", "trigger", "greetings").output == "trigger/greetings deleted\n"
     assert run("delete", "trigger/greetings").output == "trigger/greetings was not there\n"
+
+
+def test_create_changes_what_its_options_name_and_nothing_else(run: Run) -> None:
+    def delivery() -> object:
+        return json.loads(run("get", "broker/b", "--json").output)["spec"].get("delivery")
+
+    run("create", "broker", "b", "--retry", "3", "--no-wait")
+    assert delivery() == {"retry": 3}
+    changed = run("create", "broker", "b", "--dead-letter-sink", "http://127.0.0.1:9001/", "--no-wait").output
+    assert changed == (
+        'broker/b changed\n  spec.delivery.deadLetterSink: not set -> {"uri": "http://127.0.0.1:9001/"}\n'
+    )
+    assert delivery() == {"retry": 3, "deadLetterSink": {"uri": "http://127.0.0.1:9001/"}}
+    assert run("create", "broker", "b", "--no-wait").output == "broker/b unchanged\n"
+    assert run("create", "broker", "b", "--retry", "5", "--no-wait").output == (
+        "broker/b changed\n  spec.delivery.retry: 3 -> 5\n"
+    )
+
+
+def test_a_dead_letter_sink_comes_with_retries(run: Run) -> None:
+    sink = ("--dead-letter-sink", "http://127.0.0.1:9001/", "--no-wait")
+    run("create", "broker", "kept", *sink)
+    run("create", "trigger", "t", "--broker", "kept", "--subscriber", "http://127.0.0.1:9000/", *sink)
+    run(
+        "create", "trigger", "once", "--broker", "kept", "--subscriber", "http://127.0.0.1:9000/", "--retry", "0", *sink
+    )
+    for name, retry in (("broker/kept", 10), ("trigger/t", 10), ("trigger/once", 0)):
+        assert json.loads(run("get", name, "--json").output)["spec"]["delivery"]["retry"] == retry
+
+
+def test_no_replay_of_what_does_not_exist(run: Run) -> None:
+    for command in ("redrive", "replay"):
+        assert "There is no Trigger" in run(command, "trigger/nosuch", ok=False).output
+    assert json.loads(run("get", "replays", "--json").output)["items"] == []
 
 
 def test_kinds_that_are_in_one_version_only_are_found_and_others_in_the_one_that_is_preferred(run: Run) -> None:

@@ -109,3 +109,16 @@ def test_options_are_read_in_seconds() -> None:
 def test_what_cannot_be_read_counts_as_unset() -> None:
     odd = {"retry": -2, "backoffPolicy": "?", "backoffDelay": "?", "backoffMax": "?", "format": "?"}
     assert DeliveryOptions.read(odd) == DeliveryOptions()
+
+
+@pytest.mark.parametrize(
+    ("delivery", "warned"),
+    [({}, 0), ({"deadLetterSink": {"uri": "http://a"}}, 1), ({"deadLetterSink": {"uri": "http://a"}, "retry": 1}, 0)],
+    ids=["no sink", "a sink alone", "a sink and retries"],
+)
+def test_a_dead_letter_sink_without_retries_is_warned_of(
+    context: Context, delivery: dict[str, Any], warned: int
+) -> None:
+    ctx = context()
+    assert check_delivery(delivery, ctx) == []
+    assert len(ctx.warnings) == warned

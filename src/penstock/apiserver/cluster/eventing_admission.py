@@ -78,6 +78,7 @@ class EventingGate:
             operation=occasion.operation,
             old=old,
             may_subscribe=may_subscribe,
+            warnings=occasion.warnings,
         )
 
 

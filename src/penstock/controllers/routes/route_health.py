@@ -79,9 +79,15 @@ class _Route:
     began: DeliveryState | None = None
     """The state when a run of failures was told."""
 
+    def has_recovered(self, state: DeliveryState) -> bool:
+        """Whether an attempt succeeded since it began to fail. A task that was restarted knows of no failure yet, which
+        is not a success."""
+        return not state.fails and state.succeeded > (self.began.since if self.began else 0.0)
+
     def is_settled(self, state: DeliveryState) -> bool:
-        """Whether everything is shown and told."""
-        return self.shown == state and self.told_failing == state.fails and not (self.dropped or self.dead_lettered)
+        """Whether everything is shown and reported."""
+        reported = not self.has_recovered(state) if self.told_failing else not state.fails
+        return self.shown == state and reported and not (self.dropped or self.dead_lettered)
 
 
 class RouteStandings:
@@ -110,7 +116,8 @@ class RouteStandings:
             route.dropped += _more(before.dropped if before else 0, standing.dropped)
             route.dead_lettered += _more(before.dead_lettered if before else 0, standing.dead_lettered)
         else:
-            route.told_failing = merged(route.instances.values()).fails
+            known = merged(route.instances.values())
+            route.told_failing, route.began = known.fails, known if known.fails else None
         self._fresh[standing.route] = None
 
     def forget(self, key: str) -> None:
@@ -161,7 +168,7 @@ class RouteStandings:
         if state.fails and not route.told_failing and may("DeliveryFailed"):
             route.told_failing, route.began = True, state
             yield RouteHappening(uid, "DeliveryFailed", failure_text(state, now))
-        elif not state.fails and route.told_failing and may("DeliveryRecovered"):
+        elif route.told_failing and route.has_recovered(state) and may("DeliveryRecovered"):
             began, route.told_failing = route.began, False
             yield RouteHappening(uid, "DeliveryRecovered", recovery_text(began, state))
         if route.dropped and may("EventsDropped"):
