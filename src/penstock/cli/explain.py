@@ -84,13 +84,18 @@ def explain(
         verdict = reasons(trigger, one)
         if as_json:
             steps = [{"depth": step.depth, "passes": step.passes, "filter": step.text} for step in verdict.steps]
-            say(json.dumps({"matches": verdict.matches, "steps": steps, "notes": verdict.notes}, indent=2))
+            say(
+                json.dumps(
+                    {"matches": verdict.matches, "ready": verdict.is_ready, "steps": steps, "notes": verdict.notes},
+                    indent=2,
+                )
+            )
         else:
             _print(verdict.steps)
             for note in verdict.notes:
                 say(f"note: {note}")
             say(verdict.sentence)
-        raise typer.Exit(0 if verdict.matches else 1)
+        raise typer.Exit(0 if verdict.is_delivered else 1)
 
 
 def _trigger(

@@ -68,10 +68,19 @@ class FilterVerdict:
     steps: list[Step]
     notes: list[str]
     """What else keeps events from arriving."""
+    is_ready: bool = True
+    """Whether the route is in force, as far as its status says."""
+
+    @property
+    def is_delivered(self) -> bool:
+        """Whether the route gets the event."""
+        return self.matches and self.is_ready
 
     @property
     def sentence(self) -> str:
-        """The end of the story."""
+        """The result in a sentence."""
+        if self.matches and not self.is_ready:
+            return f"{self.name} matches this event, but does not get it: it is not Ready"
         return f"{self.name} {'gets' if self.matches else 'does not get'} this event"
 
 
@@ -87,7 +96,15 @@ def reasons(route: Mapping[str, Any], event: CloudEvent) -> FilterVerdict:
     except InvalidFilter as invalid:
         raise Problem(f"{name} has a filter that is not valid: {invalid}.") from None
     steps = steps_of(predicate, event)
-    return FilterVerdict(name, steps[0].passes, steps, list(_notes(route)))
+    return FilterVerdict(name, steps[0].passes, steps, list(_notes(route)), is_ready=not _unready(route))
+
+
+def _unready(route: Mapping[str, Any]) -> str:
+    """Why the route is not Ready; empty where it is, or has no status."""
+    ready = find((route.get("status") or {}).get("conditions"), READY)
+    if ready is None or ready.get("status") == "True":
+        return ""
+    return ready.get("message") or ready.get("reason") or "not yet"
 
 
 def _notes(route: Mapping[str, Any]) -> Iterator[str]:
@@ -95,9 +112,8 @@ def _notes(route: Mapping[str, Any]) -> Iterator[str]:
     from penstock.resources.delivery_status import DELIVERING
 
     conditions = (route.get("status") or {}).get("conditions")
-    ready = find(conditions, READY)
-    if ready is not None and ready.get("status") != "True":
-        yield f"it is not Ready: {ready.get('message') or ready.get('reason') or 'not yet'}"
+    if why := _unready(route):
+        yield f"it is not Ready: {why}"
     if RouteOptions.read(dict(route)).paused:
         yield "it is paused: events wait"
         return

@@ -120,7 +120,7 @@ def send(
             credentials = credentials_for(address, known, ca_file, installation.authority)
             if not watch:
                 raise typer.Exit(_send_all(address.url, credentials, one, count=count, rate=rate, as_json=as_json))
-            watched = WatchedEvent(one.id, one.source, api, resource, target)
+            watched = WatchedEvent(one, api, resource, target)
         settings = installation.kafka_settings("penstock send --watch")
         raise typer.Exit(
             watched_event(

@@ -25,17 +25,27 @@ def status(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
     from penstock.cli.terminal import problems
     from penstock.engine import datadir
     from penstock.operations.installation import of_stack, running_folder
-    from penstock.operations.stack_state import METRICS, component_rows, disk_problems, problems_of, routes_behind
+    from penstock.operations.stack_state import (
+        METRICS,
+        component_rows,
+        disk_problems,
+        failing_routes,
+        problems_of,
+        routes_behind,
+    )
 
     with problems():
-        root = of_stack(running_folder(data_dir)).root or Path()
+        installation = of_stack(running_folder(data_dir))
+        root = installation.root or Path()
         stack = datadir.read_stack(root) or {"components": {}, "state": "unknown"}
         rows = component_rows(stack)
         behind = routes_behind(root / METRICS)
+        failing = failing_routes(installation)
         full = disk_problems(datadir.load_settings(root / datadir.SETTINGS_FILE))
         if as_json:
             components = {row.pop("component"): row for row in rows}
-            shown = {**stack, "data_dir": str(root), "components": components, "routes": behind, "disk": full}
+            shown = {**stack, "data_dir": str(root), "components": components, "routes": behind, "failing": failing}
+            shown["disk"] = full
             say(json.dumps(shown, indent=2))
             return
         for line in lines_of(COLUMNS, [_cells(row) for row in rows], NUMBERS):
@@ -43,6 +53,8 @@ def status(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
         for problem in (*problems_of(rows), *full):
             say(f"\n{problem}")
         _print_routes(behind)
+        for line in failing_lines(failing):
+            say(line)
         total = sum(row["memory_mib"] or 0 for row in rows)
         say(f"\nstack {stack['state']}, {total} MiB in all, data in {root}")
         if files := stack.get("kafka_client_files"):
@@ -61,6 +73,15 @@ def _cells(row: dict[str, Any]) -> list[str]:
         str(row["restarts"]),
         "" if row["lag"] is None else count(row["lag"]),
     ]
+
+
+def failing_lines(failing: list[str] | None) -> list[str]:
+    """How many routes fail, and where the reasons are."""
+    if failing is None:
+        return ["the API is unreachable: which routes fail is not known"]
+    if not failing:
+        return ["no route fails"]
+    return [f"{len(failing)} route{' fails' if len(failing) == 1 else 's fail'}; the reasons: penstock lag"]
 
 
 def _print_routes(behind: list[dict[str, Any]] | None) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from penstock.cli.event_text import attempt_line
+from penstock.cli.filtering import reasons
 from penstock.cli.output import say
 from penstock.cli.terminal import print_pieces
 from penstock.contract import attempts, topics
@@ -16,6 +17,7 @@ from penstock.contract import records as headers
 from penstock.contract.attempts import AttemptRecord
 from penstock.contract.records import Unreadable
 from penstock.events import kafka_binding as kafka
+from penstock.events.event import CloudEvent
 from penstock.kafka.live import LiveReader, following
 from penstock.kafka.ranges import LogRecord
 from penstock.kafka.topic_ends import KafkaAway
@@ -32,11 +34,23 @@ ROUTING_SECONDS = 5.0
 class WatchedEvent:
     """An event, and the routes that may want it."""
 
-    def __init__(self, event_id: str, source: str, api: ClusterApi, resource: Resource, target: Obj) -> None:
-        self.identity = (event_id, source)
+    def __init__(self, event: CloudEvent, api: ClusterApi, resource: Resource, target: Obj) -> None:
+        self.identity = (event.id, event.source)
         self.target = f"{resource.kind} {target['metadata']['namespace']}/{target['metadata']['name']}"
         routes = TRIGGERS if resource == BROKERS else SUBSCRIPTIONS
-        self.names = {obj["metadata"]["uid"]: _name(obj) for obj in api.all(routes, target["metadata"]["namespace"])}
+        found = api.all(routes, target["metadata"]["namespace"])
+        self.names = {obj["metadata"]["uid"]: _name(obj) for obj in found}
+        ours = [obj for obj in found if target_of(obj) == target["metadata"]["name"]]
+        self.unready = [_name(obj) for obj in ours if matches_unready(obj, event)]
+        """Routes that match the event and do not get it, because they are not Ready."""
+
+    @property
+    def unmatched(self) -> str:
+        """Why no route gets the event."""
+        if self.unready:
+            verb = "matches, but is" if len(self.unready) == 1 else "match, but are"
+            return f"{', '.join(self.unready)} {verb} not Ready; no other route of {self.target} matches"
+        return f"no route of {self.target} matches; penstock explain ROUTE says why"
 
 
 class Journey:
@@ -104,7 +118,9 @@ def _follow(reader: LiveReader, watched: WatchedEvent, timeout: float, as_json: 
     while not journey.is_over:
         passed = time.monotonic() - begun
         if not journey.routes and passed > ROUTING_SECONDS:
-            return _end(as_json, f"no route of {watched.target} wants it; penstock explain says why", {"routes": {}}, 0)
+            return _end(
+                as_json, watched.unmatched, {"routes": {}, "notReady": watched.unready}, 1 if watched.unready else 0
+            )
         if passed > timeout:
             waiting = ", ".join(watched.names.get(uid, uid) for uid in journey.waiting)
             text = f"still on its way after {timeout:g} s: {waiting}"
@@ -146,6 +162,21 @@ def _end(as_json: bool, text: str, shown: Mapping[str, Any], code: int) -> int:
 def _identity(fields: Mapping[str, bytes | None]) -> tuple[str, str]:
     values = [(fields.get(kafka.PREFIX + name) or b"").decode(errors="replace") for name in ("id", "source")]
     return values[0], values[1]
+
+
+def matches_unready(route: Obj, event: CloudEvent) -> bool:
+    """Whether a route would get the event, were it Ready."""
+    try:
+        verdict = reasons(route, event)
+    except Problem:  # its filters are invalid
+        return False
+    return verdict.matches and not verdict.is_ready
+
+
+def target_of(route: Obj) -> str:
+    """The name of the Broker or channel that a Trigger or Subscription takes events of."""
+    spec = route["spec"]
+    return str(spec.get("broker") or (spec.get("brokerRef") or spec.get("channel") or {}).get("name") or "")
 
 
 def _name(obj: Obj) -> str:

@@ -1,4 +1,4 @@
-"""How a stack of this machine stands: its components as they run, and the routes that are behind."""
+"""How a stack of this machine stands: its components as they run, the routes that are behind, and those that fail."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from penstock.operations.installation import Installation
+from penstock.runtime.errors import Problem
 from penstock.settings import Settings
 
 MIB = 2**20
@@ -71,6 +73,24 @@ def routes_behind(metrics: Path) -> list[dict[str, Any]] | None:
     ]
     behind = [route for route in routes if route["lag"]]
     return sorted(behind, key=lambda route: (-route["lag"], -route["oldest_seconds"], route["name"]))
+
+
+def failing_routes(installation: Installation) -> list[str] | None:
+    """Triggers and Subscriptions whose deliveries fail, as KIND/NAMESPACE/NAME; None where the API is unreachable."""
+    from penstock.operations.cluster_api import ROUTES
+    from penstock.resources.conditions import find
+    from penstock.resources.delivery_status import DELIVERING
+
+    try:
+        with installation.api() as api:
+            routes = [obj for resource in ROUTES for obj in api.all(resource)]
+    except Problem:
+        return None
+    return sorted(
+        f"{obj['kind'].lower()}/{obj['metadata']['namespace']}/{obj['metadata']['name']}"
+        for obj in routes
+        if ((find((obj.get("status") or {}).get("conditions"), DELIVERING)) or {}).get("status") == "False"
+    )
 
 
 def _row(name: str, entry: dict[str, Any]) -> dict[str, Any]:

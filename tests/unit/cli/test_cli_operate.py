@@ -21,7 +21,7 @@ from penstock.cli.live_view import WantedView
 from penstock.cli.manifests import document, kinds_lines, read_manifests, table_lines
 from penstock.cli.names import split
 from penstock.cli.sending import SendingOutcome
-from penstock.cli.watching import Journey
+from penstock.cli.watching import Journey, matches_unready
 from penstock.contract import attempts, records
 from penstock.contract.attempts import AttemptRecord
 from penstock.contract.records import record_of
@@ -417,3 +417,30 @@ def test_names_have_a_kind_or_a_usual_one() -> None:
     for wrong in ("pod/a", "trigger/"):
         with pytest.raises(Problem):
             split(wrong, "trigger")
+
+
+UNREADY = {"conditions": [{"type": "Ready", "status": "False", "reason": "BrokerDoesNotExist", "message": "no Broker"}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "sentence", "arrives"),
+    [
+        ({}, {}, "trigger/t gets this event", True),
+        ({}, UNREADY, "trigger/t matches this event, but does not get it: it is not Ready", False),
+        ({"filters": [{"exact": {"type": "other"}}]}, UNREADY, "trigger/t does not get this event", False),
+    ],
+    ids=["ready", "matches, not Ready", "does not match"],
+)
+def test_a_match_is_told_apart_from_a_delivery(
+    spec: dict[str, Any], status: dict[str, Any], sentence: str, arrives: bool
+) -> None:
+    trigger = {"kind": "Trigger", "metadata": {"name": "t"}, "spec": {"broker": "b", **spec}, "status": status}
+    one = event(type="greeting")
+    verdict = reasons(trigger, one)
+    assert (verdict.sentence, verdict.is_delivered) == (sentence, arrives)
+    assert matches_unready(trigger, one) == ("matches" in sentence)
+
+
+def test_a_route_with_invalid_filters_is_not_named_as_one_that_would_match() -> None:
+    broken = {"kind": "Trigger", "metadata": {"name": "t"}, "spec": {"filters": [{"cesql": "("}]}, "status": UNREADY}
+    assert not matches_unready(broken, event(type="greeting"))

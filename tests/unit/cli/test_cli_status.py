@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock.cli.output import lines_of
-from penstock.cli.status import COLUMNS, NUMBERS, ROUTES_SHOWN, _cells, _print_routes
+from penstock.cli.status import COLUMNS, NUMBERS, ROUTES_SHOWN, _cells, _print_routes, failing_lines
 from penstock.operations.formatting import count, duration
 from penstock.operations.stack_state import disk_problems, routes_behind
 from penstock.settings import Settings
@@ -55,6 +55,13 @@ def test_that_nothing_is_known_is_not_called_well(tmp_path: Path, capsys: pytest
     unknown, well = capsys.readouterr().out.split("\n\n")
     assert "not known" in unknown
     assert "no route is behind" in well
+
+
+def test_routes_that_fail_are_counted() -> None:
+    assert failing_lines([]) == ["no route fails"]
+    assert failing_lines(["trigger/a/t"]) == ["1 route fails; the reasons: penstock lag"]
+    assert failing_lines(["trigger/a/t", "trigger/a/u"]) == ["2 routes fail; the reasons: penstock lag"]
+    assert "not known" in failing_lines(None)[0]
 
 
 def test_components_fit_80_columns_with_everything_at_its_longest() -> None:
