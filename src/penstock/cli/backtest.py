@@ -81,15 +81,15 @@ def _documents(file: Path) -> list[Any]:
 
     import yaml
 
-    from penstock.runtime.errors import Problem
+    from penstock.runtime.errors import UserError
 
     try:
         text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
         return list(yaml.safe_load_all(text))
     except OSError as error:
-        raise Problem(f"{file} cannot be read: {error.strerror}.", exit_code=2) from None
+        raise UserError(f"{file} cannot be read: {error.strerror}.", exit_code=2) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise Problem(f"{file} is not YAML: {' '.join(str(error).split())}", exit_code=2) from None
+        raise UserError(f"{file} is not YAML: {' '.join(str(error).split())}", exit_code=2) from None
 
 
 def _run(

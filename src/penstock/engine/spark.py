@@ -129,7 +129,7 @@ def start_jvm(
 
 
 def check(settings: Settings) -> None:
-    """Raises Problem for what can be known to be wrong before anything starts."""
+    """Raises UserError for what can be known to be wrong before anything starts."""
     properties.check(settings.spark_conf)
     if settings.spark_master is None:
         return

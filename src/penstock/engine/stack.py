@@ -71,7 +71,7 @@ class Prepared:
 
 
 def prepare(settings: Settings, screen: Screen) -> Prepared:
-    """Makes a stack ready to start. Raises Problem for what the user can put right. May be interrupted at any time."""
+    """Prepares the start of a stack. Raises UserError for what the user can fix. May be interrupted at any time."""
     settings = settings.model_copy(update={"data_dir": settings.data_dir.expanduser().absolute()})
     exposure_check.check(settings)
     spark.check(settings)
@@ -108,7 +108,7 @@ def _jars(settings: Settings, java: java_search.Java, screen: Screen, rights_of_
 
 
 async def run(prepared: Prepared, screen: Screen, stop: asyncio.Event) -> None:
-    """Runs the stack until `stop` is set. Raises Problem if a component has to be given up."""
+    """Runs the stack until `stop` is set. Raises UserError if a component has to be given up."""
     settings = prepared.settings
     screen.began(settings)
     running_stacks.enter(settings.data_dir)
@@ -138,7 +138,7 @@ async def run(prepared: Prepared, screen: Screen, stop: asyncio.Event) -> None:
 
 
 async def with_kafka_alone(prepared: Prepared, screen: Screen, work: Callable[[Settings], T]) -> T:
-    """Runs nothing but the embedded Kafka, for as long as the work takes, which is called in a thread. Raises Problem
+    """Runs nothing but the embedded Kafka, for as long as the work takes, which is called in a thread. Raises UserError
     where Kafka does not come up."""
     settings, up, done = prepared.settings, asyncio.Event(), asyncio.Event()
     record = StackRecord(prepared.data, settings, screen)

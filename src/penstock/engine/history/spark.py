@@ -26,7 +26,7 @@ BLOCK_BYTES = 32 * 2**20
 def open_session(
     settings: Settings, name: str = "history-spark", jvm_ended: Callable[[int], None] = lambda code: None
 ) -> SparkSession:
-    """Starts Spark with Delta in this process; fetches Delta's jars first if need be. Raises Problem."""
+    """Starts Spark with Delta in this process; fetches Delta's jars first if need be. Raises UserError."""
     found = java.find()
     delta = jars.resolve(settings, found, wanted=ivy.HISTORY)
     own = jars.resolve(settings, found)

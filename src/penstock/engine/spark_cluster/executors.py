@@ -20,7 +20,7 @@ import structlog
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from penstock.router import watchdogs
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
 if TYPE_CHECKING:
@@ -46,10 +46,10 @@ class TaskFailure:
     text: str
 
 
-def not_taken(master: str, text: str) -> Problem:
+def not_taken(master: str, text: str) -> UserError:
     """The master answers, and the application did not start there."""
     first = next((line.strip() for line in text.splitlines() if "Exception" in line or "Error" in line), "")
-    return Problem(
+    return UserError(
         f"The Spark master {master} did not take the application. {_shortened(first)}".strip(),
         f"It must be Spark {version('pyspark')}, as pyspark here is, and reach this machine under spark_driver_host; "
         "where it asks for a secret, spark_conf has to hold it (spark.authenticate.secret). If it took the application "
@@ -57,45 +57,45 @@ def not_taken(master: str, text: str) -> Problem:
     )
 
 
-def explained(failure: TaskFailure, python: str) -> Problem:
+def explained(failure: TaskFailure, python: str) -> UserError:
     """What is wrong with an executor, by what a task that failed there said."""
     host, text = failure.host, failure.text
     if found := re.search(r'Cannot run program "([^"]+)"', text):
-        return Problem(
+        return UserError(
             f"The executor on {host} has no Python {found.group(1)!r}.",
             f"Install {python} there, or name its Python with spark_python.",
         )
     if "PYTHON_VERSION_MISMATCH" in text or "Python in worker has different version" in text:
         found = re.search(r"different version: ([\d.]+)", text)
         other = found.group(1) if found else "another version"
-        return Problem(
+        return UserError(
             f"The executor on {host} runs Python {other}, and this machine {platform.python_version()}.",
             "Both must have the same minor version: name the right one with spark_python.",
         )
     if found := re.search(r"ModuleNotFoundError: No module named '([^']+)'", text):
-        return Problem(
+        return UserError(
             f"The Python of the executor on {host} lacks the package {found.group(1)!r}.",
             f"Install penstock {version('penstock')} there, or leave spark_python empty so that it is sent along.",
         )
     if found := re.search(r"ImportError: (.+)", text):
-        return Problem(
+        return UserError(
             f"The Python of the executor on {host} cannot load a package: {_shortened(found.group(1))}.",
             "Packages that are sent along fit the system and processor of this machine only; for others install "
             "penstock there and name that Python with spark_python.",
         )
     if "InvalidClassException" in text or "serialVersionUID" in text or "NoSuchMethodError" in text:
-        return Problem(
+        return UserError(
             f"The executor on {host} is another version of Spark than pyspark here ({version('pyspark')}).",
             "Run the same version on the cluster that spark_master names.",
         )
-    return Problem(
+    return UserError(
         f"A first task failed on the executor on {host}: {_shortened(text.strip().splitlines()[-1])}",
         "Look at the executor's own log, and at spark_conf.",
     )
 
 
 def look(session: SparkSession, settings: Settings, python: str) -> None:
-    """Waits for executors and tries what tasks need on them. Raises Problem where none is of use."""
+    """Waits for executors and tries what tasks need on them. Raises UserError where none is of use."""
     there = _await_slots(session, settings)
     context = session.sparkContext
     tasks = min(there, MOST_TASKS)
@@ -122,7 +122,7 @@ def look(session: SparkSession, settings: Settings, python: str) -> None:
     if not seen:
         if failures:
             raise explained(failures[0], python)
-        raise Problem(
+        raise UserError(
             f"Executors of {settings.spark_master} did not run a task within {PROBE_SECONDS:g} s.",
             "Executors must reach this machine: look at spark_driver_host and spark_driver_bind.",
         )
@@ -133,7 +133,7 @@ def _await_slots(session: SparkSession, settings: Settings) -> int:
     deadline = time.monotonic() + EXECUTOR_SECONDS
     while not (there := watchdogs.count(session)):
         if time.monotonic() > deadline:
-            raise Problem(
+            raise UserError(
                 f"{settings.spark_master} gave no executor within {EXECUTOR_SECONDS:g} s.",
                 f"Each is to have {settings.spark_executor_memory_mib} MiB (spark_executor_memory_mib) and "
                 f"{settings.spark_executor_cores or 'all'} cores of a Worker (spark_executor_cores): the cluster may "

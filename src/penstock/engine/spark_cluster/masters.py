@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import psutil
 
 from penstock.runtime import hosts
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
 CONNECT_SECONDS = 5.0
@@ -36,7 +36,7 @@ class Master:
 
 
 def parse(url: str) -> Master:
-    """The master behind a URL. Raises Problem for one that Spark would not understand."""
+    """The master behind a URL. Raises UserError for one that Spark would not understand."""
     try:
         if url == "local" or url.startswith("local["):
             return Master(url, "local")
@@ -55,7 +55,7 @@ def parse(url: str) -> Master:
             )
     except ValueError:
         pass
-    raise Problem(
+    raise UserError(
         f"spark_master is {url!r}, which is no master of Spark.",
         "Write spark://host:7077 for a standalone cluster, k8s://https://host:6443 for Kubernetes, or yarn; "
         "leave it empty for a Spark on this machine.",
@@ -74,9 +74,9 @@ def _knock(place: tuple[str, int]) -> None:
 
 
 def check_reachable(master: Master, knock: Callable[[tuple[str, int]], None] = _knock) -> None:
-    """Raises Problem where nobody answers at the master's address."""
+    """Raises UserError where nobody answers at the master's address."""
     if master.kind == "yarn" and not (os.environ.get("HADOOP_CONF_DIR") or os.environ.get("YARN_CONF_DIR")):
-        raise Problem(
+        raise UserError(
             "spark_master is yarn, and nothing says where YARN is.",
             "Set HADOOP_CONF_DIR to the folder of its configuration.",
         )
@@ -88,25 +88,25 @@ def check_reachable(master: Master, knock: Callable[[tuple[str, int]], None] = _
         except OSError as error:
             failures.append(f"{host}:{port}: {error.strerror or error}")
     if failures:
-        raise Problem(
+        raise UserError(
             f"The Spark master {master.url} cannot be reached ({'; '.join(failures)}).",
             "Look at spark_master: the address is that of the master's own start, such as spark://host:7077.",
         )
 
 
 def check_kafka_in_reach(settings: Settings, master: Master) -> None:
-    """Raises Problem where executors on other machines would be told to reach Kafka at an address of their own."""
+    """Raises UserError where executors on other machines would be told to reach Kafka at an address of their own."""
     if on_this_machine(master):
         return
     if settings.kafka is None:
-        raise Problem(
+        raise UserError(
             f"The embedded Kafka listens on 127.0.0.1, where executors of {master.url} cannot reach it.",
             "Give a Kafka that every executor reaches with --kafka, or leave spark_master empty.",
         )
     for address in settings.kafka.split(","):
         host = urlsplit(f"kafka://{address.strip()}").hostname or ""
         if is_loopback(host):
-            raise Problem(
+            raise UserError(
                 f"kafka names {address.strip()}, which for every executor of {master.url} is its own machine.",
                 "Give the addresses that every executor reaches, or leave spark_master empty.",
             )
@@ -159,7 +159,7 @@ def _towards(host: str, port: int) -> str:
             probe.connect(place)
             return str(probe.getsockname()[0])
     except OSError as error:
-        raise Problem(
+        raise UserError(
             f"This machine has no way to the Spark master at {host}:{port} ({error.strerror or error}).",
             "Look at spark_master, or name the address of this machine with spark_driver_host.",
         ) from None
