@@ -22,8 +22,9 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
 from penstock.engine import embedded_kafka as kafka
-from penstock.engine import jars, java, ports
-from penstock.engine.topics import setup as topics
+from penstock.engine import java, ports
+from penstock.engine.jars import jar_cache
+from penstock.engine.topics import topic_setup as topics
 from penstock.kafka.clients import librdkafka_options, topic_name
 from penstock.runtime.sockets import bound_socket
 from penstock.settings import Settings
@@ -172,7 +173,7 @@ def stop_process(process: subprocess.Popen[str]) -> float:
 
 
 @contextlib.contextmanager
-def running_kafka(settings: Settings, jar_folders: jars.Jars) -> Iterator[subprocess.Popen[bytes]]:
+def running_kafka(settings: Settings, jar_folders: jar_cache.Jars) -> Iterator[subprocess.Popen[bytes]]:
     """The embedded Kafka of these settings, ready and with its topics."""
     command = kafka.prepare(settings, jar_folders, java.find())
     with (settings.data_dir / "kafka.log").open("ab") as log, tied(command) as (command, fds):

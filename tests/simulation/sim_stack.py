@@ -33,7 +33,7 @@ from penstock.dispatcher.cursors.cursor import Cursor
 from penstock.dispatcher.service import DispatcherService
 from penstock.engine import hanging_transactions, pipeline
 from penstock.engine.roles import claim
-from penstock.engine.topics import setup
+from penstock.engine.topics import topic_setup
 from penstock.events.event import CloudEvent
 from penstock.kafka import clients, watchdog
 from penstock.kafka.claims import NoEpoch
@@ -222,7 +222,7 @@ class Stack:
             if epoch is None:
                 return
             self._at_work.add(process)
-            settings = await asyncio.to_thread(setup.adopted, self.settings)
+            settings = await asyncio.to_thread(topic_setup.adopted, self.settings)
             place = {"executors": self.executors, "number": len(self.sparks)}
             spark: Any = SimSpark(self.machine, self.kafka, settings, **place, ended=self._ended)
             self.sparks.append(spark)
@@ -300,7 +300,7 @@ def connect() -> None:
         (claim, "end_at_once", end_this_process),
         (claim, "instance_name", lambda role: str(getattr(PROCESS.get(), "name", role))),
         (hanging_transactions, "_end", _end_hanging),
-        (setup, "_reached", lambda settings: True),
+        (topic_setup, "_reached", lambda settings: True),
         (ssl.SSLContext, "load_verify_locations", lambda *_, **__: None),  # which takes long, and nothing connects
         # Cursors are kept in sets, whose order would depend on where they lie in memory.
         (Cursor, "__hash__", lambda cursor: zlib.crc32(cursor.route.encode())),

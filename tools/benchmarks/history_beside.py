@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from penstock.engine.history.files import REQUEST
+from penstock.engine.history.progress_file import REQUEST
 from tools.benchmarks import loadgen, objects, special
 from tools.benchmarks.objects import Api
 from tools.benchmarks.scenarios import one_of

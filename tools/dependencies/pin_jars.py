@@ -15,8 +15,8 @@ from xml.etree import ElementTree  # reports of the Ivy that was just run here, 
 import msgspec
 
 from penstock.engine import java
-from penstock.engine.jar_files import ivy, pinned_jars
-from penstock.engine.jar_files.pinned_jars import PinnedJar
+from penstock.engine.jars import ivy, pinned_jars
+from penstock.engine.jars.pinned_jars import PinnedJar
 
 TARGET = Path(pinned_jars.__file__).with_name(pinned_jars.FILE)
 

@@ -100,11 +100,12 @@ def _run(
     from penstock.backtest.run import backtest as run
     from penstock.backtest.run import open_events, routes_in_force
     from penstock.backtest.trials import trials_of
-    from penstock.engine import jars, java
+    from penstock.engine import java
     from penstock.engine.batch_session import batch_session
+    from penstock.engine.jars import jar_cache
 
     trials = trials_of(documents, routes_in_force(settings), settings, namespace)
-    found = jars.resolve(settings, java.find())
+    found = jar_cache.resolve(settings, java.find())
     working = Console(stderr=True, quiet=quiet).status("looking at past events")
     with working, batch_session(settings, found) as spark:
         return run(open_events(spark, settings), trials, window, samples)

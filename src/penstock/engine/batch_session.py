@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.engine import java
-from penstock.engine.jars import Jars
+from penstock.engine.jars.jar_cache import Jars
 from penstock.engine.spark import start_jvm
 from penstock.engine.spark_cluster.properties import AUTHENTICATED
 from penstock.settings import Settings

@@ -13,7 +13,8 @@ from typing import Literal
 
 import psutil
 
-from penstock.engine import datadir, jars, java, ports
+from penstock.engine import datadir, java, ports
+from penstock.engine.jars import jar_cache
 from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
@@ -72,10 +73,10 @@ def _java() -> str:
 
 
 def _jars(settings: Settings) -> CheckupFinding:
-    root = jars.folder(settings)
+    root = jar_cache.folder(settings)
     if not root.exists():
         return CheckupFinding("note", "jars", "not fetched yet.", "The first start fetches them (53 MB).")
-    wrong = jars.damage(root)
+    wrong = jar_cache.damage(root)
     if not wrong:
         return CheckupFinding("good", "jars", f"complete and unchanged in {root}")
     return CheckupFinding("note", "jars", f"{wrong[0]} in {root}.", "The next start fetches them again.")

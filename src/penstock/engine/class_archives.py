@@ -15,13 +15,44 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import socket
+import sys
+import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
-from penstock.engine.processes import java_attach
+# Diagnostic commands for a running JVM, as `jcmd` gives them; a runtime without development tools has no `jcmd`. The
+# JVM must have been started with `-XX:+StartAttachListener`. It listens on a socket that only its user may open; a
+# request is its version, the word `jcmd` and the command, and the answer is a status line and text.
+
+PROTOCOL = "1"
+
+
+class AttachRefused(Exception):
+    """The JVM did not do it; the text is its own."""
+
+
+def command(pid: int, line: str, timeout: float) -> str:
+    """What a diagnostic command prints in a JVM. Raises AttachRefused, or OSError if it does not listen."""
+    request = "".join(f"{word}\0" for word in (PROTOCOL, "jcmd", line, "", ""))
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(timeout)
+        connection.connect(str(_folder() / f".java_pid{pid}"))
+        connection.sendall(request.encode())
+        answer = b"".join(iter(lambda: connection.recv(4096), b"")).decode(errors="replace")
+    status, _, text = answer.partition("\n")
+    if status.strip() != "0":
+        raise AttachRefused(text.strip() or status)
+    return text
+
+
+def _folder() -> Path:
+    """Where HotSpot puts its socket: not where TMPDIR points, except on macOS."""
+    return Path("/tmp") if sys.platform == "linux" else Path(tempfile.gettempdir())  # noqa: S108
+
 
 KEPT = 4
 """Archives of one program that are kept: those used last. Each installation of penstock has its own."""
@@ -65,7 +96,7 @@ class ClassArchive:
             self.folder.mkdir(parents=True, exist_ok=True)
             with self._making():
                 self._make(pid, draft, seconds)
-        except (OSError, java_attach.AttachRefused):
+        except (OSError, AttachRefused):
             return False
         finally:
             draft.unlink(missing_ok=True)
@@ -82,7 +113,7 @@ class ClassArchive:
             os.close(lock)
 
     def _make(self, pid: int, draft: Path, seconds: float) -> None:
-        java_attach.command(pid, f'VM.cds dynamic_dump "{draft}"', seconds)
+        command(pid, f'VM.cds dynamic_dump "{draft}"', seconds)
         with draft.open("rb") as written:
             os.fsync(written.fileno())
         self.discard()

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 
-from penstock.engine.topics import setup as topics
+from penstock.engine.topics import topic_setup as topics
 from penstock.kafka.admin import NotDone
 from penstock.settings import Settings
 

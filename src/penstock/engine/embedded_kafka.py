@@ -1,7 +1,7 @@
 """The embedded Kafka: one node, broker and controller in one JVM with a small heap, its log in the data folder.
 
 It is sized for a laptop: few threads, a small compaction buffer, no idle chatter of the metadata log. Topics are
-created by `penstock.engine.topics.setup`, never by use.
+created by `penstock.engine.topics.topic_setup`, never by use.
 
 Every account of the machine reaches its ports, so both listeners ask for credentials. Clients log in by SCRAM with a
 password that is made with the storage and kept in the data folder. Storage of a version that had no password gets one
@@ -23,7 +23,7 @@ from pathlib import Path
 import psutil
 
 from penstock.engine.class_archives import ClassArchive, archive_of
-from penstock.engine.jars import Jars, archive_folder
+from penstock.engine.jars.jar_cache import Jars, archive_folder
 from penstock.engine.java import COMPILE_LATER, Java
 from penstock.engine.ports import free_port_beside
 from penstock.kafka.admin import NotDone, TopicAdmin

@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import structlog
 
 from penstock.contract.event_log import ADVICE, AnotherLog
-from penstock.engine import jars, spark
+from penstock.engine import spark
 from penstock.engine.hanging_transactions import end_hanging
-from penstock.engine.topics import setup as topics
+from penstock.engine.jars import jar_cache
+from penstock.engine.topics import topic_setup as topics
 from penstock.observability.logs import describe
 from penstock.runtime.errors import UserError
 from penstock.runtime.lifecycle import Lifecycle, end_at_once, first
@@ -133,7 +134,7 @@ def _import_dispatcher(_: Iterable[int]) -> None:
 
 
 def _open(settings: Settings) -> asyncio.Task[SparkSession]:
-    folder = jars.Jars(jars.folder(settings))
+    folder = jar_cache.Jars(jar_cache.folder(settings))
     return asyncio.create_task(
         asyncio.to_thread(spark.open_session, settings, folder, _java_home(), _jvm_ended), name="open the session"
     )

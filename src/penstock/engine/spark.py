@@ -22,7 +22,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from penstock.engine import java, spark_gateway
 from penstock.engine.class_archives import ClassArchive, archive_of
-from penstock.engine.jars import Jars, archive_folder
+from penstock.engine.jars.jar_cache import Jars, archive_folder
 from penstock.engine.spark_cluster import executors, masters, packed_python, properties
 from penstock.engine.spark_cluster import masters as driver_address
 from penstock.engine.spark_cluster.properties import SparkPlacement

@@ -22,14 +22,14 @@ import psutil
 
 from penstock.engine import clock_watch, exposure_check, ports, running_stacks, spark
 from penstock.engine import embedded_kafka as kafka
-from penstock.engine import jars as jar_cache
 from penstock.engine import java as java_search
 from penstock.engine.datadir import UMASK, DataDir, administrator_remark
-from penstock.engine.endpoint_tls import certificate_for
-from penstock.engine.history import files as available
+from penstock.engine.history import progress_file as available
 from penstock.engine.history.scheduler import HistoryKeeper
+from penstock.engine.jars import jar_cache
 from penstock.engine.processes.supervisor import Component, Observer, Supervisor, Watch
-from penstock.engine.topics import setup as topics
+from penstock.engine.roles.health import certificate_for
+from penstock.engine.topics import topic_setup as topics
 from penstock.observability import exposition, metric_export
 from penstock.settings import Settings
 

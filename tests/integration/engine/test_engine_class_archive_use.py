@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.engine import embedded_kafka, java, spark_gateway
-from penstock.engine.jars import Jars
+from penstock.engine.jars.jar_cache import Jars
 from penstock.settings import Settings
 from running import running_kafka, with_held_ports
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock.engine.history import scheduler as keepers
-from penstock.engine.history.files import REQUEST
+from penstock.engine.history.progress_file import REQUEST
 from penstock.engine.history.scheduler import HistoryKeeper
 from penstock.engine.processes.supervisor import Watch
 from penstock.history.writer.plan import Urgency

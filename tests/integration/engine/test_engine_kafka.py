@@ -15,8 +15,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 
 from penstock.contract import topics as contract
 from penstock.engine import embedded_kafka, java
-from penstock.engine.jars import Jars
-from penstock.engine.topics import setup as topics
+from penstock.engine.jars.jar_cache import Jars
+from penstock.engine.topics import topic_setup as topics
 from penstock.kafka import clients
 from penstock.kafka.clients import embedded_password_file
 from penstock.runtime.errors import UserError

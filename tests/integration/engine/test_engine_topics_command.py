@@ -18,8 +18,8 @@ from confluent_kafka import Producer
 from penstock.contract import reports, topics
 from penstock.contract.reports import Ack
 from penstock.contract.routes import Route, Target, Version, encode, key_of
-from penstock.engine.jars import Jars
-from penstock.engine.topics import setup
+from penstock.engine.jars.jar_cache import Jars
+from penstock.engine.topics import topic_setup
 from penstock.kafka.admin import TopicAdmin
 from penstock.kafka.clients import topic_name
 from penstock.settings import Settings
@@ -128,11 +128,11 @@ def start_with_one_broker_away(cluster: KafkaCluster) -> None:
     cluster.brokers[2].kill()
     wide = Settings(kafka=cluster.plain, topic_prefix=PREFIX, partitions=8, retention_mib=512)
     eventually(lambda: TopicAdmin(wide).brokers(10) == 2, 180)  # it is named for a while after its end
-    setup.ensure(wide)
-    assert setup.adopted(wide.model_copy(update={"partitions": 4})).partitions == 8
+    topic_setup.ensure(wide)
+    assert topic_setup.adopted(wide.model_copy(update={"partitions": 4})).partitions == 8
     narrow = wide.model_copy(update={"partitions": 16})
     with pytest.raises(Exception, match="penstock topics --partitions 16"):
-        setup.ensure(narrow)
+        topic_setup.ensure(narrow)
     other = wide.model_copy(update={"topic_prefix": "other"})
     with pytest.raises(Exception, match="Topics are to have 3 replicas"):
-        setup.ensure(other)
+        topic_setup.ensure(other)

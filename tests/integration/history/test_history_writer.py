@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from topics_of_test import remove_records, send_attempts, send_events
 
-from penstock.engine.history.files import Hint
+from penstock.engine.history.progress_file import Hint
 from penstock.engine.history.writer import HistoryWriter, by_arrow, by_spark
 from penstock.history.reader.history import History
 from penstock.history.reader.questions import EventFilter

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from router_stage import Stage
 
-from penstock.engine.topics import setup as topics
+from penstock.engine.topics import topic_setup as topics
 from penstock.kafka.clients import portable
 from penstock.router.service import RouterService
 from penstock.settings import Settings

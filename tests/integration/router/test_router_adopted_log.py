@@ -8,7 +8,7 @@ from test_router_live import StartRouter
 
 from penstock.contract import topics
 from penstock.contract.event_log import AnotherLog
-from penstock.engine.topics import adoption, setup
+from penstock.engine.topics import adoption, topic_setup
 from penstock.kafka.admin import TopicAdmin
 from penstock.runtime.errors import UserError
 from penstock.settings import Settings
@@ -31,7 +31,7 @@ def test_a_log_that_was_made_again_is_refused_until_it_is_adopted(
     admin = TopicAdmin(own_topics)
     admin.delete([topics.EVENTS])
     eventually(lambda: topics.EVENTS not in admin.topics())
-    setup.ensure(own_topics)
+    topic_setup.ensure(own_topics)
     with pytest.raises(AnotherLog, match="penstock topics --adopt-events"):
         start_router(stage.settings)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from penstock.engine.endpoint_tls import certificate_for
+from penstock.engine.roles.health import certificate_for
 from penstock.observability.metrics import ACCEPTED
 from penstock.operations.metrics_client import MetricsPage, counted_at, pages_of
 from penstock.operations.route_rates import TargetName

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock.engine import class_archives
 from penstock.engine.class_archives import KEPT, ClassArchive, archive_of
-from penstock.engine.processes import java_attach
 
 Answer = Callable[[str], bytes]
 
@@ -19,7 +19,7 @@ Answer = Callable[[str], bytes]
 @pytest.fixture
 def jvm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Answer], int]]:
     """Listens as a JVM does and answers one diagnostic command; gives its pid."""
-    monkeypatch.setattr(java_attach, "_folder", lambda: tmp_path)
+    monkeypatch.setattr(class_archives, "_folder", lambda: tmp_path)
     servers: list[socket.socket] = []
 
     def start(answer: Answer) -> int:
@@ -117,7 +117,7 @@ def test_a_jvm_that_refuses_leaves_nothing(tmp_path: Path, jvm: Callable[[Answer
 
 
 def test_a_jvm_that_does_not_listen_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(java_attach, "_folder", lambda: tmp_path)
+    monkeypatch.setattr(class_archives, "_folder", lambda: tmp_path)
     assert not ClassArchive(tmp_path / "archives", "kafka-1").make(77)
 
 

@@ -10,7 +10,7 @@ import pytest
 from penstock.cli.terminal import StackScreen
 from penstock.engine import stack
 from penstock.engine.datadir import DataDir, read_stack
-from penstock.engine.jars import Jars
+from penstock.engine.jars.jar_cache import Jars
 from penstock.engine.java import Java
 from penstock.engine.processes.supervisor import Component
 from penstock.settings import Settings

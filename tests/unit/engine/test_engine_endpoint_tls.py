@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engine.endpoint_tls import certificate_for
 from penstock.engine.roles import health
+from penstock.engine.roles.health import certificate_for
 from penstock.observability import exposition
 from penstock.runtime.errors import UserError
 from penstock.runtime.lifecycle import Lifecycle

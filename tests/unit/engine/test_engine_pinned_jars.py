@@ -10,8 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from penstock.engine import jars
-from penstock.engine.jar_files import ivy, pinned_jars
+from penstock.engine.jars import ivy, jar_cache, pinned_jars
 from penstock.settings import Settings
 
 NAMES = ("kafka/kafka_2.13.jar", "spark/connector.jar")
@@ -101,8 +100,8 @@ def test_everything_that_is_asked_for_is_pinned(wanted: ivy.JarSet) -> None:
 
 def test_the_cache_follows_the_users_cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert jars.folder(Settings()).is_relative_to(tmp_path / "penstock")
-    assert jars.folder(Settings(cache_dir=tmp_path / "mine")).is_relative_to(tmp_path / "mine")
+    assert jar_cache.folder(Settings()).is_relative_to(tmp_path / "penstock")
+    assert jar_cache.folder(Settings(cache_dir=tmp_path / "mine")).is_relative_to(tmp_path / "mine")
 
 
 def test_proxies_are_handed_to_java(monkeypatch: pytest.MonkeyPatch) -> None:

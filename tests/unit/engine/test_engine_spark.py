@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.engine import spark
-from penstock.engine.jars import Jars
+from penstock.engine.jars.jar_cache import Jars
 from penstock.engine.spark_cluster import masters, properties
 from penstock.engine.spark_cluster.masters import DriverAddress
 from penstock.engine.spark_cluster.properties import SparkPlacement

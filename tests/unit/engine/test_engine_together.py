@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from penstock.engine.roles.life import together
+from penstock.engine.roles.table import together
 from penstock.runtime.lifecycle import Lifecycle
 from penstock.settings import Settings
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.contract.routes import Replay, Route, Target, Version, key_of
 from penstock.contract.topics import CLAIMS, EVENTS, REPORTS, ROUTES, TOPICS
-from penstock.engine.topics import setup as topics
+from penstock.engine.topics import topic_setup as topics
 from penstock.engine.topics.adoption import without_starts
 from penstock.engine.topics.sizing import too_few, wanted_replication
 from penstock.engine.topics.topic_admin import differences

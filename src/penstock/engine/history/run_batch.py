@@ -22,8 +22,8 @@ import structlog
 
 from penstock.engine.datadir import load_settings
 from penstock.engine.history import spark
-from penstock.engine.history.files import is_asked
 from penstock.engine.history.low_priority import SLOW_DOWN, give_way
+from penstock.engine.history.progress_file import is_asked
 from penstock.engine.history.writer import HistoryWriter, by_spark, fitting, told
 from penstock.engine.processes import parent_death
 from penstock.history.writer.batches import Written

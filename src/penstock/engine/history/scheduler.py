@@ -18,8 +18,8 @@ from typing import Any, Protocol
 import structlog
 
 from penstock.contract import topics
-from penstock.engine.history.files import Hint, ask, is_asked, take_up
 from penstock.engine.history.low_priority import SLOW_DOWN
+from penstock.engine.history.progress_file import Hint, ask, is_asked, take_up
 from penstock.engine.processes import process
 from penstock.engine.processes.child_logs import ComponentLog
 from penstock.engine.processes.supervisor import Component, Watch

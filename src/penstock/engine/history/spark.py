@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
-from penstock.engine import jars, java, spark
-from penstock.engine.jar_files import ivy
+from penstock.engine import java, spark
+from penstock.engine.jars import ivy, jar_cache
 from penstock.history.reader.snapshot import RecordReader
 from penstock.history.schema.columns import TABLES, VERSION, VERSION_ID, HistoryProblem, Table, newer
 from penstock.history.writer.spark_table import SparkTable, rows_between
@@ -28,8 +28,8 @@ def open_session(
 ) -> SparkSession:
     """Starts Spark with Delta in this process; fetches Delta's jars first if need be. Raises UserError."""
     found = java.find()
-    delta = jars.resolve(settings, found, wanted=ivy.HISTORY)
-    own = jars.resolve(settings, found)
+    delta = jar_cache.resolve(settings, found, wanted=ivy.HISTORY)
+    own = jar_cache.resolve(settings, found)
     addition = spark.Addition(name, config_of(settings), tuple(delta.delta_files))
     (settings.data_dir / "logs").mkdir(parents=True, exist_ok=True)
     return spark.open_session(settings, own, found.home, jvm_ended, addition)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from penstock.engine.history.files import Hint
+from penstock.engine.history.progress_file import Hint
 from penstock.history.reader.tables import S3A
 from penstock.history.schema.columns import TABLES, HistoryProblem, Table, TableName
 from penstock.history.writer import upkeep

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from penstock.runtime.errors import UserError
 from penstock.runtime.lifecycle import Lifecycle
-from penstock.web.tls_server import FreshCertificate, SecureServing
+from penstock.settings import Settings
+from penstock.web.tls_server import FreshCertificate, NoCertificate, SecureServing, ServerTls
 
 STUCK_SECONDS = 60.0
 """A loop that has not turned for this long is not only busy."""
@@ -103,3 +104,17 @@ def _listen(host: str, port: int, health: Health) -> _Server:
             f"The health port {host}:{port} cannot be listened on ({error.strerror}).",
             "Choose another with --health-port NUMBER, or 0 for a free one.",
         ) from None
+
+
+# The certificate of the metrics and health ports where they serve HTTPS.
+
+
+def certificate_for(settings: Settings) -> FreshCertificate | None:
+    """None where they speak HTTP. Raises UserError where the given files are of no use."""
+    if not settings.tls:
+        return None
+    try:
+        return FreshCertificate(ServerTls(settings))
+    except NoCertificate as error:
+        why = f"There is no certificate for HTTPS: {error}."
+        raise UserError(why, "Look at tls_cert_file and tls_key_file.") from None

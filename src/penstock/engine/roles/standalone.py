@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING
 import psutil
 import structlog
 
-from penstock.engine import datadir, exposure_check, jars, java, ports
+from penstock.engine import datadir, exposure_check, java, ports
 from penstock.engine.datadir import UMASK, check_owner
+from penstock.engine.jars import jar_cache
 from penstock.engine.roles import health
 from penstock.engine.roles.claim import name_alone
 from penstock.engine.roles.table import Role, loop_factory
@@ -126,7 +127,7 @@ def prepare(role: Role, settings: Settings) -> Settings:
     if role.uses_spark:
         found = java.find()
         os.environ["JAVA_HOME"] = str(found.home)
-        jars.resolve(settings, found)
+        jar_cache.resolve(settings, found)
     os.umask(UMASK)
     _make_folders(settings.data_dir)
     return settings
@@ -185,7 +186,7 @@ async def _run(role: Role, settings: Settings, metrics: Path | None) -> int:
         asyncio.get_running_loop().add_signal_handler(signum, lifecycle.stopping.set)
     state = health.Health(lifecycle, metrics)
     wanted = role.health_port if settings.health_port is None else settings.health_port
-    from penstock.engine.endpoint_tls import certificate_for  # cryptography, which few roles need
+    from penstock.engine.roles.health import certificate_for  # cryptography, which few roles need
 
     with health.serving(state, settings.host, wanted, certificate_for(settings)) as port:
         log.info("answering probes", url=f"{settings.scheme}://{settings.host}:{port}", paths="/livez /readyz /metrics")
@@ -216,7 +217,7 @@ async def _release(role: Role, settings: Settings, lifecycle: Lifecycle, release
 
 
 async def _kafka_ready(settings: Settings, lifecycle: Lifecycle) -> None:
-    from penstock.engine.topics import setup as topic_setup
+    from penstock.engine.topics import topic_setup
 
     began, told = time.monotonic(), -TELL_SECONDS
     while (problem := await asyncio.to_thread(unreachable, settings)) is not None:

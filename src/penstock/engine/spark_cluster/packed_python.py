@@ -18,7 +18,7 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
 
-from penstock.engine.jars import cache_root
+from penstock.engine.jars.jar_cache import cache_root
 from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 

@@ -16,7 +16,7 @@ import msgspec
 
 from penstock.contract.routes import Record, Route, ServiceName, Target, Version, encode
 from penstock.contract.topics import ATTEMPTS, CURSORS, MATCHED, REPORTS
-from penstock.engine.topics import installation_state, setup
+from penstock.engine.topics import installation_state, topic_setup
 from penstock.kafka.admin import TopicAdmin
 from penstock.kafka.clients import topic_name
 from penstock.kafka.routes import RoutesTopic, StoredRoutes
@@ -30,9 +30,9 @@ GONE_SECONDS = 60.0
 
 def adopt(settings: Settings) -> list[str]:
     """Removes what refers to the former Kafka; returns what it did, in lines. Raises UserError if a pipeline runs."""
-    admin = setup.connect(settings)
-    with setup.refusals(settings):
-        setup.create_missing(admin, settings, admin.topics())
+    admin = topic_setup.connect(settings)
+    with topic_setup.refusals(settings):
+        topic_setup.create_missing(admin, settings, admin.topics())
         if working := installation_state.instances(settings, "router", "dispatcher"):
             raise UserError(
                 f"A pipeline works here: {', '.join(working)}.",
@@ -42,7 +42,7 @@ def adopt(settings: Settings) -> list[str]:
         for name in MADE_OF_EVENTS:
             admin.delete([name])
             _await_gone(admin, name)
-        setup.create_missing(admin, settings, admin.topics())
+        topic_setup.create_missing(admin, settings, admin.topics())
     return [f"{count} routes begin with the oldest event"] + [
         f"made {topic_name(settings, name)} again, empty" for name in MADE_OF_EVENTS
     ]

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from penstock.contract.topics import EVENTS, TOPICS
-from penstock.engine.topics import installation_state, setup
+from penstock.engine.topics import installation_state, topic_setup
 from penstock.engine.topics.sizing import keeps_order, obstacles, wanted_replication
 from penstock.kafka.admin import FoundTopic, TopicAdmin, TopicShape
 from penstock.kafka.clients import topic_name
@@ -118,11 +118,11 @@ def look_after(
     settings: Settings, *, create: bool, configure: bool, partitions: int | None, force: bool
 ) -> TopicsReport:
     """Does what it is told, then compares. Raises UserError where that cannot be."""
-    admin = setup.connect(settings)
+    admin = topic_setup.connect(settings)
     report = TopicsReport()
-    with setup.refusals(settings):
+    with topic_setup.refusals(settings):
         if create:
-            made = setup.create_missing(admin, settings, admin.topics())
+            made = topic_setup.create_missing(admin, settings, admin.topics())
             report.done += [f"made {topic_name(settings, name)}" for name in made]
         if partitions is not None:
             report.done += _grow(admin, settings, partitions, force=force)
@@ -146,7 +146,7 @@ def _compare_when_settled(
 
 def _shapes(admin: TopicAdmin, settings: Settings, partitions: int | None) -> list[TopicShape]:
     replicas = wanted_replication(settings, admin.cluster()).replicas
-    return setup.shapes(settings, replicas, partitions)
+    return topic_setup.shapes(settings, replicas, partitions)
 
 
 def _configure(admin: TopicAdmin, settings: Settings, shapes: list[TopicShape]) -> list[str]:

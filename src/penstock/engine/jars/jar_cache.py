@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.engine.jar_files import ivy, pinned_jars
-from penstock.engine.jar_files.ivy import PIPELINE, JarSet, Progress
+from penstock.engine.jars import ivy, pinned_jars
+from penstock.engine.jars.ivy import PIPELINE, JarSet, Progress
 from penstock.engine.java import Java
 from penstock.runtime.errors import UserError
 from penstock.settings import Settings

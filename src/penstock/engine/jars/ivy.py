@@ -37,7 +37,7 @@ class JarSet:
     @property
     def text(self) -> bytes:
         """The file's content."""
-        return resources.files("penstock.engine.jar_files").joinpath(self.file).read_bytes()
+        return resources.files("penstock.engine.jars").joinpath(self.file).read_bytes()
 
     @property
     def configurations(self) -> list[str]:

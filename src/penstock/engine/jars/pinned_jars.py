@@ -66,7 +66,7 @@ def every() -> list[PinnedJar]:
 
 
 def _all() -> dict[str, list[PinnedJar]]:
-    return _LIST.decode(resources.files("penstock.engine.jar_files").joinpath(FILE).read_bytes())
+    return _LIST.decode(resources.files("penstock.engine.jars").joinpath(FILE).read_bytes())
 
 
 def sums(jars: list[PinnedJar]) -> dict[str, str]:
