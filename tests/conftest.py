@@ -73,7 +73,7 @@ def jar_folders() -> Jars:
     from penstock.engine.jars import jar_cache
     from penstock.settings import Settings
 
-    return jar_cache.resolve(Settings(), java.find())
+    return jar_cache.resolve(Settings(), java.find_java())
 
 
 @pytest.fixture(scope="session")

@@ -34,7 +34,7 @@ def missing(processes: int) -> Iterator[UserError]:
     if shutil.which("curl") is None:
         yield UserError("curl is not on the PATH.", "Install it (Debian/Ubuntu: apt install curl).")
     try:
-        java.find()
+        java.find_java()
     except UserError as problem:
         yield problem
     free = shutil.disk_usage(tempfile.gettempdir()).free // 2**20

@@ -21,7 +21,7 @@ DUMP_SECONDS = 120.0
 
 def main() -> int:
     """Says what it does; its failure is none of the tests: they take longer without."""
-    settings, found = Settings(), java.find()
+    settings, found = Settings(), java.find_java()
     folders = jar_cache.resolve(settings, found)
     archives = {
         "kafka": embedded_kafka.archive(settings, folders, found),

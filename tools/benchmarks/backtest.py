@@ -45,7 +45,7 @@ def measure(millions: int, *, only: set[str] | None = None) -> dict[str, Any]:
     results: dict[str, Any] = {}
     with (
         tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder,
-        batch_session(settings, jar_cache.resolve(settings, java.find())) as spark,
+        batch_session(settings, jar_cache.resolve(settings, java.find_java())) as spark,
     ):
         files = _write(spark, Path(folder, "events"))
         results["bytes_per_event"] = round(sum(Path(file).stat().st_size for file in files) / MILLION)

@@ -60,7 +60,7 @@ def _prepared() -> int:
         return 2
     if kubernetes_binaries.build(*kubernetes_binaries.PROGRAMS):
         return 2
-    jar_cache.resolve(Settings(), java.find())  # from outside: there is no other machine in a network of one's own
+    jar_cache.resolve(Settings(), java.find_java())  # from outside: there is no other machine in a network of one's own
     return 0
 
 

@@ -151,7 +151,7 @@ class KafkaCluster:
 
     def start(self, broker: Broker) -> None:
         """Starts a broker that does not run."""
-        program = java.find().program
+        program = java.find_java().program
         command = [str(program), f"-Xmx{HEAP_MIB}m", "-Xms112m", "-XX:+UseSerialGC", "-Xss512k", "-XX:-UsePerfData"]
         command += ["-XX:TieredStopAtLevel=1"]
         command += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Djava.awt.headless=true"]
@@ -257,7 +257,7 @@ def _configure(cluster: KafkaCluster, broker: Broker) -> None:
 
 def _format(cluster: KafkaCluster, ident: str, jars: Jars) -> None:
     """Prepares the storage of all brokers, side by side: each is a JVM that starts and ends."""
-    command = [str(java.find().program), "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+    command = [str(java.find_java().program), "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
     command += ["-cp", jars.kafka_classpath, "kafka.tools.StorageTool", "format", "-t", ident]
     for name, password in cluster.users.items():
         command += ["--add-scram", f"{MECHANISM}=[name={name},password={password}]"]

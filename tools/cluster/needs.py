@@ -18,7 +18,7 @@ BUILD_DISK_MIB = 4000
 
 def missing() -> Iterator[UserError]:
     """Everything that is missing."""
-    for look in (java.find, kubectl_program, own_address):
+    for look in (java.find_java, kubectl_program, own_address):
         try:
             look()
         except UserError as problem:

@@ -111,7 +111,7 @@ class Run:
 
     async def _start(self) -> tuple[Installation, list[Strike]]:
         await self._receiver.start()
-        found = java.find()
+        found = java.find_java()
         self._spark = StandaloneSpark(self._folder / "spark", found, (self._folder / "roles",))
         self.result.left_out += self._spark.left_out
         await self._spark.start()

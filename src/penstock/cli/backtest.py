@@ -105,7 +105,7 @@ def _run(
     from penstock.engine.jars import jar_cache
 
     trials = trials_of(documents, routes_in_force(settings), settings, namespace)
-    found = jar_cache.resolve(settings, java.find())
+    found = jar_cache.resolve(settings, java.find_java())
     working = Console(stderr=True, quiet=quiet).status("looking at past events")
     with working, batch_session(settings, found) as spark:
         return run(open_events(spark, settings), trials, window, samples)

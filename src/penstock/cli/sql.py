@@ -88,8 +88,8 @@ class SparkQuestion:
         note("starting Spark")
         spark = session.open_session(self._settings, name="sql-spark")
         try:
-            views.check(spark, self._statement)
-            away = views.make(spark, self._settings, connect_of(self._settings))
+            views.check_read_only(spark, self._statement)
+            away = views.create_views(spark, self._settings, connect_of(self._settings))
             self._spark = spark
             answer = _named_once(spark.sql(self._statement)).toArrow()
         except HistoryProblem as problem:

@@ -1,4 +1,4 @@
-"""What `penstock doctor` looks at: everything a start needs, without starting anything."""
+"""The checks of `penstock doctor`: everything that a start needs, without starting anything."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HOW_TO_GET_KUBECTL = (
 
 @dataclass(frozen=True)
 class CheckupFinding:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     verdict: Literal["good", "note", "bad"]
     subject: str
@@ -37,21 +37,21 @@ class CheckupFinding:
 
 
 def examine(settings: Settings) -> list[CheckupFinding]:
-    """All findings, in the order in which a start would meet them."""
+    """The results of all checks, in the order in which a start would make them."""
     settings = settings.model_copy(update={"data_dir": settings.data_dir.expanduser().absolute()})
     return [
-        *_judged("Python", _python),
+        *_check("Python", _python),
         CheckupFinding("good", "packages", f"penstock {version('penstock')}, pyspark {version('pyspark')}"),
-        *_judged("Java", _java),
+        *_check("Java", _java),
         _jars(settings),
         *_ports(settings),
-        *_judged("disk", lambda: _disk(settings)),
+        *_check("disk", lambda: _disk(settings)),
         _memory(),
         _kubectl(),
     ]
 
 
-def _judged(subject: str, look: Callable[[], str]) -> Iterator[CheckupFinding]:
+def _check(subject: str, look: Callable[[], str]) -> Iterator[CheckupFinding]:
     try:
         yield CheckupFinding("good", subject, look())
     except UserError as problem:
@@ -68,7 +68,7 @@ def _python() -> str:
 
 
 def _java() -> str:
-    found = java.find()
+    found = java.find_java()
     return f"{found.version} ({found.program})"
 
 
@@ -97,18 +97,18 @@ def _ports(settings: Settings) -> Iterator[CheckupFinding]:
 
 
 def _disk(settings: Settings) -> str:
-    place: Path = settings.data_dir
-    while not place.exists() and place != place.parent:
-        place = place.parent
-    free = shutil.disk_usage(place).free // 2**20
+    folder: Path = settings.data_dir
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    free = shutil.disk_usage(folder).free // 2**20
     wanted = settings.min_free_disk_mib + settings.retention_mib
     if free < settings.min_free_disk_mib:
         raise UserError(
-            f"{free} MiB free at {place}; events are accepted from {settings.min_free_disk_mib} MiB on.",
-            "Make room, or choose another folder with --data-dir.",
+            f"{free} MiB free at {folder}; penstock needs {settings.min_free_disk_mib} MiB to accept events.",
+            "Free some disk space, or choose another folder with --data-dir.",
         )
     enough = "" if free >= wanted else f"; kept events may take {settings.retention_mib} MiB (retention_mib)"
-    return f"{free} MiB free at {place}{enough}"
+    return f"{free} MiB free at {folder}{enough}"
 
 
 def _memory() -> CheckupFinding:

@@ -135,7 +135,7 @@ class Lifecycle:
 EXIT_CODE = 70
 
 
-def end_at_once() -> NoReturn:
+def kill_process_tree() -> NoReturn:
     """For one that must not do anything more, not even in order: what it started would go on with the work."""
     for started in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):

@@ -54,7 +54,7 @@ def visits(courier: Java) -> int:
 def test_a_cold_cache_is_filled_from_maven_central(tmp_path: Path) -> None:
     settings = Settings(cache_dir=tmp_path)
     steps: list[tuple[int, int]] = []
-    found = jar_cache.resolve(settings, java.find(), lambda done, total, what: steps.append((done, total)))
+    found = jar_cache.resolve(settings, java.find_java(), lambda done, total, what: steps.append((done, total)))
     assert list((found.root / "kafka").glob("kafka_2.13-4*.jar"))
     assert len(found.spark_files) == 4
     assert jar_cache.damage(found.root) == []
@@ -82,7 +82,7 @@ def test_a_jar_with_other_bytes_than_the_pinned_ones_is_never_used(tmp_path: Pat
     settings = Settings(cache_dir=tmp_path / "cache")
     script = courier.program.read_text()
     courier.program.write_text(script + 'echo forged >> "$target/kafka/slf4j-api-1.7.36.jar"\n')
-    with pytest.raises(UserError, match="is not what penstock was made with") as raised:
+    with pytest.raises(UserError, match="do not have the checksums that penstock expects") as raised:
         jar_cache.resolve(settings, courier)
     [line] = raised.value.details
     assert line.startswith("kafka/slf4j-api-1.7.36.jar has changed: expected d3ef575e")
@@ -93,9 +93,9 @@ def test_a_jar_with_other_bytes_than_the_pinned_ones_is_never_used(tmp_path: Pat
 
 def test_a_cache_of_an_earlier_version_is_looked_at_and_kept(fetched: Settings) -> None:
     root = jar_cache.folder(fetched)
-    (root / pinned_jars.NOTE).unlink()
+    (root / pinned_jars.VERIFIED_FILE).unlink()
     assert jar_cache.resolve(fetched, NO_JAVA).root == root
-    assert (root / pinned_jars.NOTE).exists()
+    assert (root / pinned_jars.VERIFIED_FILE).exists()
 
 
 def test_two_that_start_together_fetch_once(tmp_path: Path, courier: Java) -> None:

@@ -24,7 +24,7 @@ def test_a_log_that_was_made_again_is_refused_until_it_is_adopted(
     for number in range(20):
         stage.send(f"before-{number}")
     assert eventually(lambda: len(stage.ids("all")) == 20)
-    with pytest.raises(UserError, match="A pipeline works here: router"):
+    with pytest.raises(UserError, match="A pipeline is running: router"):
         adoption.adopt(own_topics)
     router.stop()
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from penstock.engine.roles.health import certificate_for
+from penstock.engine.roles.health import endpoint_certificate
 from penstock.observability.metrics import ACCEPTED
 from penstock.operations.metrics_client import MetricsPage, counted_at, pages_of
 from penstock.operations.route_rates import TargetName
@@ -58,7 +58,7 @@ def pod(address: str, port: int, accepted: int, settings: Settings) -> Iterator[
             """Nothing to say."""
 
     server = _Server((address, port), Handler)
-    server.certificate = certificate_for(settings)
+    server.certificate = endpoint_certificate(settings)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.contract.topics import TOPICS
 from penstock.engine import clock_watch
-from penstock.engine.clock_watch import ClockWatch, back, forward
+from penstock.engine.clock_watch import ClockWatch, back_notice, forward_notice
 from penstock.engine.topics import topic_setup
 from penstock.kafka.admin import FoundTopic, NotDone
 from penstock.settings import Settings
@@ -27,12 +27,12 @@ def test_only_large_jumps_count_whatever_time_passes_between_looks() -> None:
 
 
 def test_what_is_said_names_what_was_found_what_was_done_and_the_command() -> None:
-    assert forward(9 * DAY + 7200, Settings()) == (
-        "the clock of this machine was set forward by 9 days, 2:00:00. By the new time events are older than "
-        "retention_hours (168) that are not, so none is removed for its age any more, only for want of room. When the "
-        "time is right: penstock topics --configure"
+    assert forward_notice(9 * DAY + 7200, Settings()) == (
+        "the clock of this machine was set forward by 9 days, 2:00:00. New events now look older than retention_hours "
+        "(168), so events are no longer removed by age, only by size (retention_mib). When the clock is right: "
+        "penstock topics --configure"
     )
-    assert back(-7200.0).startswith("the clock of this machine was set back by 2:00:00. Nothing is removed by that")
+    assert back_notice(-7200.0).startswith("the clock of this machine was set back by 2:00:00. Nothing is removed;")
 
 
 class Kafka:

@@ -65,7 +65,7 @@ def test_a_record_that_cannot_be_written_is_told_once_and_ends_nothing(
     record.write("starting")
     record.write("ready")
     told = capsys.readouterr().out
-    assert told.count("cannot be written down for penstock status") == 1
+    assert told.count("Cannot write the state for penstock status") == 1
     (tmp_path / "run").mkdir()
     record.write()
     written = read_stack(tmp_path)

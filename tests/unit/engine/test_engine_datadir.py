@@ -54,7 +54,7 @@ def test_another_users_record_is_refused_in_words(tmp_path: Path, monkeypatch: p
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr(Path, "read_bytes", refuse)
-    with pytest.raises(UserError, match="is for its owner alone"):
+    with pytest.raises(UserError, match="No permission to read the data folder"):
         datadir.read_stack(tmp_path)
 
 
@@ -62,5 +62,5 @@ def test_a_process_that_took_over_a_number_is_left_alone(tmp_path: Path) -> None
     data = DataDir(tmp_path)
     data.open(Settings())
     data.write_stack({"components": {"kafka": {"pid": os.getpid(), "created": 1.0}}})
-    data.end_leftovers(patience=0.1)
+    data.end_leftovers(timeout=0.1)
     data.close()

@@ -85,7 +85,7 @@ def test_properties_that_penstock_depends_on_are_refused_by_name_and_without_the
     text = str(refused.value)
     assert "spark_conf cannot set spark.speculation: a second copy of a task would write every event twice." in text
     assert "spark_conf cannot set spark.master: it has a setting of its own: spark_master." in text
-    assert "'executor.memory', which is no property of Spark" in text
+    assert "'executor.memory', which is not a property of Spark" in text
     assert "s3cret" not in text
 
 
@@ -112,7 +112,7 @@ def test_a_standalone_cluster_needs_the_secret_that_it_was_started_with() -> Non
     def check(url: str, given: dict[str, object]) -> None:
         properties.check_secret(masters.parse(url), given)
 
-    with pytest.raises(UserError, match=r"spark_conf has no spark\.authenticate\.secret, by which spark://s:7077"):
+    with pytest.raises(UserError, match=r"spark_conf has no spark\.authenticate\.secret, with which spark://s:7077"):
         check("spark://s:7077", {"spark.authenticate": True})
     check("spark://s:7077", {"spark.authenticate.secret": "s"})
     check("spark://s:7077", {"spark.authenticate": False})

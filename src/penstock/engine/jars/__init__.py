@@ -1,1 +1,1 @@
-"""Jars from elsewhere: how they are fetched, and which bytes each must have."""
+"""The jars of Kafka, Spark's Kafka connector and Delta Lake: fetched by Ivy, pinned by checksum, cached."""
