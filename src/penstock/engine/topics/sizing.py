@@ -4,7 +4,7 @@ With more partitions most keys move to another one. Events of a key in the old a
 concurrently, so a route with `penstock.dev/ordering: key` could get a later one first. If there is such a route,
 nothing may be in progress when partitions are added: no ingress runs, all stored events are routed, and every route has
 finished its events. The last applies to all routes, because a delivery may still store a reply. If no route has an
-order, partitions can be added at any time. """
+order, partitions can be added at any time."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def wanted_replication(settings: Settings, brokers: Brokers) -> Replication:
     """The replication of new topics.
 
     Brokers that are down can be inferred from the replicas of existing topics, and from the replication that the
-    brokers are configured to use for internal topics. """
+    brokers are configured to use for internal topics."""
     if settings.replication is not None:
         return Replication(settings.replication, "the setting replication says so")
     if settings.kafka is None:

@@ -244,4 +244,4 @@ def _stored_meanwhile(before: Mapping[int, int], after: Mapping[int, int]) -> li
     grown = [str(partition) for partition, end in before.items() if after.get(partition, end) != end]
     if not grown:
         return []
-    return [f"events came in meanwhile (partitions {', '.join(grown)}): the order of their keys is not certain"]
+    return [f"events were stored meanwhile (partitions {', '.join(grown)}): the order of their keys is not certain"]

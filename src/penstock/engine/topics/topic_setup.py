@@ -54,12 +54,12 @@ def _largest_record(topic: Topic, settings: Settings) -> int:
 
 def _retained(topic: Topic, settings: Settings) -> dict[str, str]:
     """The active segment is never removed, so a partition takes `retention.bytes` plus one segment."""
-    room = int(settings.retention_mib * MIB * topic.share / partitions_of(topic, settings))
-    segment = min(max(room // SEGMENTS, _largest_record(topic, settings), SMALLEST_SEGMENT), LARGEST_SEGMENT)
+    size = int(settings.retention_mib * MIB * topic.share / partitions_of(topic, settings))
+    segment = min(max(size // SEGMENTS, _largest_record(topic, settings), SMALLEST_SEGMENT), LARGEST_SEGMENT)
     retention_ms = int(settings.retention_hours * 3600 * 1000)
     return {
         "retention.ms": str(retention_ms),
-        "retention.bytes": str(max(room - segment, segment)),
+        "retention.bytes": str(max(size - segment, segment)),
         "segment.bytes": str(segment),
         "segment.ms": str(max(min(retention_ms // SEGMENTS, 24 * 3600 * 1000), 1000)),
     }
