@@ -3,7 +3,7 @@
 A component is a coroutine `run(settings, lifecycle)`. It calls `lifecycle.ready()` when it is ready,
 `lifecycle.status()` when details have changed, `lifecycle.news()` for notices to the user, and returns soon after
 `lifecycle.stopping` is set. Messages are JSON lines on a pipe to the supervisor; without one (a standalone role, or a
-test) they are kept in `said`. """
+test) they are kept in `said`."""
 
 from __future__ import annotations
 

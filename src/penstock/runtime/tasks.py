@@ -1,7 +1,7 @@
 """Threads, tasks and loop callbacks with an owner: if one of them fails, the component fails.
 
 Otherwise a component without one of its threads would look healthy and do nothing. A failure is harmless: the
-supervisor or Spark restarts the component, and it resumes from its cursors. """
+supervisor or Spark restarts the component, and it resumes from its cursors."""
 
 from __future__ import annotations
 

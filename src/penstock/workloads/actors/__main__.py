@@ -47,18 +47,18 @@ async def _main(line: socket.socket) -> int:
 
 async def _run(start: Start, node: NodeLine) -> Exit:
     log = PodLog(sys.stdout)
-    told: list[asyncio.Task[None]] = []
+    notifications: list[asyncio.Task[None]] = []
     try:
         program = program_of(start, node, log)
     except BrokenEnvironment as broken:
         ended = Exit(1, f"failed to process the environment: {broken}")
     else:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, program.stop, start.grace)
-        ended = await program.run(lambda: told.append(asyncio.create_task(node.tell("ready"))))
-    await asyncio.gather(*told)
+        ended = await program.run(lambda: notifications.append(asyncio.create_task(node.notify("ready"))))
+    await asyncio.gather(*notifications)
     if ended.message:
         log.write(ended.message)
-        await node.tell("ended", message=ended.message)
+        await node.notify("ended", message=ended.message)
     return ended
 
 

@@ -28,12 +28,12 @@ def main() -> None:
     for line in sys.stdin:
         request = json.loads(line)
         if "expressions" in request:
-            _tell(_compile(request["expressions"], expressions))
+            _write_line(_compile(request["expressions"], expressions))
         else:
             signal.setitimer(signal.ITIMER_REAL, request["seconds"])
-            answer = _outcome(partial(expressions[request["name"]].evaluate, request["input"]))
+            result = _outcome(partial(expressions[request["name"]].evaluate, request["input"]))
             signal.setitimer(signal.ITIMER_REAL, 0)
-            _tell(answer)
+            _write_line(result)
 
 
 def _compile(sources: dict[str, str], expressions: dict[str, Jsonata]) -> dict[str, Any]:
@@ -56,9 +56,9 @@ def _outcome(work: Callable[[], Any]) -> dict[str, Any]:
         return {"error": str(error) or type(error).__name__}
 
 
-def _tell(answer: dict[str, Any]) -> None:
+def _write_line(result: dict[str, Any]) -> None:
     try:
-        text = json.dumps(answer)
+        text = json.dumps(result)
     except (TypeError, ValueError, MemoryError, RecursionError) as error:
         text = json.dumps({"error": f"the result is no JSON: {error}"})
     sys.stdout.write(text + "\n")

@@ -117,7 +117,7 @@ class NodeLine:
             raise NodeRefused(reply.error)
         return msgspec.convert(reply.result, kind)
 
-    async def tell(self, name: str, /, **arguments: str) -> None:
+    async def notify(self, name: str, /, **arguments: str) -> None:
         """Tells the node what needs no answer."""
         await self._send(Call(0, name, arguments))
 

@@ -39,7 +39,7 @@ Vent = Literal["logger", "recorder"]
 
 
 CERTIFICATES, TOKEN = "EVENTSHUB_CERTIFICATES", "EVENTSHUB_TOKEN"
-PLACES = {CERTIFICATES: "/etc/tls/certificates", TOKEN: "/oidc/token"}
+DEFAULT_PATHS = {CERTIFICATES: "/etc/tls/certificates", TOKEN: "/oidc/token"}
 """Where the image has the files that its Pod mounts, as variables: paths in those lead to where files really are."""
 
 
@@ -162,7 +162,7 @@ def _receiver(env: Mapping[str, str]) -> ReceiverOptions:
         reply_append=env.get("REPLY_APPEND_DATA", ""),
         wait=_read(env, "RESPONSE_WAIT_TIME", seconds, 0.0),
         format=_read(env, "EVENT_FORMAT", _format, ""),
-        certificates=_place(env, CERTIFICATES) if _read(env, "ENFORCE_TLS", _flag, False) else "",
+        certificates=_path(env, CERTIFICATES) if _read(env, "ENFORCE_TLS", _flag, False) else "",
         audience=env.get("OIDC_AUDIENCE", ""),
     )
 
@@ -226,12 +226,12 @@ def _sender(image: ActorName, env: Mapping[str, str]) -> SenderOptions:
         probe=_read(env, "PROBE_SINK", _flag, image == "eventshub"),
         probe_timeout=_read(env, "PROBE_SINK_TIMEOUT", seconds, 60.0),
         ca_certs=env.get("CA_CERTS", ""),
-        token=_place(env, TOKEN) if _read(env, "ENABLE_OIDC_AUTH", _flag, False) else "",
+        token=_path(env, TOKEN) if _read(env, "ENABLE_OIDC_AUTH", _flag, False) else "",
     )
 
 
-def _place(env: Mapping[str, str], name: str) -> str:
-    return env.get(name) or PLACES[name]
+def _path(env: Mapping[str, str], name: str) -> str:
+    return env.get(name) or DEFAULT_PATHS[name]
 
 
 def _read(env: Mapping[str, str], name: str, parse: Callable[[str], T], default: T) -> T:

@@ -26,10 +26,10 @@ class Pair(msgspec.Struct, frozen=True):
 class ShownCertificate(RenewedContext):
     """What a server shows."""
 
-    def __init__(self, ask: Callable[[], Awaitable[Pair]], tell: Callable[[str], None]) -> None:
+    def __init__(self, ask: Callable[[], Awaitable[Pair]], log: Callable[[str], None]) -> None:
         """`ask` raises NodeRefused; `tell` writes to the log."""
         super().__init__()
-        self._ask, self._tell = ask, tell
+        self._ask, self._log = ask, log
         self._shown: Pair | None = None
 
     async def look(self) -> None:
@@ -41,13 +41,13 @@ class ShownCertificate(RenewedContext):
 
     async def run(self) -> None:
         """Looks again and again; what fails is told once, and the certificate stays as it is."""
-        told = ""
+        last_error = ""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             try:
                 await self.look()
-                told = ""
+                last_error = ""
             except NodeRefused as error:
-                if str(error) != told:
-                    self._tell(f"the certificate stays as it is: {error}")
-                told = str(error)
+                if str(error) != last_error:
+                    self._log(f"the certificate stays as it is: {error}")
+                last_error = str(error)

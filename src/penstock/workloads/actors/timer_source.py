@@ -16,7 +16,7 @@ from penstock.events import http
 from penstock.events.event import CloudEvent
 from penstock.runtime.lifecycle import first
 from penstock.runtime.times import rfc3339
-from penstock.workloads.actors.options import PLACES, TOKEN, BrokenEnvironment
+from penstock.workloads.actors.options import DEFAULT_PATHS, TOKEN, BrokenEnvironment
 from penstock.workloads.actors.outgoing import NotSent, Outgoing
 from penstock.workloads.actors.reporting import PodLog
 from penstock.workloads.actors.volume_files import VolumeFiles
@@ -63,7 +63,7 @@ class TimerOptions:
             repeat,
             {str(name): str(value) for name, value in overrides.items()},
             env.get("K_CA_CERTS", ""),
-            (env.get(TOKEN) or PLACES[TOKEN]) if env.get(OIDC_ENABLED) == "true" else "",
+            (env.get(TOKEN) or DEFAULT_PATHS[TOKEN]) if env.get(OIDC_ENABLED) == "true" else "",
         )
 
 

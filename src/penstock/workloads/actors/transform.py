@@ -94,7 +94,7 @@ class Transform(HttpActor):
         if self._discard or not answer.body:
             return Response(status_code=answer.status)
         if not self._replies:
-            passed = {name: value for name, value in answer.headers if _tells_of_the_event(name)}
+            passed = {name: value for name, value in answer.headers if _is_event_header(name)}
             return Response(answer.body, answer.status, passed)
         reply = await self._expressions.evaluate("reply", document_of(dict(answer.headers), answer.body))
         return Response(_encode(reply), answer.status, media_type=content_type_of(reply))
@@ -123,7 +123,7 @@ def _encode(made: Any) -> bytes:
     return json.dumps(made, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _tells_of_the_event(header: str) -> bool:
+def _is_event_header(header: str) -> bool:
     return header == "content-type" or header.startswith("ce-")
 
 
