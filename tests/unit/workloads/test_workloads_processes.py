@@ -201,13 +201,13 @@ def test_what_is_no_quantity(text: str) -> None:
 def test_variables_do_not_grow_without_end() -> None:
     doubled = [{"name": "A0", "value": "x" * 1000}]
     doubled += [{"name": f"A{n}", "value": f"$(A{n - 1})$(A{n - 1})"} for n in range(1, 60)]
-    with pytest.raises(ConfigError, match="more than 1048576 letters"):
+    with pytest.raises(ConfigError, match="more than 1048576 characters"):
         environment(POD, {"name": "c", "env": doubled}, {})
     assert len(environment(POD, {"name": "c", "env": doubled[:7]}, {})["A6"]) == 64_000
     wide = [doubled[0], *({"name": f"B{n}", "value": "$(A0)" * 100} for n in range(100))]
-    with pytest.raises(ConfigError, match="more than 8388608 letters"):
+    with pytest.raises(ConfigError, match="more than 8388608 characters"):
         environment(POD, {"name": "c", "env": wide}, {})
-    with pytest.raises(ConfigError, match="more than 1048576 letters"):
+    with pytest.raises(ConfigError, match="more than 1048576 characters"):
         command_of({"args": ["$(A)" * 2000]}, SERVICE, {"A": "x" * 1000})
 
 

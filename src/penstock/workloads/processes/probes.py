@@ -1,7 +1,7 @@
 """Probes of containers: their configuration, when their result changes, and the checks by HTTP, TCP and commands.
 
 Until a container is ready for the first time it is checked several times a second, whatever the period, so that a Pod
-is ready as soon as its program is. Afterwards the period applies. """
+is ready as soon as its program is. Afterwards the period applies."""
 
 from __future__ import annotations
 
