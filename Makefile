@@ -159,7 +159,7 @@ audit: $(VENV)/.ready ## ask for known vulnerabilities of the pinned Python pack
 	@$(BIN)/python -m tools.dependencies.audit
 
 .PHONY: jars
-jars: $(VENV)/.ready ## pin the jars that src/penstock/engine/jar_files/ivy*.xml ask for, by checksum; run it after a change there
+jars: $(VENV)/.ready ## pin the jars that src/penstock/engine/jars/ivy*.xml ask for, by checksum; run it after a change there
 	@$(BIN)/python -m tools.dependencies.pin_jars
 
 # All packages with the sums of all their files, for every system and Python: where a sum is another one, pip refuses the file.

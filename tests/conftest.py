@@ -20,7 +20,7 @@ from only_spark import only_spark
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from penstock.engine.jars import Jars
+    from penstock.engine.jars.jar_cache import Jars
     from penstock.settings import Settings
     from running import Stack
 
@@ -69,10 +69,11 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 @pytest.fixture(scope="session")
 def jar_folders() -> Jars:
     """The jars of the user's cache, fetched if need be."""
-    from penstock.engine import jars, java
+    from penstock.engine import java
+    from penstock.engine.jars import jar_cache
     from penstock.settings import Settings
 
-    return jars.resolve(Settings(), java.find())
+    return jar_cache.resolve(Settings(), java.find_java())
 
 
 @pytest.fixture(scope="session")

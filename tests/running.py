@@ -22,8 +22,9 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
 from penstock.engine import embedded_kafka as kafka
-from penstock.engine import jars, java, ports
-from penstock.engine.topics import setup as topics
+from penstock.engine import java, ports
+from penstock.engine.jars import jar_cache
+from penstock.engine.topics import topic_setup
 from penstock.kafka.clients import librdkafka_options, topic_name
 from penstock.runtime.sockets import bound_socket
 from penstock.settings import Settings
@@ -172,16 +173,16 @@ def stop_process(process: subprocess.Popen[str]) -> float:
 
 
 @contextlib.contextmanager
-def running_kafka(settings: Settings, jar_folders: jars.Jars) -> Iterator[subprocess.Popen[bytes]]:
+def running_kafka(settings: Settings, jar_folders: jar_cache.Jars) -> Iterator[subprocess.Popen[bytes]]:
     """The embedded Kafka of these settings, ready and with its topics."""
-    command = kafka.prepare(settings, jar_folders, java.find())
+    command = kafka.prepare(settings, jar_folders, java.find_java())
     with (settings.data_dir / "kafka.log").open("ab") as log, tied(command) as (command, fds):
         process = subprocess.Popen(
             command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, pass_fds=fds
         )
     try:
-        asyncio.run(asyncio.wait_for(kafka.answering(settings), KAFKA_READY_SECONDS))
-        topics.ensure(settings)
+        asyncio.run(asyncio.wait_for(kafka.wait_until_ready(settings), KAFKA_READY_SECONDS))
+        topic_setup.ensure(settings)
         yield process
     finally:
         process.terminate()

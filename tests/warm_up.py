@@ -9,7 +9,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from penstock.engine import embedded_kafka, jars, java, spark
+from penstock.engine import embedded_kafka, java, spark
+from penstock.engine.jars import jar_cache
 from penstock.settings import Settings
 from running import start_stack, stop_process
 from tools.chaos import victims
@@ -20,8 +21,8 @@ DUMP_SECONDS = 120.0
 
 def main() -> int:
     """Says what it does; its failure is none of the tests: they take longer without."""
-    settings, found = Settings(), java.find()
-    folders = jars.resolve(settings, found)
+    settings, found = Settings(), java.find_java()
+    folders = jar_cache.resolve(settings, found)
     archives = {
         "kafka": embedded_kafka.archive(settings, folders, found),
         SPARK_JVM: spark.archive(settings, folders, found.home),

@@ -34,12 +34,12 @@ def python() -> str | None:
 def java() -> str | None:
     """What is wrong with Java, in the words of penstock itself."""
     sys.path.insert(0, str(ROOT / "src"))
-    from penstock.engine.java import find
-    from penstock.runtime.errors import Problem
+    from penstock.engine.java import find_java
+    from penstock.runtime.errors import UserError
 
     try:
-        find()
-    except Problem as problem:
+        find_java()
+    except UserError as problem:
         return str(problem)
     return None
 

@@ -33,7 +33,7 @@ from penstock.dispatcher.cursors.cursor import Cursor
 from penstock.dispatcher.service import DispatcherService
 from penstock.engine import hanging_transactions, pipeline
 from penstock.engine.roles import claim
-from penstock.engine.topics import setup
+from penstock.engine.topics import topic_setup
 from penstock.events.event import CloudEvent
 from penstock.kafka import clients, watchdog
 from penstock.kafka.claims import NoEpoch
@@ -222,7 +222,7 @@ class Stack:
             if epoch is None:
                 return
             self._at_work.add(process)
-            settings = await asyncio.to_thread(setup.adopted, self.settings)
+            settings = await asyncio.to_thread(topic_setup.with_actual_partitions, self.settings)
             place = {"executors": self.executors, "number": len(self.sparks)}
             spark: Any = SimSpark(self.machine, self.kafka, settings, **place, ended=self._ended)
             self.sparks.append(spark)
@@ -237,10 +237,10 @@ class Stack:
     async def _holding(self, role: str, lifecycle: Lifecycle) -> AsyncIterator[int | None]:
         """Of a stack on one machine no other process wants the role."""
         if self.executors:
-            async with claim.holding(role, self.settings, lifecycle) as epoch:
+            async with claim.hold_role(role, self.settings, lifecycle) as epoch:
                 yield epoch
         else:
-            yield await claim._sole(role, self.settings)
+            yield await claim._only_instance(role, self.settings)
 
 
 class Ingress:
@@ -296,11 +296,11 @@ def connect() -> None:
         (dispatcher_task, "SubscriberClient", lambda *_: current().stack.network.client()),
         (controllers, "read_config", lambda kubeconfig: None),
         (controllers, "AsyncClient", lambda *_, **__: current().stack.api),
-        (pipeline, "end_at_once", end_this_process),
-        (claim, "end_at_once", end_this_process),
+        (pipeline, "kill_process_tree", end_this_process),
+        (claim, "kill_process_tree", end_this_process),
         (claim, "instance_name", lambda role: str(getattr(PROCESS.get(), "name", role))),
         (hanging_transactions, "_end", _end_hanging),
-        (setup, "_reached", lambda settings: True),
+        (topic_setup, "_reached", lambda settings: True),
         (ssl.SSLContext, "load_verify_locations", lambda *_, **__: None),  # which takes long, and nothing connects
         # Cursors are kept in sets, whose order would depend on where they lie in memory.
         (Cursor, "__hash__", lambda cursor: zlib.crc32(cursor.route.encode())),

@@ -36,15 +36,16 @@ def measure(millions: int, *, only: set[str] | None = None) -> dict[str, Any]:
     from penstock.backtest.past_events import TableEvents
     from penstock.backtest.report import Window
     from penstock.backtest.run import backtest
-    from penstock.engine import jars, java
+    from penstock.engine import java
     from penstock.engine.batch_session import batch_session
+    from penstock.engine.jars import jar_cache
     from penstock.settings import Settings
 
     settings = Settings()
     results: dict[str, Any] = {}
     with (
         tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder,
-        batch_session(settings, jars.resolve(settings, java.find())) as spark,
+        batch_session(settings, jar_cache.resolve(settings, java.find_java())) as spark,
     ):
         files = _write(spark, Path(folder, "events"))
         results["bytes_per_event"] = round(sum(Path(file).stat().st_size for file in files) / MILLION)

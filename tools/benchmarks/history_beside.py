@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from penstock.engine.history.files import REQUEST
+from penstock.engine.history.progress_file import FLUSH_REQUEST
 from tools.benchmarks import loadgen, objects, special
 from tools.benchmarks.objects import Api
 from tools.benchmarks.scenarios import one_of
@@ -117,7 +117,7 @@ def counting_runs(stack: Penstock) -> Iterator[list[int]]:
 
 
 def _request(stack: Penstock) -> Path:
-    return stack.folder / "data" / REQUEST
+    return stack.folder / "data" / FLUSH_REQUEST
 
 
 def _ask(stack: Penstock) -> None:

@@ -27,8 +27,9 @@ from confluent_kafka import Producer
 
 from penstock.contract import attempts
 from penstock.contract.attempts import AttemptRecord
-from penstock.engine import embedded_kafka, jars, java, ports
-from penstock.engine.topics import setup as topics
+from penstock.engine import embedded_kafka, java, ports
+from penstock.engine.jars import jar_cache
+from penstock.engine.topics import topic_setup
 from penstock.kafka.clients import librdkafka_options
 from penstock.settings import Settings
 from tools.benchmarks.stack import Usage, usage
@@ -64,13 +65,13 @@ def measure(pairs: int = 100_000, ways: list[str] | None = None) -> dict[str, An
 def kafka(folder: Path) -> Iterator[Settings]:
     """The embedded Kafka with its topics, and nothing else."""
     settings = ports.resolve(Settings(port=0, data_dir=folder))
-    found = java.find()
-    command = embedded_kafka.prepare(settings, jars.resolve(settings, found), found)
+    found = java.find_java()
+    command = embedded_kafka.prepare(settings, jar_cache.resolve(settings, found), found)
     with (folder / "kafka.log").open("ab") as log:
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
     try:
-        asyncio.run(asyncio.wait_for(embedded_kafka.answering(settings), 120))
-        topics.ensure(settings)
+        asyncio.run(asyncio.wait_for(embedded_kafka.wait_until_ready(settings), 120))
+        topic_setup.ensure(settings)
         yield settings
     finally:
         process.terminate()

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import uvloop
 
-from penstock.engine import jars, java
+from penstock.engine import java
+from penstock.engine.jars import jar_cache
 from penstock.settings import Settings
 from tools.cluster import kubernetes_binaries, needs, own_network, results
 from tools.cluster.results import Result
@@ -59,7 +60,7 @@ def _prepared() -> int:
         return 2
     if kubernetes_binaries.build(*kubernetes_binaries.PROGRAMS):
         return 2
-    jars.resolve(Settings(), java.find())  # from outside: there is no other machine in a network of one's own
+    jar_cache.resolve(Settings(), java.find_java())  # from outside: there is no other machine in a network of one's own
     return 0
 
 

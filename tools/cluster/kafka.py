@@ -30,9 +30,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 
 from penstock.contract.topics import TOPICS
 from penstock.engine import java
-from penstock.engine.jars import Jars
+from penstock.engine.jars.jar_cache import Jars
 from penstock.engine.ports import free_ports
-from penstock.engine.topics import setup
+from penstock.engine.topics import topic_setup
 from penstock.settings import Settings
 from penstock.web import certificates
 from penstock.web.certificates import KeyPair
@@ -141,9 +141,9 @@ class KafkaCluster:
         """Makes penstock's topics, each partition on one broker: the first, or where `elsewhere` says."""
         wanted = []
         for topic in TOPICS:
-            partitions = range(setup.partitions_of(topic, settings))
+            partitions = range(topic_setup.partitions_of(topic, settings))
             places = [[elsewhere.get((topic.name, partition), 1)] for partition in partitions]
-            config = setup.config_of(topic, settings, 1)
+            config = topic_setup.config_of(topic, settings, 1)
             wanted.append(NewTopic(topic.name, len(places), replica_assignment=places, config=config))
         admin = AdminClient({"bootstrap.servers": self.plain})
         for made in admin.create_topics(wanted).values():
@@ -151,7 +151,7 @@ class KafkaCluster:
 
     def start(self, broker: Broker) -> None:
         """Starts a broker that does not run."""
-        program = java.find().program
+        program = java.find_java().program
         command = [str(program), f"-Xmx{HEAP_MIB}m", "-Xms112m", "-XX:+UseSerialGC", "-Xss512k", "-XX:-UsePerfData"]
         command += ["-XX:TieredStopAtLevel=1"]
         command += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Djava.awt.headless=true"]
@@ -257,7 +257,7 @@ def _configure(cluster: KafkaCluster, broker: Broker) -> None:
 
 def _format(cluster: KafkaCluster, ident: str, jars: Jars) -> None:
     """Prepares the storage of all brokers, side by side: each is a JVM that starts and ends."""
-    command = [str(java.find().program), "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+    command = [str(java.find_java().program), "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
     command += ["-cp", jars.kafka_classpath, "kafka.tools.StorageTool", "format", "-t", ident]
     for name, password in cluster.users.items():
         command += ["--add-scram", f"{MECHANISM}=[name={name},password={password}]"]

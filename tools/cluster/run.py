@@ -8,7 +8,8 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from penstock.engine import jars, java
+from penstock.engine import java
+from penstock.engine.jars import jar_cache
 from penstock.kafka.task_reports import REPORT_SECONDS
 from penstock.settings import Settings
 from tools.benchmarks import objects
@@ -110,7 +111,7 @@ class Run:
 
     async def _start(self) -> tuple[Installation, list[Strike]]:
         await self._receiver.start()
-        found = java.find()
+        found = java.find_java()
         self._spark = StandaloneSpark(self._folder / "spark", found, (self._folder / "roles",))
         self.result.left_out += self._spark.left_out
         await self._spark.start()
@@ -127,7 +128,7 @@ class Run:
         return self._installation, self._faults(self._installation, kafka, self._spark)
 
     def _serve(self, found: java.Java) -> tuple[KafkaCluster, RealApi]:
-        files = jars.resolve(Settings(), found)
+        files = jar_cache.resolve(Settings(), found)
         brokers = running_cluster(self._folder / "kafka", files, brokers=3, properties=AS_IT_COMES)
         kafka = self._servers.enter_context(brokers)
         kafka.allow(USER)

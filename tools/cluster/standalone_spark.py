@@ -18,7 +18,7 @@ from pathlib import Path
 
 import psutil
 
-from penstock.engine import jars
+from penstock.engine.jars import jar_cache
 from penstock.engine.java import Java
 from penstock.engine.ports import free_ports
 from penstock.engine.spark_cluster.properties import AUTHENTICATED
@@ -55,7 +55,7 @@ class StandaloneSpark:
         self.master = Program("master", folder / "master", self._program(spark_home(), MASTER, self._listening()))
         works = [folder / name / "work" for name in ("worker-1", "worker-2")]
         bare = folder / "worker-2" / "spark"
-        blank = [CHECKOUT, jars.cache_root(Settings()), Path(sys.prefix).resolve(), *hidden]
+        blank = [CHECKOUT, jar_cache.cache_root(Settings()), Path(sys.prefix).resolve(), *hidden]
         hides = _may_hide()
         self.left_out = [] if hides else [NOTHING_HIDDEN]
         second = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 
-from penstock.engine.jar_files import pinned_jars
-from penstock.engine.jar_files.pinned_jars import PinnedJar
+from penstock.engine.jars import pinned_jars
+from penstock.engine.jars.pinned_jars import PinnedJar
 from tools.dependencies import licences
 from tools.dependencies.packages import Package, shipped
 

@@ -15,8 +15,8 @@ from xml.etree import ElementTree  # reports of the Ivy that was just run here, 
 import msgspec
 
 from penstock.engine import java
-from penstock.engine.jar_files import ivy, pinned_jars
-from penstock.engine.jar_files.pinned_jars import PinnedJar
+from penstock.engine.jars import ivy, pinned_jars
+from penstock.engine.jars.pinned_jars import PinnedJar
 
 TARGET = Path(pinned_jars.__file__).with_name(pinned_jars.FILE)
 
@@ -32,7 +32,7 @@ def main() -> int:
 def _fetched(wanted: ivy.JarSet) -> list[PinnedJar]:
     folder = Path(tempfile.mkdtemp(prefix="penstock-jars-"))
     try:
-        ivy.fetch(folder, java.find(), lambda done, total, what: None, wanted)
+        ivy.fetch(folder, java.find_java(), lambda done, total, what: None, wanted)
         reports = {name: next((folder / "ivy").glob(f"penstock-*-{name}.xml")) for name in wanted.configurations}
         jars = [jar for name, report in reports.items() for jar in described(name, report.read_text(), folder)]
     finally:

@@ -19,8 +19,8 @@ from cyclonedx.model.component import Component, ComponentType
 from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
-from penstock.engine.jar_files import pinned_jars
-from penstock.engine.jar_files.pinned_jars import PinnedJar
+from penstock.engine.jars import pinned_jars
+from penstock.engine.jars.pinned_jars import PinnedJar
 from penstock.engine.spark_gateway import spark_jars
 from tools.dependencies import licences
 from tools.dependencies.packages import Package, shipped

@@ -26,7 +26,7 @@ from penstock.kafka.table import SnapshotFollower
 from penstock.kafka.topic_ends import KafkaAway
 from penstock.router.plan.matching import SESSION, matching
 from penstock.router.plan.route_index import index_routes
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
 HOUR_SECONDS = 3600
@@ -37,7 +37,7 @@ def count(events: PastEvents, trials: Sequence[Trial], window: Window) -> list[T
     routes = [route for number, trial in enumerate(trials) for route in trial.routes(number)]
     table = index_routes(routes)
     if table.refused:
-        raise Problem(f"A Trigger cannot be routed by: {next(iter(table.refused.values()))}", exit_code=2)
+        raise UserError(f"A Trigger cannot be routed by: {next(iter(table.refused.values()))}", exit_code=2)
     targets = tuple(sorted({trial.target for trial in trials}))
     asked = (attributes_asked(parse(route.attributes, route.filters)) for route in routes)
     records = events.records(Question(window, targets, frozenset().union(*asked)))
@@ -76,7 +76,7 @@ MOST_SAMPLES = 50
 
 
 def backtest(events: PastEvents, trials: Sequence[Trial], window: Window, samples: int = SAMPLES) -> BacktestReport:
-    """What the Triggers would have received within the window, beside what those of their names did. Raises Problem."""
+    """What the Triggers would have received in the window, beside what those of these names did. Raises UserError."""
     began = time.monotonic()
     tallies = count(events, trials, window)
     results = results_of(trials, tallies, samples)
@@ -101,19 +101,19 @@ KAFKA_SECONDS = 15.0
 
 
 def routes_in_force(settings: Settings) -> Snapshot:
-    """Brokers and Triggers as the data plane knows them. Raises Problem where Kafka does not answer."""
+    """Brokers and Triggers as the data plane knows them. Raises UserError where Kafka does not answer."""
     follower = SnapshotFollower(settings, lambda snapshot: None, lambda error: None)
     follower.start()
     try:
         if not follower.caught_up.wait(KAFKA_SECONDS):
-            raise Problem(f"Kafka does not answer at {settings.bootstrap}.")
+            raise UserError(f"Kafka does not answer at {settings.bootstrap}.")
     finally:
         follower.stop()
     return follower.snapshot
 
 
 def open_events(spark: SparkSession, settings: Settings) -> PastEvents:
-    """All events that there are. Raises Problem where Kafka does not answer, or the table cannot be read."""
+    """All events that there are. Raises UserError where Kafka does not answer, or the table cannot be read."""
     try:
         reader = RangeReader(settings)
         try:
@@ -124,9 +124,9 @@ def open_events(spark: SparkSession, settings: Settings) -> PastEvents:
         written = "://" in place or Path(place, "_delta_log").is_dir()
         table = read_table(settings, EVENTS, len(kept)) if written else None
     except KafkaAway as error:
-        raise Problem(f"Kafka does not answer at {settings.bootstrap}: {error}") from error
+        raise UserError(f"Kafka does not answer at {settings.bootstrap}: {error}") from error
     except HistoryProblem as error:
-        raise Problem(error.what, error.remedy) from error
+        raise UserError(error.what, error.remedy) from error
     if table is None or not table.files:
         return KafkaEvents(spark, settings)
     rest = KafkaEvents(spark, settings, starts_of(kept, table.positions))

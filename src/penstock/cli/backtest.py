@@ -81,15 +81,15 @@ def _documents(file: Path) -> list[Any]:
 
     import yaml
 
-    from penstock.runtime.errors import Problem
+    from penstock.runtime.errors import UserError
 
     try:
         text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
         return list(yaml.safe_load_all(text))
     except OSError as error:
-        raise Problem(f"{file} cannot be read: {error.strerror}.", exit_code=2) from None
+        raise UserError(f"{file} cannot be read: {error.strerror}.", exit_code=2) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise Problem(f"{file} is not YAML: {' '.join(str(error).split())}", exit_code=2) from None
+        raise UserError(f"{file} is not YAML: {' '.join(str(error).split())}", exit_code=2) from None
 
 
 def _run(
@@ -100,11 +100,12 @@ def _run(
     from penstock.backtest.run import backtest as run
     from penstock.backtest.run import open_events, routes_in_force
     from penstock.backtest.trials import trials_of
-    from penstock.engine import jars, java
+    from penstock.engine import java
     from penstock.engine.batch_session import batch_session
+    from penstock.engine.jars import jar_cache
 
     trials = trials_of(documents, routes_in_force(settings), settings, namespace)
-    found = jars.resolve(settings, java.find())
+    found = jar_cache.resolve(settings, java.find_java())
     working = Console(stderr=True, quiet=quiet).status("looking at past events")
     with working, batch_session(settings, found) as spark:
         return run(open_events(spark, settings), trials, window, samples)

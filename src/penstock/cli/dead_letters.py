@@ -27,7 +27,7 @@ def wanted_of(
     limit: int,
     now: datetime,
 ) -> DeadLetterFilter:
-    """What the flags ask for. Raises Problem."""
+    """What the flags ask for. Raises UserError."""
     from penstock.history.reader.questions import DeadLetterFilter, NamedRoute
 
     route = NamedRoute(namespace=namespace)

@@ -15,7 +15,7 @@ import yaml
 from penstock.events.event import CloudEvent
 from penstock.filters.predicate import Predicate
 from penstock.resources.conditions import READY, find
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 if TYPE_CHECKING:
     from penstock.filters.reasons import Step
@@ -30,13 +30,13 @@ def filters_of(texts: Sequence[str] | None) -> list[dict[str, Any]]:
 
 
 def predicate_of(texts: Sequence[str] | None) -> Predicate:
-    """What has to hold. Raises Problem for an invalid filter."""
+    """What has to hold. Raises UserError for an invalid filter."""
     from penstock.filters.parse import InvalidFilter, parse
 
     try:
         return parse(None, filters_of(texts))
     except InvalidFilter as invalid:
-        raise Problem(f"--filter: {invalid}.", exit_code=2) from None
+        raise UserError(f"--filter: {invalid}.", exit_code=2) from None
 
 
 def passes(predicate: Predicate, event: CloudEvent) -> bool:
@@ -53,7 +53,7 @@ def _filter_of(text: str) -> dict[str, Any]:
         try:
             element = yaml.safe_load(text)
         except yaml.YAMLError as error:
-            raise Problem(f"--filter {text} is not YAML: {error}.", exit_code=2) from None
+            raise UserError(f"--filter {text} is not YAML: {error}.", exit_code=2) from None
         if isinstance(element, dict):
             return element
     return {"cesql": text}
@@ -85,7 +85,7 @@ class FilterVerdict:
 
 
 def reasons(route: Mapping[str, Any], event: CloudEvent) -> FilterVerdict:
-    """Filter by filter, whether the event passes the route. Raises Problem where the filters are not valid."""
+    """Filter by filter, whether the event passes the route. Raises UserError where the filters are not valid."""
     from penstock.filters.parse import InvalidFilter, parse
     from penstock.filters.reasons import steps_of
 
@@ -94,7 +94,7 @@ def reasons(route: Mapping[str, Any], event: CloudEvent) -> FilterVerdict:
     try:
         predicate = parse((spec.get("filter") or {}).get("attributes"), spec.get("filters"))
     except InvalidFilter as invalid:
-        raise Problem(f"{name} has a filter that is not valid: {invalid}.") from None
+        raise UserError(f"{name} has a filter that is not valid: {invalid}.") from None
     steps = steps_of(predicate, event)
     return FilterVerdict(name, steps[0].passes, steps, list(_notes(route)), is_ready=not _unready(route))
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,7 +24,7 @@ NICE = 5
 
 
 def settings_of(data_dir: Path | None) -> Settings:
-    """The settings of the stack that is meant, whether it runs or not. Raises Problem where there never was one."""
+    """The settings of the stack that is meant, whether it runs or not. Raises UserError where there never was one."""
     from pydantic import ValidationError
 
     from penstock.engine import datadir
@@ -37,13 +37,13 @@ def settings_of(data_dir: Path | None) -> Settings:
         try:
             return datadir.load_settings(file)
         except ValidationError:
-            raise Problem(
+            raise UserError(
                 f"The stack of {root} was last started by another version of penstock.",
                 "Use the `penstock` that started it, or start this one: penstock dev",
             ) from None
     settings = load(data_dir=data_dir).model_copy(update={"data_dir": root})
     if settings.kafka is None and settings.history_uri is None and not Path(settings.history_root).exists():
-        raise Problem(f"There is no history in {root}, and no stack runs there.", "Start one: penstock dev")
+        raise UserError(f"There is no history in {root}, and no stack runs there.", "Start one: penstock dev")
     return settings
 
 
@@ -62,7 +62,7 @@ def opened(data_dir: Path | None) -> Iterator[History]:
             if history.without_kafka is not None:
                 note_without_kafka(history.without_kafka)
     except HistoryProblem as problem:
-        raise Problem(problem.what, problem.remedy) from None
+        raise UserError(problem.what, problem.remedy) from None
 
 
 def connect_of(settings: Settings) -> Callable[[Settings], RecordReader]:

@@ -98,16 +98,16 @@ def install(
 
 
 def _tls(mode: TlsMode, secret: str | None, issuer: str | None) -> Tls:
-    """The choices about TLS. Raises Problem where an issuer is not named as it has to be."""
+    """The choices about TLS. Raises UserError where an issuer is not named as it has to be."""
     from dataclasses import replace
 
     from penstock.install.tls import Tls
-    from penstock.runtime.errors import Problem
+    from penstock.runtime.errors import UserError
 
     default = Tls(mode=mode.value)
     kind, _, name = (issuer or "").partition("/")
     if issuer is not None and not (kind and name):
-        raise Problem(f"--tls-issuer {issuer} names no issuer.", "Say KIND/NAME: ClusterIssuer/ours.", exit_code=2)
+        raise UserError(f"--tls-issuer {issuer} names no issuer.", "Say KIND/NAME: ClusterIssuer/ours.", exit_code=2)
     return replace(
         default,
         secret=secret or default.secret,
@@ -135,7 +135,7 @@ def _values(
 
     from penstock.install.values import Values
     from penstock.operations.settings_sources import resolve
-    from penstock.runtime.errors import Problem
+    from penstock.runtime.errors import UserError
 
     default = Values()
     assigned = {one.partition("=")[0].strip() for one in assignments}
@@ -143,7 +143,7 @@ def _values(
     flags = {name: value for name, value in given.items() if name not in assigned}
     resolved = resolve(flags, assignments, {}, Path(os.devnull))
     if history and "://" not in (resolved.history_uri or ""):
-        raise Problem(
+        raise UserError(
             "The tables of the history need a place that every Pod reaches.",
             "Name it: --set history_uri=s3a://bucket/history.",
             exit_code=2,

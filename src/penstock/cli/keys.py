@@ -48,13 +48,15 @@ def create(
     from penstock.ingress.authorization import PREFIX, digest_of
     from penstock.operations.installation import find
     from penstock.resources.api_keys import StoredKey, stored_keys
-    from penstock.runtime.errors import Problem
+    from penstock.runtime.errors import UserError
 
     with problems(), find(data_dir, kubeconfig).api() as api:
         resource, obj = _broker(api, broker, namespace)
         keys = stored_keys(obj)
         if any(one.name == key for one in keys):
-            raise Problem(f"{broker} has a key {key} already.", f"Revoke it first: penstock keys revoke {broker} {key}")
+            raise UserError(
+                f"{broker} has a key {key} already.", f"Revoke it first: penstock keys revoke {broker} {key}"
+            )
         secret = PREFIX + secrets.token_urlsafe(32)
         made = StoredKey(key, digest_of(secret), rfc3339(), round(time.time() + days * 86400), events, size)
         _write(api, resource, obj, [*keys, made])
@@ -127,14 +129,14 @@ def revoke(
     from penstock.cli.terminal import problems
     from penstock.operations.installation import find
     from penstock.resources.api_keys import stored_keys
-    from penstock.runtime.errors import Problem
+    from penstock.runtime.errors import UserError
 
     with problems(), find(data_dir, kubeconfig).api() as api:
         resource, obj = _broker(api, broker, namespace)
         keys = stored_keys(obj)
         left = [one for one in keys if one.name != key]
         if len(left) == len(keys):
-            raise Problem(f"{broker} has no key {key}.", f"See: penstock keys list {broker}")
+            raise UserError(f"{broker} has no key {key}.", f"See: penstock keys list {broker}")
         _write(api, resource, obj, left)
     typer.echo(f"The key {key} of {broker} has ended.")
     if not left:

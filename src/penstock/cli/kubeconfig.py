@@ -41,21 +41,21 @@ def kubeconfig(
     from penstock.apiserver.access.identity import account_of
     from penstock.cli.terminal import problems
     from penstock.operations.installation import folder_of
-    from penstock.runtime.errors import Problem
+    from penstock.runtime.errors import UserError
     from penstock.runtime.files import write_private
 
     with problems():
         root = folder_of(data_dir)
         if not (root / "kubeconfig").exists():
-            raise Problem(f"The data folder {root} has no API yet.", "Start one: penstock dev")
+            raise UserError(f"The data folder {root} has no API yet.", "Start one: penstock dev")
         if revoke is not None:
             _revoke(root, revoke)
             return
         account = _account(service_account) if service_account else account_of(name or "")
         if name and service_account:
-            raise Problem("Give either --as or --service-account.", exit_code=2)
+            raise UserError("Give either --as or --service-account.", exit_code=2)
         if groups and (account or not name):
-            raise Problem("--group needs a user: --as NAME.", exit_code=2)
+            raise UserError("--group needs a user: --as NAME.", exit_code=2)
         seconds = round(hours * 3600)
         if account:
             content = _for_account(root, *account, namespace or account[0], seconds)
@@ -69,27 +69,27 @@ def kubeconfig(
             try:
                 write_private(output.absolute(), content)
             except (OSError, ValueError) as error:
-                raise Problem(f"{output} cannot be written: {error}.") from None
+                raise UserError(f"{output} cannot be written: {error}.") from None
 
 
 def _revoke(root: Path, user: str) -> None:
     from penstock.apiserver.access import identity
     from penstock.apiserver.access.identity import COMPONENTS
-    from penstock.runtime.errors import Problem
+    from penstock.runtime.errors import UserError
 
     if user in COMPONENTS:
         advice = f"Stop the stack, remove {root / 'pki' / 'tokens.json'} and start it: each component gets a new one."
-        raise Problem(f"{user} has its token from the data folder itself.", advice)
+        raise UserError(f"{user} has its token from the data folder itself.", advice)
     identity.revoke(root / "pki", user, time.time())
     typer.echo(f"Every token that {user} has got until now has ended.")
 
 
 def _account(text: str) -> tuple[str, str]:
-    from penstock.runtime.errors import Problem
+    from penstock.runtime.errors import UserError
 
     namespace, slash, name = text.partition("/")
     if not (namespace and slash and name) or "/" in name:
-        raise Problem(f"--service-account {text} is not of the form NAMESPACE/NAME.", exit_code=2)
+        raise UserError(f"--service-account {text} is not of the form NAMESPACE/NAME.", exit_code=2)
     return namespace, name
 
 
@@ -101,19 +101,19 @@ def _for_account(root: Path, namespace: str, name: str, context_namespace: str, 
     from penstock.kube.config import ConfigError, read_config
     from penstock.kube.errors import KubeError, Unavailable
     from penstock.kube.kinds import Key
-    from penstock.runtime.errors import Problem
+    from penstock.runtime.errors import UserError
 
     original = root / "kubeconfig"
     try:
         with Client(read_config(original)) as client:
             issued = client.token(Key(namespace, name), {"expirationSeconds": seconds, "audiences": []})
     except ConfigError as error:
-        raise Problem(f"{original} cannot be used: {error}.") from None
+        raise UserError(f"{original} cannot be used: {error}.") from None
     except Unavailable as error:
         what = f"The API of the data folder {root} does not answer: {error}."
-        raise Problem(what, "Start it: penstock dev") from None
+        raise UserError(what, "Start it: penstock dev") from None
     except KubeError as error:
-        raise Problem(f"No token for the ServiceAccount {namespace}/{name}: {error}.") from None
+        raise UserError(f"No token for the ServiceAccount {namespace}/{name}: {error}.") from None
     user = identity.account_user(namespace, name)
     return files.for_user(original, user=user, token=str(issued.get("token") or ""), namespace=context_namespace)
 
@@ -123,9 +123,9 @@ def _for_person(root: Path, name: str, groups: list[str], namespace: str, second
     from penstock.apiserver.access import identity
     from penstock.apiserver.access import kubeconfig as files
     from penstock.apiserver.access.signing_keys import key_files, load_signer
-    from penstock.runtime.errors import Problem
+    from penstock.runtime.errors import UserError
 
     if not key_files(root / "pki"):
-        raise Problem(f"The data folder {root} has no key for tokens yet.", "Start its stack once: penstock dev")
+        raise UserError(f"The data folder {root} has no key for tokens yet.", "Start its stack once: penstock dev")
     token = identity.issue(name, groups, seconds=seconds, signer=load_signer(root / "pki"), now=time.time())
     return files.for_user(root / "kubeconfig", user=name, token=token, namespace=namespace)

@@ -9,7 +9,7 @@ import typer
 
 from penstock.cli.names import completion_of
 from penstock.cli.options import DataDirOption, FilterOption, JsonOption, KubeconfigOption, NamespaceOption
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 if TYPE_CHECKING:
     pass
@@ -54,7 +54,7 @@ def listen(
 
     with problems():
         if filters and broker is None:
-            raise Problem("--filter needs --broker: without it, the Trigger's own filters count.", exit_code=2)
+            raise UserError("--filter needs --broker: without it, the Trigger's own filters count.", exit_code=2)
         chosen = port if port is not None else 0 if broker is not None else DEFAULT_PORT
         listener = PrintingSubscriber(host, chosen, answer=answer, count=count, full=full, as_json=as_json)
         with own_trigger(broker, filters, listener.url, namespace, (data_dir, kubeconfig)):

@@ -16,7 +16,7 @@ from penstock.events.event import CloudEvent
 from penstock.kafka.live import LiveSelection, SampleLimit, following
 from penstock.kafka.ranges import LogRecord
 from penstock.operations.cluster_api import CHANNELS, ClusterApi
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
 if TYPE_CHECKING:
@@ -40,11 +40,11 @@ class WantedView(LiveSelection):
         return topics.ATTEMPTS if self.is_attempts else topics.EVENTS
 
     def narrowed(self, api: ClusterApi, what: str, namespace: str) -> WantedView:
-        """The same of one object. Raises Problem."""
+        """The same of one object. Raises UserError."""
         resource, obj = look_up(api, what, namespace, EVENTS + ROUTES)
         is_route = resource.kind.lower() in ROUTES
         if self.is_attempts and not is_route:
-            raise Problem("--deliveries is for a trigger/NAME or a subscription/NAME, or for all.", exit_code=2)
+            raise UserError("--deliveries is for a trigger/NAME or a subscription/NAME, or for all.", exit_code=2)
         uid = obj["metadata"]["uid"]
         if resource == CHANNELS:
             # Events are accepted for the channel behind it, which has its name.

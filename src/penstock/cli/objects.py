@@ -11,7 +11,7 @@ import typer
 from penstock.cli.names import completion_of
 from penstock.cli.options import DataDirOption, FilterOption, JsonOption, KubeconfigOption, NamespaceOption
 from penstock.cli.output import say
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 if TYPE_CHECKING:
     from penstock.operations.cluster_api import ClusterApi, Resource
@@ -164,7 +164,7 @@ def get(
             say("\n".join(kinds_lines(api.resources())))
             return
         if kind is None:
-            raise Problem("Which kind? Such as: penstock get triggers. --kinds lists them.", exit_code=2)
+            raise UserError("Which kind? Such as: penstock get triggers. --kinds lists them.", exit_code=2)
         word, _, one = kind.partition("/")
         resource, chosen = api.resource(word), name or one
         place = "" if everywhere or not resource.namespaced else namespace or api.namespace
@@ -191,13 +191,13 @@ def delete(
     from penstock.cli.manifests import read_manifests
     from penstock.cli.terminal import problems
     from penstock.operations.installation import find
-    from penstock.runtime.errors import Problem
+    from penstock.runtime.errors import UserError
 
     with problems():
         word, _, one = (kind or "").partition("/")
         chosen = name or one
         if (file is None) == (not (word and chosen)):
-            raise Problem("Name an object, such as trigger/greetings, or give a --file.", exit_code=2)
+            raise UserError("Name an object, such as trigger/greetings, or give a --file.", exit_code=2)
         with find(data_dir, kubeconfig).api() as api:
             if file is not None:
                 meant = [(api.resource_of(obj), obj["metadata"]) for obj in reversed(read_manifests(file))]
@@ -216,7 +216,7 @@ def delete(
 def _given(file: Path | None) -> Path:
 
     if file is None:
-        raise Problem("Give a file: --file FILE, or --file - for standard input.", exit_code=2)
+        raise UserError("Give a file: --file FILE, or --file - for standard input.", exit_code=2)
     return file
 
 
@@ -309,7 +309,7 @@ def _apply_one(api: ClusterApi, obj: dict[str, Any], namespace: str | None, wait
 
 
 def wait_ready(api: ClusterApi, resource: Resource, obj: dict[str, Any]) -> dict[str, Any]:
-    """The object once it is Ready; at once where it never is. Raises Problem."""
+    """The object once it is Ready; at once where it never is. Raises UserError."""
     import time
 
     from penstock.resources.conditions import READY, find, is_ready
@@ -320,7 +320,7 @@ def wait_ready(api: ClusterApi, resource: Resource, obj: dict[str, Any]) -> dict
             ready = find((obj.get("status") or {}).get("conditions"), READY) or {}
             why = ready.get("message") or ready.get("reason") or "nothing has been said of it"
             name = f"{resource.kind} {metadata['namespace']}/{metadata['name']}"
-            raise Problem(f"{name} is not Ready after {READY_SECONDS:.0f} s: {why}.")
+            raise UserError(f"{name} is not Ready after {READY_SECONDS:.0f} s: {why}.")
         time.sleep(0.1)
         obj = api.get(resource, metadata["namespace"], metadata["name"])
     return obj

@@ -86,12 +86,12 @@ def redrive(
     from penstock.cli.terminal import problems
     from penstock.operations.installation import find
     from penstock.operations.replays import Wishes, replay_of
-    from penstock.runtime.errors import Problem
+    from penstock.runtime.errors import UserError
 
     with problems():
         given = ReplaySubject.read(place)
         if not given.is_route:
-            raise Problem(f"A {given.kind} gives nothing up.", "Name the Trigger or Subscription.", exit_code=2)
+            raise UserError(f"A {given.kind} gives nothing up.", "Name the Trigger or Subscription.", exit_code=2)
         wishes = Wishes(since, until, tuple(ids or ()), (), None, rate, dry_run, given_up=True, reason=reason)
         with find(data_dir, kubeconfig).api() as api:
             _make(api, namespace or api.namespace, given, replay_of(given, wishes, name), watch=watch, as_json=as_json)
@@ -180,7 +180,7 @@ def deadletters(
     from penstock.history.reader.history import History
     from penstock.history.schema.columns import HistoryProblem
     from penstock.operations.installation import find
-    from penstock.runtime.errors import Problem
+    from penstock.runtime.errors import UserError
 
     with problems():
         wanted = wanted_of(place, namespace, since, until, reason=reason, limit=limit, now=datetime.now(UTC))
@@ -190,7 +190,7 @@ def deadletters(
                 found = history.deadletters(wanted) if each else history.deadletter_counts(wanted)
                 away = history.without_kafka
         except HistoryProblem as problem:
-            raise Problem(str(problem)) from problem
+            raise UserError(str(problem)) from problem
         if as_json:
             say(json.dumps([as_data(one) for one in found], indent=2))
         elif found:
@@ -199,4 +199,4 @@ def deadletters(
         else:
             console().print("nothing was given up")
         if away:
-            raise Problem(f"Kafka does not answer, so the newest may be missing: {away}")
+            raise UserError(f"Kafka does not answer, so the newest may be missing: {away}")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli.output import lines_of, say
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,9 +31,9 @@ class Format(StrEnum):
 
 
 def write(answer: pa.Table, form: Format, output: Path | None) -> None:
-    """Prints an answer, or writes it to a file. Raises Problem."""
+    """Prints an answer, or writes it to a file. Raises UserError."""
     if form is Format.PARQUET and output is None and sys.stdout.isatty():
-        raise Problem("Parquet is not for a terminal.", "Name a file: --output FILE", exit_code=2)
+        raise UserError("Parquet is not for a terminal.", "Name a file: --output FILE", exit_code=2)
     try:
         if form is Format.PARQUET:
             _parquet(answer, output)
@@ -46,7 +46,7 @@ def write(answer: pa.Table, form: Format, output: Path | None) -> None:
     except BrokenPipeError:
         sys.stderr.close()
     except OSError as error:
-        raise Problem(f"{output} cannot be written: {error.strerror}.") from None
+        raise UserError(f"{output} cannot be written: {error.strerror}.") from None
 
 
 def table(answer: pa.Table) -> str:

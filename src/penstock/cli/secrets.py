@@ -28,22 +28,22 @@ def reencrypt(*, data_dir: StartDataDirOption = None, assignments: SetOption = N
     from penstock.apiserver.store.reencryption import reencrypt as encrypt_anew
     from penstock.cli.terminal import problems
     from penstock.operations.settings_sources import load
-    from penstock.runtime.errors import Problem
+    from penstock.runtime.errors import UserError
 
     with problems():
         settings = load(assignments, data_dir=data_dir)
         database = settings.data_dir / "api.db"
         if not database.exists():
-            raise Problem(f"The data folder {settings.data_dir} has no API yet.", "Start one: penstock dev")
+            raise UserError(f"The data folder {settings.data_dir} has no API yet.", "Start one: penstock dev")
         try:
             seals = load_seals(settings.secrets_key_file, settings.secrets_key_command, settings.data_dir / "pki")
             if seals.current is None:
                 advice = "Set secrets_key_file or secrets_key_command."
-                raise Problem("No key is given that Secrets could be encrypted with.", advice)
+                raise UserError("No key is given that Secrets could be encrypted with.", advice)
             with alone(settings.data_dir):
                 count = encrypt_anew(database, seals)
         except WrongKey as error:
-            raise Problem(str(error)) from None
+            raise UserError(str(error)) from None
     typer.echo(f"{count} Secret{'' if count == 1 else 's'} encrypted anew, with the key {seals.current}.")
 
 
@@ -51,13 +51,13 @@ def reencrypt(*, data_dir: StartDataDirOption = None, assignments: SetOption = N
 def alone(data_dir: Path) -> Iterator[None]:
     """While no API runs on the folder: one that does could no longer read what a key that it does not know encrypts."""
     from penstock.engine.datadir import exclusive
-    from penstock.runtime.errors import Problem
+    from penstock.runtime.errors import UserError
 
     with ExitStack() as held:
         try:
             held.enter_context(exclusive(data_dir, "apiserver"))
-        except Problem:
-            raise Problem(
+        except UserError:
+            raise UserError(
                 f"The API on the data folder {data_dir} runs, with the keys that it was started with.",
                 "Start it again with the new key in secrets_key_file: each start encrypts every Secret anew by itself.",
             ) from None

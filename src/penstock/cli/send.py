@@ -79,7 +79,7 @@ def send(
     from penstock.cli.watching import WatchedEvent, watched_event
     from penstock.operations.installation import find
     from penstock.operations.sending import SendingAddress
-    from penstock.runtime.errors import Problem
+    from penstock.runtime.errors import UserError
 
     with problems():
         one = event_of(
@@ -94,9 +94,9 @@ def send(
             subject=subject,
         )
         if watch and (count > 1 or to):
-            raise Problem("--watch follows one event to a Broker or Channel: without --count and --to.", exit_code=2)
+            raise UserError("--watch follows one event to a Broker or Channel: without --count and --to.", exit_code=2)
         if service_account and (token or to):
-            raise Problem(
+            raise UserError(
                 "--service-account gets a token for a Broker or Channel: without --token and --to.", exit_code=2
             )
         known = given_token(token)

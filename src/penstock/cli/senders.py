@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 if TYPE_CHECKING:
     from penstock.kube.kinds import Obj
@@ -21,27 +21,27 @@ INGRESS_VARIABLE = "PENSTOCK_INGRESS"
 
 
 def target_of(api: ClusterApi, namespace: str, broker: str | None, channel: str | None) -> tuple[Resource, Obj]:
-    """The Broker or Channel that is meant; without either the Broker `default`. Raises Problem."""
+    """The Broker or Channel that is meant; without either the Broker `default`. Raises UserError."""
     from penstock.operations.cluster_api import BROKERS, CHANNELS, IN_MEMORY_CHANNELS
 
     if broker and channel:
-        raise Problem("Give either --broker or --channel.", exit_code=2)
+        raise UserError("Give either --broker or --channel.", exit_code=2)
     if channel:
         for resource in (CHANNELS, IN_MEMORY_CHANNELS):
             found = api.read(resource.path(namespace, channel))
             if found is not None:
                 return resource, found
-        raise Problem(f"There is no Channel {namespace}/{channel}.", _existing(api, CHANNELS, namespace, "--channel"))
+        raise UserError(f"There is no Channel {namespace}/{channel}.", _existing(api, CHANNELS, namespace, "--channel"))
     name = broker or "default"
     found = api.read(BROKERS.path(namespace, name))
     if found is None:
         remedy = _existing(api, BROKERS, namespace, "--broker") or f"Make one: penstock create broker {name}"
-        raise Problem(f"There is no Broker {namespace}/{name}.", remedy)
+        raise UserError(f"There is no Broker {namespace}/{name}.", remedy)
     return BROKERS, found
 
 
 def address_of(installation: Installation, resource: Resource, obj: Obj) -> SendingAddress:
-    """Where events are sent to. Raises Problem where that is not known yet."""
+    """Where events are sent to. Raises UserError where that is not known yet."""
     from penstock.operations.sending import address_in
 
     metadata, address = obj["metadata"], address_in(obj)
@@ -49,7 +49,9 @@ def address_of(installation: Installation, resource: Resource, obj: Obj) -> Send
         folder = "" if resource.kind == "Broker" else "/channels"
         address = replace(address, url=f"{base}{folder}/{metadata['namespace']}/{metadata['name']}")
     if not address.url:
-        raise Problem(f"{resource.kind} {metadata['namespace']}/{metadata['name']} has no address yet.", "Is it Ready?")
+        raise UserError(
+            f"{resource.kind} {metadata['namespace']}/{metadata['name']} has no address yet.", "Is it Ready?"
+        )
     return address
 
 
@@ -93,7 +95,7 @@ CaFileOption = Annotated[
 def credentials_for(
     address: SendingAddress, token: str, ca_file: Path | None, authority: Path | None = None
 ) -> SendingCredentials:
-    """What to send to the address with. Raises Problem where a certificate cannot be used."""
+    """What to send to the address with. Raises UserError where a certificate cannot be used."""
     from penstock.operations.sending import credentials_to
 
     files = [file for file in (ca_file, authority) if file is not None] if address.is_secure else []
@@ -101,26 +103,26 @@ def credentials_for(
         return credentials_to(address, token, *(_read(file, "certificates") for file in files))
     except ValueError as error:
         remedy = f"--ca-file {ca_file} has to hold certificates in PEM." if ca_file is not None else ""
-        raise Problem(f"{address.url} cannot be sent to: {error}.", remedy, exit_code=2) from None
+        raise UserError(f"{address.url} cannot be sent to: {error}.", remedy, exit_code=2) from None
 
 
 def given_token(text: str | None) -> str:
-    """The token of a flag or variable, which may name a file. Raises Problem where it cannot be one."""
+    """The token of a flag or variable, which may name a file. Raises UserError where it cannot be one."""
     if not text:
         return ""
     token = _read(Path(text[1:]), "token").strip() if text.startswith("@") else text.strip()
     if not token or not token.isascii() or not token.isprintable() or " " in token:
-        raise Problem(
+        raise UserError(
             "The value of --token is not a token: a token is one word of letters, digits and signs.", exit_code=2
         )
     return token
 
 
 def token_of(api: ClusterApi, account: str, target: Obj, address: SendingAddress) -> str:
-    """A token of the ServiceAccount for the Broker or Channel. Raises Problem."""
+    """A token of the ServiceAccount for the Broker or Channel. Raises UserError."""
     metadata = target["metadata"]
     if not address.audience:
-        raise Problem(
+        raise UserError(
             f"{metadata['namespace']}/{metadata['name']} requires no token: it has no audience.",
             "Send without --service-account, or set authentication-oidc: enabled in config-features.",
             exit_code=2,
@@ -133,4 +135,4 @@ def _read(file: Path, what: str) -> str:
         return file.expanduser().read_text()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise Problem(f"The {what} of {file} cannot be read: {reason}.", exit_code=2) from None
+        raise UserError(f"The {what} of {file} cannot be read: {reason}.", exit_code=2) from None

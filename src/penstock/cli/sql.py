@@ -11,7 +11,7 @@ import typer
 from penstock.cli.history import connect_of, note, note_without_kafka
 from penstock.cli.options import DataDirOption
 from penstock.cli.result_formats import Format
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -74,7 +74,7 @@ class SparkQuestion:
             self._spark.stop()
 
     def ask(self) -> pa.Table:
-        """The answer. Raises Problem."""
+        """The answer. Raises UserError."""
         from py4j.protocol import Py4JError  # type: ignore[import-untyped]
         from pyspark.errors import PySparkException
         from pyspark.logger import PySparkLogger
@@ -88,14 +88,14 @@ class SparkQuestion:
         note("starting Spark")
         spark = session.open_session(self._settings, name="sql-spark")
         try:
-            views.check(spark, self._statement)
-            away = views.make(spark, self._settings, connect_of(self._settings))
+            views.check_read_only(spark, self._statement)
+            away = views.create_views(spark, self._settings, connect_of(self._settings))
             self._spark = spark
             answer = _named_once(spark.sql(self._statement)).toArrow()
         except HistoryProblem as problem:
-            raise Problem(problem.what, problem.remedy) from None
+            raise UserError(problem.what, problem.remedy) from None
         except (PySparkException, Py4JError) as error:
-            raise Problem(f"The statement failed: {message_of(error)}") from None
+            raise UserError(f"The statement failed: {message_of(error)}") from None
         if away is not None:
             note_without_kafka(away)
         return answer

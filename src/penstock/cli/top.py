@@ -39,11 +39,11 @@ def top(
     from penstock.cli.terminal import problems
     from penstock.operations.metrics_client import Looks
     from penstock.operations.route_rates import SORTS
-    from penstock.runtime.errors import Problem
+    from penstock.runtime.errors import UserError
 
     with problems():
         if sort not in SORTS:
-            raise Problem(f"--sort {sort}: it is one of {', '.join(SORTS)}.", exit_code=2)
+            raise UserError(f"--sort {sort}: it is one of {', '.join(SORTS)}.", exit_code=2)
         looks = Looks(metrics, data_dir)
         if not (once or as_json) and sys.stdout.isatty() and sys.stdin.isatty():
             run(looks, sort, every, lines)

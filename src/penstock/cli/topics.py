@@ -55,9 +55,9 @@ def topics(
     from penstock.engine.topics import adoption, topic_admin
     from penstock.operations.settings_sources import load
 
-    def look_after(settings: Settings) -> TopicsReport:
+    def administer_topics(settings: Settings) -> TopicsReport:
         adopted = adoption.adopt(settings) if adopt_events else []
-        report = topic_admin.look_after(
+        report = topic_admin.administer_topics(
             settings, create=create, configure=configure, partitions=partitions, force=force
         )
         report.done[:0] = adopted
@@ -66,7 +66,9 @@ def topics(
     with problems():
         chosen = load(assignments, data_dir=data_dir, kafka=kafka)
         stopped = _stopped_stack(chosen) if adopt_events else None
-        report = look_after(_settings(chosen)) if stopped is None else _with_its_kafka(stopped, look_after)
+        report = (
+            administer_topics(_settings(chosen)) if stopped is None else _with_its_kafka(stopped, administer_topics)
+        )
     if as_json:
         typer.echo(json.dumps(report.as_data(), indent=2))
     else:
@@ -88,14 +90,14 @@ def _stopped_stack(settings: Settings) -> Settings | None:
     return before if before.kafka is None else None
 
 
-def _with_its_kafka(settings: Settings, look_after: Callable[[Settings], TopicsReport]) -> TopicsReport:
+def _with_its_kafka(settings: Settings, administer_topics: Callable[[Settings], TopicsReport]) -> TopicsReport:
     import asyncio
 
     from penstock.cli.terminal import StackScreen
     from penstock.engine import stack
 
     screen = StackScreen(stderr=True)
-    return asyncio.run(stack.with_kafka_alone(stack.prepare(settings, screen), screen, look_after))
+    return asyncio.run(stack.run_with_kafka_only(stack.prepare(settings, screen), screen, administer_topics))
 
 
 def _settings(settings: Settings) -> Settings:

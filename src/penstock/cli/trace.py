@@ -35,7 +35,7 @@ def trace(
     """Say what happened to an event: when it came, each attempt, each answer, and the replies that came of it."""
     from penstock.cli import history as asking
     from penstock.cli.terminal import problems
-    from penstock.runtime.errors import Problem
+    from penstock.runtime.errors import UserError
 
     with problems(), asking.opened(data_dir) as history:
         shown: list[str] = []
@@ -57,7 +57,7 @@ def trace(
                 raise typer.Exit(0) from None
             history.moved_on()
         if not found:
-            raise Problem(f"No event with the id {ident} is known.", "penstock events lists those that came.")
+            raise UserError(f"No event with the id {ident} is known.", "penstock events lists those that came.")
 
 
 def changed(before: list[str], now: list[str]) -> list[str]:

@@ -23,7 +23,7 @@ from penstock.console.events.state import EventsState
 from penstock.console.guard import ConsoleGuard, names_of
 from penstock.console.map import page as map_page
 from penstock.console.pages import problem_page, problem_response
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.runtime.lifecycle import Lifecycle, first
 from penstock.settings import Settings
 from penstock.web.server import HttpServer, listen
@@ -57,7 +57,7 @@ def application(console: Console) -> Starlette:
             Middleware(SignedIn, console=console),
             Middleware(GZipMiddleware),
         ],
-        exception_handlers={Problem: problem_response, NotForYou: not_for_you, HTTPException: not_found},
+        exception_handlers={UserError: problem_response, NotForYou: not_for_you, HTTPException: not_found},
     )
     app.state.console = console
     app.state.events = EventsState(console.settings, console.stopping)
@@ -71,7 +71,7 @@ async def healthy(request: Request) -> Response:
 
 async def not_for_you(request: Request, error: Exception) -> Response:
     """What only operators may see."""
-    problem = Problem(
+    problem = UserError(
         "This page is for operators.",
         f"Sign in with a token that may do everything with {' and '.join(OPERATED)} in all namespaces.",
     )
@@ -86,7 +86,7 @@ async def not_found(request: Request, error: Exception) -> Response:
         if status == 404
         else f"The request was not understood (status {status})."
     )
-    return problem_page(request, status, "Nothing here", Problem(what))
+    return problem_page(request, status, "Nothing here", UserError(what))
 
 
 class SignedIn:
@@ -105,7 +105,7 @@ class SignedIn:
         request.state.session = None
         try:
             request.state.session = await self._console.sessions.of(request)
-        except Problem as problem:
+        except UserError as problem:
             if not begins_one:
                 await (await problem_response(request, problem))(scope, receive, send)
                 return

@@ -82,7 +82,7 @@ class Console:
             raise NotForYou
 
     def owner_of(self, token: str) -> TokenOwner:
-        """Asks the API whose token it is. Raises Problem; UnknownToken for a token that is not valid."""
+        """Asks the API whose token it is. Raises UserError; UnknownToken for a token that is not valid."""
         with ClusterApi(self.installation, token=token) as api:
             review = _reviewed(api, SELF_REVIEWS, {})
             user: dict[str, Any] = (review.get("status") or {}).get("userInfo") or {}

@@ -116,13 +116,13 @@ class Numbers:
         self.past.add(self.frame)
 
     def _counting(self) -> tuple[Counted | None, str]:
-        from penstock.runtime.errors import Problem
+        from penstock.runtime.errors import UserError
 
         if self._look is None:
             return None, "Metrics are off (setting metrics): only what objects say of themselves is shown."
         try:
             return self._look(), ""
-        except Problem as problem:
+        except UserError as problem:
             return None, str(problem)
 
 

@@ -32,7 +32,7 @@ from penstock.operations.cluster_api import (
 )
 from penstock.operations.replays import ReplaySubject, Wishes, is_over, line_of, replay_of, succeeded, warning_of
 from penstock.operations.route_rates import RouteName
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.runtime.hosts import without_userinfo
 
 # The API's Events about an object, by reason: its failures, drops and recoveries. Pure.
@@ -213,12 +213,12 @@ def _replay(api: ClusterApi, resource: Resource, namespace: str, name: str, give
 
 
 def wishes_of(given: dict[str, str]) -> Wishes:
-    """What the form of a Replay asks for. Raises Problem."""
+    """What the form of a Replay asks for. Raises UserError."""
     rate = given.get("rate", "").strip()
     try:
         events_a_second = float(rate) if rate else None
     except ValueError:
-        raise Problem(f"{rate} is not a number of events per second.") from None
+        raise UserError(f"{rate} is not a number of events per second.") from None
     return Wishes(
         since=given.get("since", "").strip() or None,
         until=given.get("until", "").strip() or None,

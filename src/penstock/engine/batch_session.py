@@ -1,6 +1,6 @@
-"""A Spark session for a question: a process of its own, at low priority, which leaves nothing behind.
+"""A local Spark session for one batch job such as `penstock backtest`, at low priority and with temporary files only.
 
-It shares nothing with the pipeline but the machine. The JVM ends with this process.
+The JVM ends with this process.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.engine import java
-from penstock.engine.jars import Jars
+from penstock.engine.jars.jar_cache import Jars
 from penstock.engine.spark import start_jvm
 from penstock.engine.spark_cluster.properties import AUTHENTICATED
 from penstock.settings import Settings
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NICENESS = 10
-"""Who delivers events goes first."""
+"""Lower priority than the processes that deliver events."""
 
 
 @contextmanager
 def batch_session(settings: Settings, jars: Jars) -> Iterator[SparkSession]:
-    """A local session on all cores of the machine; this process is nice from here on."""
+    """A local session on all cores of the machine. Lowers the priority of this process for good."""
     os.nice(max(0, NICENESS - os.nice(0)))
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -61,7 +61,7 @@ def _open(settings: Settings, jars: Jars) -> SparkSession:
         **AUTHENTICATED,
         "spark.ui.showConsoleProgress": "false",
     }
-    with start_jvm(settings, jars, java.find().home).announced():
+    with start_jvm(settings, jars, java.find_java().home).used_by_pyspark():
         builder = SparkSession.builder
         for key, value in config.items():
             builder = builder.config(key, value)

@@ -1,4 +1,4 @@
-"""What `penstock doctor` looks at: everything a start needs, without starting anything."""
+"""The checks of `penstock doctor`: everything that a start needs, without starting anything."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from typing import Literal
 
 import psutil
 
-from penstock.engine import datadir, jars, java, ports
-from penstock.runtime.errors import Problem
+from penstock.engine import datadir, java, ports
+from penstock.engine.jars import jar_cache
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
 OLDEST_PYTHON = (3, 11)
@@ -27,7 +28,7 @@ HOW_TO_GET_KUBECTL = (
 
 @dataclass(frozen=True)
 class CheckupFinding:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     verdict: Literal["good", "note", "bad"]
     subject: str
@@ -36,30 +37,30 @@ class CheckupFinding:
 
 
 def examine(settings: Settings) -> list[CheckupFinding]:
-    """All findings, in the order in which a start would meet them."""
+    """The results of all checks, in the order in which a start would make them."""
     settings = settings.model_copy(update={"data_dir": settings.data_dir.expanduser().absolute()})
     return [
-        *_judged("Python", _python),
+        *_check("Python", _python),
         CheckupFinding("good", "packages", f"penstock {version('penstock')}, pyspark {version('pyspark')}"),
-        *_judged("Java", _java),
+        *_check("Java", _java),
         _jars(settings),
         *_ports(settings),
-        *_judged("disk", lambda: _disk(settings)),
+        *_check("disk", lambda: _disk(settings)),
         _memory(),
         _kubectl(),
     ]
 
 
-def _judged(subject: str, look: Callable[[], str]) -> Iterator[CheckupFinding]:
+def _check(subject: str, look: Callable[[], str]) -> Iterator[CheckupFinding]:
     try:
         yield CheckupFinding("good", subject, look())
-    except Problem as problem:
+    except UserError as problem:
         yield CheckupFinding("bad", subject, problem.what, problem.remedy)
 
 
 def _python() -> str:
     if sys.version_info < OLDEST_PYTHON:
-        raise Problem(
+        raise UserError(
             f"Python {platform.python_version()} is too old.",
             "Install Python 3.11 or newer and install penstock there.",
         )
@@ -67,15 +68,15 @@ def _python() -> str:
 
 
 def _java() -> str:
-    found = java.find()
+    found = java.find_java()
     return f"{found.version} ({found.program})"
 
 
 def _jars(settings: Settings) -> CheckupFinding:
-    root = jars.folder(settings)
+    root = jar_cache.folder(settings)
     if not root.exists():
         return CheckupFinding("note", "jars", "not fetched yet.", "The first start fetches them (53 MB).")
-    wrong = jars.damage(root)
+    wrong = jar_cache.damage(root)
     if not wrong:
         return CheckupFinding("good", "jars", f"complete and unchanged in {root}")
     return CheckupFinding("note", "jars", f"{wrong[0]} in {root}.", "The next start fetches them again.")
@@ -91,23 +92,23 @@ def _ports(settings: Settings) -> Iterator[CheckupFinding]:
             if number:
                 ports.check_free(settings.host, number, port)
             yield CheckupFinding("good", f"port {number}" if number else "port", f"free for {port.needed_by}")
-        except Problem as problem:
+        except UserError as problem:
             yield CheckupFinding("bad", f"port {number}", problem.what, problem.remedy)
 
 
 def _disk(settings: Settings) -> str:
-    place: Path = settings.data_dir
-    while not place.exists() and place != place.parent:
-        place = place.parent
-    free = shutil.disk_usage(place).free // 2**20
+    folder: Path = settings.data_dir
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    free = shutil.disk_usage(folder).free // 2**20
     wanted = settings.min_free_disk_mib + settings.retention_mib
     if free < settings.min_free_disk_mib:
-        raise Problem(
-            f"{free} MiB free at {place}; events are accepted from {settings.min_free_disk_mib} MiB on.",
-            "Make room, or choose another folder with --data-dir.",
+        raise UserError(
+            f"{free} MiB free at {folder}; penstock needs {settings.min_free_disk_mib} MiB to accept events.",
+            "Free some disk space, or choose another folder with --data-dir.",
         )
     enough = "" if free >= wanted else f"; kept events may take {settings.retention_mib} MiB (retention_mib)"
-    return f"{free} MiB free at {place}{enough}"
+    return f"{free} MiB free at {folder}{enough}"
 
 
 def _memory() -> CheckupFinding:

@@ -1,4 +1,8 @@
-"""The data folder: its layout, the lock that keeps a second stack out, and what the last run left behind."""
+"""The data folder: its layout, its permissions, the lock that excludes a second stack, and leftovers of the last run.
+
+It holds Secrets, keys of certificates and every event, so only its owner may read it: folders are 0700 and files 0600.
+Every process has a umask for that; a start also closes what an earlier version or another program left open.
+"""
 
 from __future__ import annotations
 
@@ -15,53 +19,49 @@ from typing import Any
 
 import psutil
 
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
-# A folder for its owner alone: it holds Secrets, certificates' keys and every event. Folders are 0700 and files 0600.
-# What is made from now on comes out so because of the umask of every process; what an earlier version or another
-# program left open is closed at the next start, and that is said.
-
 UMASK = 0o077
-"""What the processes of a stack withhold from everybody but their owner when they make files and folders."""
+"""The umask of every process of a stack: no rights for group and others."""
 
 OTHERS = 0o077
-"""The rights of group and others."""
+"""Permission bits of group and others."""
 
 OWN = (
     *("api.db*", "history", "kafka", "kubeconfig*", "logs", "metrics", "pki", "pods", "run", "sources.db*"),
     *("spark",),
 )
-"""What penstock keeps in its data folder. Anything else there is left alone."""
+"""What penstock writes to its data folder. Other files there are not touched."""
 
 
 def administrator_remark() -> str | None:
-    """What it means that the stack runs as the administrator of the machine; None where it does not."""
+    """A warning if the stack runs as root, otherwise None."""
     if os.geteuid() != 0:
         return None
     return (
-        "penstock runs as root, and so do the programs of Pods: all who may create Pods act as root on this machine. "
-        "Run it as an account of its own (docs/deployment.md)."
+        "penstock runs as root, and so do the programs of Pods: everyone who may create Pods is root on this machine. "
+        "Run it as an unprivileged user (docs/deployment.md)."
     )
 
 
 def check_owner(root: Path) -> str | None:
-    """Raises Problem if the folder is somebody else's. The administrator may use it and is told; then the remark."""
+    """Raises UserError if the folder belongs to another user. For root, returns a warning instead."""
     owner = _owner(root)
     if owner == os.geteuid():
         return None
     if os.geteuid() == 0:
-        return f"The data folder {root} belongs to {_name(owner)}; what is added to it belongs to {_name(0)}."
-    raise Problem(
+        return f"The data folder {root} belongs to {_name(owner)}; new files in it will belong to {_name(0)}."
+    raise UserError(
         f"The data folder {root} belongs to {_name(owner)}, who could read every event and Secret in it.",
-        "Choose one of your own with --data-dir; a new folder is made for you alone.",
+        "Choose a folder of your own with --data-dir. A new one is created so that only you can read it.",
     )
 
 
 def close_to_others(root: Path) -> str | None:
-    """Takes from group and others whatever rights they have to what penstock keeps; says so if they had any.
+    """Removes the rights of group and others from the files of penstock; returns a notice if there were any.
 
-    The folder itself is closed too, unless it holds other things that somebody may need to get at.
+    The folder itself is closed too, unless it holds other files, which other users may need.
     """
     entries = list(root.iterdir())
     own = [entry for entry in entries if any(entry.match(pattern) for pattern in OWN)]
@@ -80,19 +80,19 @@ def close_to_others(root: Path) -> str | None:
 
 
 def _close(path: Path) -> bool:
-    """Whether it was open to others."""
+    """Removes the rights of group and others; whether there were any."""
     try:
         mode = path.lstat().st_mode
         if not mode & OTHERS or stat.S_ISLNK(mode):
             return False
         path.chmod(stat.S_IMODE(mode) & ~OTHERS)
-    except FileNotFoundError:  # a process of an earlier run is still about to end
+    except FileNotFoundError:  # removed by a process of an earlier run that is still ending
         return False
     return True
 
 
 def _with_all_below(entries: list[Path]) -> Iterator[Path]:
-    """From above: once a folder is closed nobody gets at what is in it while that is looked through."""
+    """The entries and all below, folders first: files in a closed folder cannot be opened meanwhile."""
     for entry in entries:
         yield entry
         if entry.is_dir() and not entry.is_symlink():
@@ -125,9 +125,9 @@ class DataDir:
         self._lock: int | None = None
 
     def open(self, settings: Settings) -> list[str]:
-        """Creates the folders, takes the lock and closes the folder to other users; returns what to tell of that.
+        """Creates the folders, takes the lock and closes the folder to other users; returns notices for the user.
 
-        Raises Problem if the folder cannot be used or is in use.
+        Raises UserError if the folder cannot be used or is in use.
         """
         try:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -138,42 +138,41 @@ class DataDir:
             remarks.append(close_to_others(self.root))
             free = shutil.disk_usage(self.root).free // 2**20
         except PermissionError as error:
-            raise Problem(
+            raise UserError(
                 f"The data folder {self.root} cannot be used: no permission for {error.filename}.",
-                "Change its owner or rights, or choose another with --data-dir.",
+                "Change its owner or permissions, or choose another folder with --data-dir.",
             ) from None
         except (FileExistsError, NotADirectoryError) as error:
-            raise Problem(
+            raise UserError(
                 f"The data folder {self.root} cannot be used: {error.filename} is not a folder.",
                 "Remove it, or choose another with --data-dir.",
             ) from None
         except OSError as error:
-            raise Problem(
+            raise UserError(
                 f"The data folder {self.root} cannot be used: {error.strerror}.",
-                "Make room, or choose another with --data-dir.",
+                "Free some disk space, or choose another folder with --data-dir.",
             ) from None
         if free < settings.min_free_disk_mib:
             self.close()
-            raise Problem(
-                f"The disk of {self.root} has {free} MiB left; penstock accepts events from "
-                f"{settings.min_free_disk_mib} MiB on.",
-                "Make room, choose another folder with --data-dir, or lower min_free_disk_mib.",
+            raise UserError(
+                f"The disk of {self.root} has {free} MiB left; penstock needs {settings.min_free_disk_mib} MiB.",
+                "Free some disk space, choose another folder with --data-dir, or lower min_free_disk_mib.",
             )
         return [remark for remark in remarks if remark is not None]
 
     def close(self) -> None:
-        """Gives the lock back."""
+        """Releases the lock."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
     def clear_metrics(self) -> None:
-        """Removes what the last run's processes counted: counters start at zero with the stack."""
+        """Removes the metrics of the last run: counters start at zero with the stack."""
         for left in (self.root / "metrics").iterdir():
             left.unlink(missing_ok=True)
 
     def write_stack(self, stack: dict[str, Any]) -> None:
-        """Records what runs, for `penstock status` and for the next start."""
+        """Records the running components, for `penstock status` and for the next start."""
         write_atomically(self.root / STACK_FILE, json.dumps(stack, indent=2).encode())
 
     def write_settings(self, settings: Settings) -> Path:
@@ -182,13 +181,13 @@ class DataDir:
         write_atomically(path, settings.model_dump_json(indent=2).encode())
         return path
 
-    def end_leftovers(self, patience: float = 8.0) -> None:
-        """Waits for processes of a run that was killed to end, and ends those that do not.
+    def end_leftovers(self, timeout: float = 8.0) -> None:
+        """Waits for processes of a killed run to end, and kills those that do not.
 
-        They are known by pid and start time, so a number that was given to another program since is left alone.
+        They are identified by pid and start time, so a reused pid is not touched.
         """
         left = [process for process in map(_same_process, read_processes(self.root)) if process is not None]
-        _, alive = psutil.wait_procs(left, timeout=patience)
+        _, alive = psutil.wait_procs(left, timeout=timeout)
         for process in alive:
             process.kill()
         psutil.wait_procs(alive, timeout=5)
@@ -200,7 +199,7 @@ class DataDir:
         except BlockingIOError:
             owner = os.pread(fd, 32, 0).decode().strip()
             os.close(fd)
-            raise Problem(
+            raise UserError(
                 f"Another stack{f' (pid {owner})' if owner else ''} runs on the data folder {self.root}.",
                 "Stop it, or start this one with another --data-dir (and --port 0).",
             ) from None
@@ -211,30 +210,31 @@ class DataDir:
 
 @contextlib.contextmanager
 def exclusive(root: Path, what: str) -> Iterator[None]:
-    """Keeps a second process from doing `what` on this data folder. Raises Problem where one does."""
+    """A lock, so that only one process does `what` on this data folder. Raises UserError if another process has it."""
     (root / LOCK_FILE).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     held = os.open(root / LOCK_FILE.with_name(f"{what}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     except BlockingIOError:
-        raise Problem(f"Another {what} runs on the data folder {root}.", "Choose another with --data-dir.") from None
+        raise UserError(f"Another {what} runs on the data folder {root}.", "Choose another with --data-dir.") from None
     finally:
         os.close(held)
 
 
 def load_settings(path: Path) -> Settings:
-    """The resolved settings as the supervisor wrote them; flags, environment and files were read there already."""
+    """The resolved settings as the supervisor wrote them."""
     return Settings(**json.loads(path.read_bytes()))
 
 
 def read_stack(root: Path) -> dict[str, Any] | None:
-    """What the stack of a data folder last recorded; None if it never did. Raises Problem in another user's folder."""
+    """What the stack of a data folder last recorded, or None. Raises UserError if the folder is another user's."""
     try:
         recorded: dict[str, Any] = json.loads((root / STACK_FILE).read_bytes())
     except PermissionError:
-        raise Problem(
-            f"The data folder {root} is for its owner alone.", "Ask as that user, or name another with --data-dir."
+        raise UserError(
+            f"No permission to read the data folder {root}.",
+            "Run this as its owner, or choose another with --data-dir.",
         ) from None
     except (FileNotFoundError, ValueError):
         return None

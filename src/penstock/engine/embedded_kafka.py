@@ -1,11 +1,11 @@
 """The embedded Kafka: one node, broker and controller in one JVM with a small heap, its log in the data folder.
 
-It is sized for a laptop: few threads, a small compaction buffer, no idle chatter of the metadata log. Topics are
-created by `penstock.engine.topics.setup`, never by use.
+It is sized for a laptop: few threads, a small compaction buffer, few records in the metadata log. Topics are created by
+`penstock.engine.topics.topic_setup`, never automatically.
 
-Every account of the machine reaches its ports, so both listeners ask for credentials. Clients log in by SCRAM with a
-password that is made with the storage and kept in the data folder. Storage of a version that had no password gets one
-at its next start: there the server also takes a secret that is made for that start, with which the password is set.
+Every user of the machine can connect to its ports, so both listeners require authentication. Clients use SCRAM with a
+password that is generated with the storage and kept in the data folder. Storage of an older version without a password
+gets one at its next start: that start accepts a temporary secret as well, with which the password is set.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 import psutil
 
 from penstock.engine.class_archives import ClassArchive, archive_of
-from penstock.engine.jars import Jars, archive_folder
+from penstock.engine.jars.jar_cache import Jars, archive_folder
 from penstock.engine.java import COMPILE_LATER, Java
 from penstock.engine.ports import free_port_beside
 from penstock.kafka.admin import NotDone, TopicAdmin
@@ -36,20 +36,20 @@ from penstock.kafka.clients import (
     librdkafka_options,
 )
 from penstock.kafka_properties import MECHANISMS
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.runtime.files import write_private
 from penstock.settings import Settings
 
 UPGRADE_USER = "upgrade"
-"""Who sets the password in storage that has none yet."""
+"""The user that sets the password in storage without one."""
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
-"""The file by which Kafka knows that it was stopped in order. It removes it when it starts."""
+"""Kafka writes this file in a clean shutdown and removes it when it starts."""
 
 
 def properties(
     settings: Settings, controller_port: int, password: str, upgrade_secret: str | None = None
 ) -> dict[str, str]:
-    """The server's configuration. With `upgrade_secret` it takes that besides the password."""
+    """The server's configuration. `upgrade_secret` is accepted in addition to the password."""
     record = str(settings.max_record_bytes)
     return {
         "process.roles": "broker,controller",
@@ -73,10 +73,10 @@ def properties(
         "share.coordinator.state.topic.min.isr": "1",
         "share.coordinator.state.topic.num.partitions": "1",
         "group.initial.rebalance.delay.ms": "0",
-        # The largest event with its headers must pass, and be fetched.
+        # Large enough for the largest event with its headers.
         "message.max.bytes": record,
         "replica.fetch.max.bytes": record,
-        # Small: the defaults are for machines that do nothing else.
+        # The defaults are for dedicated servers.
         "num.network.threads": "2",
         "num.io.threads": "4",
         "background.threads": "2",
@@ -84,11 +84,11 @@ def properties(
         "log.cleaner.dedupe.buffer.size": str(8 * 2**20),
         "offsets.load.buffer.size": str(2**20),
         "transaction.state.log.load.buffer.size": str(2**20),
-        # Quiet: without this the metadata log gets a record every half second.
+        # Without this the metadata log gets a record every half second.
         "metadata.max.idle.interval.ms": "30000",
-        # After a kill the controller waits for the former life of the broker to time out before it takes the new one:
-        # this is most of the time that a recovery of Kafka takes. A broker that paused for longer is taken out, and
-        # comes back with its next heartbeat.
+        # After a kill the controller accepts the restarted broker only when the session of the old one has timed out:
+        # this is most of Kafka's recovery time. A broker that paused for longer is fenced, and rejoins with its next
+        # heartbeat.
         "broker.session.timeout.ms": "4000",
         "broker.heartbeat.interval.ms": "500",
         "log.retention.check.interval.ms": "60000",
@@ -96,10 +96,10 @@ def properties(
 
 
 def _credentials(password: str, upgrade_secret: str | None) -> dict[str, str]:
-    """Whom the listeners let in, and how this server logs in at both of them itself.
+    """The credentials that both listeners accept, and those that this server uses itself.
 
-    The controller's cannot use SCRAM, because that is where the passwords of SCRAM are kept. Its only client is in the
-    same process, so its secret is made anew for each start.
+    The controller listener cannot use SCRAM, because the controller stores the SCRAM passwords. Its only client is in
+    the same process, so its secret is generated at each start.
     """
     clients = {EMBEDDED_MECHANISM: jaas(EMBEDDED_MECHANISM, EMBEDDED_USER, password)}
     if upgrade_secret is not None:
@@ -117,7 +117,7 @@ def _credentials(password: str, upgrade_secret: str | None) -> dict[str, str]:
 
 
 def client_files(settings: Settings) -> dict[str, Path]:
-    """Files with all that a program needs to connect: in the form of kcat's `-F`, and in that of Java's clients."""
+    """Files with the configuration for clients: for librdkafka (`kcat -F`) and for Java."""
     folder = settings.data_dir / "pki"
     return {"librdkafka": folder / "kafka-client.conf", "java": folder / "kafka-client.properties"}
 
@@ -137,7 +137,7 @@ def prepare(settings: Settings, jars: Jars, java: Java) -> list[str]:
         _format(config, password, jars, java, shared)
     return [
         *(str(java.program), *shared, f"-Xmx{settings.kafka_heap_mib}m", "-XX:+UseSerialGC", "-Xss512k"),
-        # What its heap grows to within minutes of load is taken at once, so that memory stays where it begins.
+        # The heap reaches this size within minutes of load anyway; so the memory use is constant from the start.
         *("-Xms112m", "-XX:+AlwaysPreTouch"),
         *("-XX:MaxMetaspaceSize=160m", "-XX:ReservedCodeCacheSize=64m", "-XX:+ExitOnOutOfMemoryError"),
         *COMPILE_LATER,
@@ -148,12 +148,12 @@ def prepare(settings: Settings, jars: Jars, java: Java) -> list[str]:
 
 
 def forget_transactions(settings: Settings) -> None:
-    """Removes Kafka's notes of transactions where it was not stopped in order. To be called before a stack starts.
+    """Removes Kafka's transaction state after an unclean shutdown. Call it before Kafka starts.
 
-    They are not written to disk at once, while some of what was written in transactions is. After a power loss they may
-    know of older producers than the topics, and then Kafka ends no transaction of theirs any more, nor begins one.
-    Without them all begin anew, and the pipeline ends what is still open. What is lost is what was confirmed a moment
-    before, which its writers notice: none of it is an event.
+    Unlike some of the records written in transactions, the state is not flushed to disk at once. After a power loss it
+    may contain older producer epochs than the topics; Kafka then neither ends nor begins transactions of these
+    producers. Without the state all producers begin anew, and the pipeline aborts the transactions that are still open.
+    Only the last commits may be lost, which their writers detect; none of them is an event.
     """
     logs = settings.embedded_kafka_dir / "log"
     if not (logs / CLEAN_SHUTDOWN).exists():
@@ -167,17 +167,17 @@ def archive(settings: Settings, jars: Jars, java: Java) -> ClassArchive:
 
 
 def _make_secrets(settings: Settings, *, formatted: bool) -> str | None:
-    """Makes the password, where there is none. Returns the secret with which it is set in storage that has none yet."""
+    """Generates the password if there is none. Returns the secret to set it with, for storage without a password."""
     password, upgrade = embedded_password_file(settings), _upgrade_file(settings)
     if formatted and (upgrade.exists() or not password.exists()):
-        write_private(upgrade, secrets.token_hex(32).encode())  # before the password: both are made, or it is repeated
+        write_private(upgrade, secrets.token_hex(32).encode())  # first, so that an interrupted upgrade is repeated
     if not password.exists():
         write_private(password, secrets.token_hex(32).encode())
     return upgrade.read_text() if upgrade.exists() else None
 
 
 def _upgrade_file(settings: Settings) -> Path:
-    """There as long as the storage does not know the password. The secret in it is good for one start."""
+    """Exists until the password is set in the storage. Its secret is accepted for one start."""
     return settings.embedded_kafka_dir / "upgrade-secret"
 
 
@@ -195,21 +195,26 @@ def _format(config: Path, password: str, jars: Jars, java: Java, shared: list[st
     cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     while cluster.startswith("-"):  # would be read as an option
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-    # The arguments are read from a file: all accounts of the machine see a command line.
+    # In a file, because every user of the machine can read command lines.
     arguments = config.with_name("format.arguments")
     scram = f"{EMBEDDED_MECHANISM}=[name={EMBEDDED_USER},password={password}]"
     words = ["kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(config), "--add-scram", scram]
     write_private(arguments, "\n".join(f'"{_escaped(word)}"' for word in words).encode())
     command = [str(java.program), *shared, "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-    command += ["-XX:-UsePerfData", "-cp", jars.kafka_classpath, f"@{arguments}"]  # perf data would have the arguments
+    command += [
+        "-XX:-UsePerfData",
+        "-cp",
+        jars.kafka_classpath,
+        f"@{arguments}",
+    ]  # perf data would contain the arguments
     try:
         ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     finally:
         arguments.unlink()
     if ran.returncode != 0:
-        raise Problem(
+        raise UserError(
             f"Kafka's storage in {config.parent} could not be prepared.",
-            "If the folder holds nothing you need, remove it; otherwise choose another with --data-dir.",
+            "Remove the folder if you do not need what is in it; otherwise choose another one with --data-dir.",
             tuple((ran.stdout + ran.stderr).splitlines()[-12:]),
         )
 
@@ -218,28 +223,28 @@ def _escaped(word: str) -> str:
     return word.replace("\\", "\\\\").replace('"', '\\"')
 
 
-async def answering(settings: Settings) -> None:
-    """Returns when the cluster describes itself, and knows the password."""
+async def wait_until_ready(settings: Settings) -> None:
+    """Returns when Kafka responds and the password is set."""
     if (upgrade := _upgrade_file(settings)).exists():
         await _set_password(settings, upgrade.read_text())
         upgrade.unlink()
-    await _until_it_answers(TopicAdmin(settings))
+    await _wait_until_it_responds(TopicAdmin(settings))
 
 
 async def _set_password(settings: Settings, secret: str) -> None:
-    """Sets the password with the secret of this start, which is sent to no process but the Kafka that was started."""
-    while not await asyncio.to_thread(_child_listens, settings.kafka_port):  # noqa: ASYNC110  # nothing tells of it
+    """Sets the password with the secret of this start, which is sent to no other process than the started Kafka."""
+    while not await asyncio.to_thread(_child_listens, settings.kafka_port):  # noqa: ASYNC110  # there is no event for it
         await asyncio.sleep(0.1)
     login = {"security.protocol": "sasl_plaintext", "sasl.mechanisms": "PLAIN"}
     login |= {"sasl.username": UPGRADE_USER, "sasl.password": secret}
     admin = TopicAdmin(settings.model_copy(update={"kafka": settings.bootstrap, "kafka_conf": login}))
-    await _until_it_answers(admin)
+    await _wait_until_it_responds(admin)
     password = embedded_password_file(settings).read_text()
     await asyncio.to_thread(admin.set_password, EMBEDDED_USER, password)
 
 
 def _child_listens(port: int) -> bool:
-    """Whether a process that this one started listens at the port."""
+    """Whether a child process listens on the port."""
     for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
             if any(one.status == psutil.CONN_LISTEN and one.laddr.port == port for one in child.net_connections("tcp")):
@@ -247,7 +252,7 @@ def _child_listens(port: int) -> bool:
     return False
 
 
-async def _until_it_answers(admin: TopicAdmin) -> None:
+async def _wait_until_it_responds(admin: TopicAdmin) -> None:
     while True:
         try:
             await asyncio.to_thread(admin.brokers, 2.0)

@@ -1,11 +1,11 @@
-"""Ending transactions that nothing else ends.
+"""Aborts hanging transactions: open transactions that Kafka itself has forgotten.
 
-Kafka notes in its topic `__transaction_state` which transaction of which producer is open, so that the next producer
-with the same name, or a limit of time, ends it. Where that note is lost (the topic is not written to disk at once, or
-was deleted) and records of the transaction are not, it stays open for ever. Who reads committed records only never gets
-past it: changes of routes would not come into force, and cursors be those of before.
+Kafka records open transactions in the topic `__transaction_state`, so that the next producer with the same
+transactional id, or a timeout, ends them. If that record is lost (the topic is not flushed at once, or was deleted) but
+records of the transaction are not, the transaction stays open for ever. Consumers with `read_committed` never get past
+it: changes of routes would not take effect and cursors would be outdated.
 
-Only Java's client can end such a transaction, so the pipeline does, which has one.
+Only the Java client can abort such a transaction, so the pipeline does it through Spark's JVM.
 """
 
 from __future__ import annotations
@@ -25,34 +25,34 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 WRITTEN_IN_TRANSACTIONS = {ROUTES: False, REPORTS: False, CURSORS: True, ATTEMPTS: True}
-"""Topics, and whether they have as many partitions as the events, or one."""
-ASK_SECONDS = 10.0
-UNDER_WAY = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
-"""States of a transaction that Kafka itself will end."""
+"""Topics, and whether they have as many partitions as `penstock.events`, or one."""
+REQUEST_SECONDS = 10.0
+ENDING_STATES = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
+"""States of transactions that Kafka will end itself."""
 
 log = structlog.get_logger()
 
 
-def end_hanging(session: SparkSession, settings: Settings) -> int:
-    """Ends the transactions that Kafka has forgotten; how many. What cannot be done is logged: nothing fails by it."""
+def abort_hanging(session: SparkSession, settings: Settings) -> int:
+    """Aborts hanging transactions and returns their number. Errors are logged, not raised."""
     try:
         suspects = list(_open_transactions(TopicAdmin(settings), settings))
         return _end(session, settings, suspects) if suspects else 0
     except (NotDone, Py4JError) as error:
         log.error(
-            "transactions that Kafka may have forgotten cannot be looked at or ended; where changes of routes do not "
-            "come into force, end them with Kafka's kafka-transactions.sh (find-hanging, abort)",
+            "cannot check for hanging transactions; if changes of routes do not take effect, abort such transactions "
+            "with Kafka's kafka-transactions.sh (find-hanging, abort)",
             error=str(error).splitlines()[0],
         )
         return 0
 
 
 def _open_transactions(admin: TopicAdmin, settings: Settings) -> Iterator[tuple[str, int]]:
-    """Partitions with a transaction under way, or one that hangs."""
+    """Partitions with a transaction that is open, hanging or not."""
     for topic, per_partition in WRITTEN_IN_TRANSACTIONS.items():
         partitions = list(range(settings.partitions if per_partition else 1))
-        ends = admin.ends(topic, partitions, ASK_SECONDS)
-        committed = admin.ends(topic, partitions, ASK_SECONDS, committed=True)
+        ends = admin.ends(topic, partitions, REQUEST_SECONDS)
+        committed = admin.ends(topic, partitions, REQUEST_SECONDS, committed=True)
         yield from ((topic, number) for number in partitions if committed[number] < ends[number])
 
 
@@ -62,19 +62,17 @@ def _end(session: SparkSession, settings: Settings, suspects: list[tuple[str, in
     properties = jvm.java.util.Properties()
     for name, value in (java_options(settings) | {"bootstrap.servers": settings.bootstrap}).items():
         properties.setProperty(name, value)
-    places = jvm.java.util.ArrayList()
+    suspicious = jvm.java.util.ArrayList()
     for topic, number in suspects:
-        places.add(kafka.common.TopicPartition(topic_name(settings, topic), number))
+        suspicious.add(kafka.common.TopicPartition(topic_name(settings, topic), number))
     admin = kafka.clients.admin.Admin.create(properties)
     try:
-        before = dict(_producers(admin, places))
+        before = dict(_producers(admin, suspicious))
         known = {
-            one.producerId() for one in admin.listTransactions().all().get() if one.state().toString() in UNDER_WAY
+            one.producerId() for one in admin.listTransactions().all().get() if one.state().toString() in ENDING_STATES
         }
-        # One that was begun before Kafka was asked which it knows, and is open still after that, was open then.
-        hanging = [
-            (place, one) for place, one in _producers(admin, places) if place in before and place[2] not in known
-        ]
+        # Open before Kafka was asked for the transactions it knows and still open afterwards: it was open at that time.
+        hanging = [(key, one) for key, one in _producers(admin, suspicious) if key in before and key[2] not in known]
         for (topic, number, producer, start), state in hanging:
             specification = kafka.clients.admin.AbortTransactionSpec(
                 kafka.common.TopicPartition(topic, number),
@@ -84,8 +82,8 @@ def _end(session: SparkSession, settings: Settings, suspects: list[tuple[str, in
             )
             admin.abortTransaction(specification).all().get()
             log.warning(
-                "ended a transaction that Kafka had forgotten, perhaps in a power loss: what it had written does not "
-                "count, and is written again",
+                "aborted a hanging transaction, which Kafka had forgotten, perhaps in a power loss; its records are "
+                "written again",
                 topic=topic,
                 partition=number,
                 offset=start,
@@ -95,12 +93,11 @@ def _end(session: SparkSession, settings: Settings, suspects: list[tuple[str, in
         admin.close()
 
 
-def _producers(admin: Any, places: Any) -> Iterator[tuple[tuple[str, int, int, int], Any]]:
-    """Topic, partition, producer and first offset of each transaction that is open, and what Kafka says of its
-    producer."""
-    for entry in admin.describeProducers(places).all().get().entrySet():
-        place = entry.getKey()
+def _producers(admin: Any, suspicious: Any) -> Iterator[tuple[tuple[str, int, int, int], Any]]:
+    """Topic, partition, producer id and first offset of each open transaction, with Kafka's state of the producer."""
+    for entry in admin.describeProducers(suspicious).all().get().entrySet():
+        key = entry.getKey()
         for state in entry.getValue().activeProducers():
             start = state.currentTransactionStartOffset()
             if start.isPresent():
-                yield (place.topic(), place.partition(), state.producerId(), start.getAsLong()), state
+                yield (key.topic(), key.partition(), state.producerId(), start.getAsLong()), state

@@ -1,4 +1,4 @@
-"""Which ports a stack listens on, who needs each, and free numbers for those that were left to chance."""
+"""The ports of a stack: checks that they are free, and picks free ones for those that are 0."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import psutil
 
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
 
@@ -17,12 +17,12 @@ class Port:
     """A port of the stack."""
 
     field: str
-    """Its name in the settings."""
+    """The name of the setting."""
     needed_by: str
 
     @property
     def flag(self) -> str:
-        """The flag that chooses it."""
+        """The command line flag of the setting."""
         return "--" + self.field.replace("_", "-")
 
 
@@ -51,9 +51,9 @@ def needed(settings: Settings) -> list[Port]:
 
 
 def resolve(settings: Settings) -> Settings:
-    """The settings with every port a number that is free now. Raises Problem for one that is in use.
+    """The settings with a free number for every port that is 0. Raises UserError for a port that is in use.
 
-    `port` 0 makes every port that nobody set 0 too: who asks for any port wants a second stack beside another one.
+    With `port` 0 every port that is not set explicitly is 0 too, which is meant for a second stack on the machine.
     """
     numbers = {port.field: int(getattr(settings, port.field)) for port in needed(settings)}
     if settings.port == 0:
@@ -61,12 +61,12 @@ def resolve(settings: Settings) -> Settings:
     for port in needed(settings):
         if numbers[port.field]:
             check_free(settings.host, numbers[port.field], port)
-    chance = [field for field, number in numbers.items() if number == 0]
-    return settings.model_copy(update=numbers | dict(zip(chance, free_ports(len(chance)), strict=True)))
+    random_fields = [field for field, number in numbers.items() if number == 0]
+    return settings.model_copy(update=numbers | dict(zip(random_fields, free_ports(len(random_fields)), strict=True)))
 
 
 def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
-    """Different ports that nobody listens on. All are held until the last is found, so that they differ."""
+    """Distinct free ports. All sockets stay bound until the last one is found."""
     held = [socket.socket() for _ in range(count)]
     try:
         for holder in held:
@@ -78,13 +78,13 @@ def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
 
 
 def free_port_beside(settings: Settings) -> int:
-    """A port that is free and that no part of this stack is about to listen on."""
+    """A free port that is not one of the stack's own."""
     own = {int(getattr(settings, port.field)) for port in needed(settings)}
     return next(number for number in free_ports(len(own) + 1) if number not in own)
 
 
 def check_free(host: str, number: int, port: Port) -> None:
-    """Raises Problem if `number` cannot be listened on."""
+    """Raises UserError if the port is not free."""
     remedy = f"Choose another with {port.flag} NUMBER, or --port 0 for free ones."
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -93,16 +93,20 @@ def check_free(host: str, number: int, port: Port) -> None:
             probe.listen(1)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
-                raise Problem(f"Port {number} is in use{_owner(number)}; {port.needed_by} needs it.", remedy) from None
+                raise UserError(
+                    f"Port {number} is in use{_owner(number)}; {port.needed_by} needs it.", remedy
+                ) from None
             if error.errno in (errno.EACCES, errno.EPERM):
-                raise Problem(f"Port {number}, which {port.needed_by} needs, may not be used.", remedy) from None
-            raise Problem(
+                raise UserError(
+                    f"No permission to listen on port {number}, which {port.needed_by} needs.", remedy
+                ) from None
+            raise UserError(
                 f"{port.needed_by} cannot listen on {host}:{number} ({error.strerror}).", "Choose --host."
             ) from None
 
 
 def _owner(number: int) -> str:
-    """Who has the port, as far as this user may know."""
+    """The process that listens on the port, if this user may see it."""
     try:
         for connection in psutil.net_connections("tcp"):
             listens = connection.status == psutil.CONN_LISTEN and connection.laddr

@@ -1,7 +1,7 @@
-"""Which stacks of this user run: a small file for each in the user's state folder, so that commands find them.
+"""The running stacks of this user: a small file for each in the user's state folder, so that commands find them.
 
-A file only says which data folder to look at; whether a stack runs there, the lock of that folder says. What a killed
-stack left behind is removed by whoever finds it.
+A file contains the path of a data folder; whether a stack runs there is decided by the lock of that folder. Files of
+killed stacks are removed when they are found.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from penstock.engine import datadir
 
 
 def folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where the files are: `$XDG_STATE_HOME/penstock/stacks`, which is below `~/.local/state` where it is not set."""
+    """The folder of the files: `$XDG_STATE_HOME/penstock/stacks`; the default of the variable is `~/.local/state`."""
     state = environ.get("XDG_STATE_HOME", "")
-    # The specification of these folders has relative paths ignored.
+    # The XDG specification says that relative paths are ignored.
     base = Path(state) if state.startswith("/") else Path.home() / ".local" / "state"
     return base / "penstock" / "stacks"
 
 
 def enter(root: Path, stacks: Path | None = None) -> None:
-    """A stack runs on this data folder. A state folder that cannot be written costs only that it is not found."""
+    """Registers a stack. If the state folder cannot be written, commands will not find it without --data-dir."""
     stacks = stacks or folder()
     try:
         stacks.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -33,7 +33,7 @@ def enter(root: Path, stacks: Path | None = None) -> None:
 
 
 def leave(root: Path, stacks: Path | None = None) -> None:
-    """It has ended."""
+    """Removes the file of a stack that has ended."""
     try:
         _file(stacks or folder(), root).unlink(missing_ok=True)
     except OSError:
@@ -41,7 +41,7 @@ def leave(root: Path, stacks: Path | None = None) -> None:
 
 
 def running(stacks: Path | None = None) -> list[Path]:
-    """The data folders of the stacks that run, in the order of their names."""
+    """The data folders of the running stacks, sorted."""
     found = []
     for file in sorted((stacks or folder()).glob("*.stack")):
         try:

@@ -1,10 +1,10 @@
-"""The Spark session of the pipeline: local with one thread per task that must run at once, or on a given cluster.
+"""The Spark session of the pipeline: local, with one thread per concurrent task, or on an existing cluster.
 
-The driver is this process with its JVM in both cases, started directly: what is secret in `spark_conf` reaches it by a
-socket and is seen in no list of processes. What a given cluster needs beyond that is in `spark_cluster/`.
+In both cases the driver is this process with its JVM. The JVM is started directly, so that secrets in `spark_conf`
+reach it by a socket and not by its command line. What only an existing cluster needs is in `spark_cluster/`.
 
-The router's query needs a slot per partition, twice while a new generation starts beside the old one; each
-dispatcher task keeps one for good. These are threads that mostly wait, so there are more of them than cores.
+The router's query needs a slot per partition, twice while a new generation starts beside the old one; each dispatcher
+task keeps a slot. These threads mostly wait, so there may be more of them than cores.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from penstock.engine import java, spark_gateway
 from penstock.engine.class_archives import ClassArchive, archive_of
-from penstock.engine.jars import Jars, archive_folder
+from penstock.engine.jars.jar_cache import Jars, archive_folder
 from penstock.engine.spark_cluster import executors, masters, packed_python, properties
-from penstock.engine.spark_cluster import masters as driver_address
 from penstock.engine.spark_cluster.properties import SparkPlacement
 from penstock.settings import Settings
 
@@ -34,20 +33,20 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 TASK_FAILURES = 1000
-"""Failures of one task before Spark gives up on its job: a dispatcher task is started again each time it dies."""
+"""Failures of one task before Spark fails the job: high, because a dispatcher task is restarted whenever it fails."""
 
 STOP_TIMEOUT = "10s"
-"""How long a query may take to stop. Without a limit, which is Spark's default, one that hangs holds up the router."""
+"""How long a query may take to stop. Spark's default is no limit: a hanging query would block the router."""
 
 HIDDEN_NAMES = "(?i)secret|password|token|access[.]?key|jaas|keystore|ssl[.]key"
-"""Names of options that neither logs nor Spark's UI nor its event log show the values of."""
+"""Options with such names are redacted in logs, in Spark's UI and in its event log."""
 
 HIDDEN_TEXT = r'(?is)(password|secret)\s*=\s*"[^"]*"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END'
-"""The same for texts in which such values stand, as in plans and in `sasl.jaas.config`."""
+"""Such parts of texts (plans, `sasl.jaas.config`) are redacted too."""
 
 
 def config_of(settings: Settings, jars: Jars, placement: SparkPlacement | None = None) -> dict[str, str]:
-    """Configuration of the session: of one on this machine, or of one that is placed on a cluster."""
+    """Configuration of the session; `placement` is given for an existing cluster."""
     scratch = settings.data_dir / "spark"
     config = {
         "spark.app.name": "penstock",
@@ -66,7 +65,7 @@ def config_of(settings: Settings, jars: Jars, placement: SparkPlacement | None =
         "spark.redaction.string.regex": HIDDEN_TEXT,
         "spark.cleaner.periodicGC.interval": "24h",
         **properties.AUTHENTICATED,
-        # Hadoop sets the rights of checkpoint files itself, whatever the umask of the process.
+        # Hadoop sets the permissions of checkpoint files itself and ignores the umask of the process.
         "spark.hadoop.fs.permissions.umask-mode": "077",
     }
     if placement is None:
@@ -84,11 +83,11 @@ def config_of(settings: Settings, jars: Jars, placement: SparkPlacement | None =
 
 
 @dataclass(frozen=True)
-class Addition:
-    """What another session than the pipeline's has beyond it, or in its place."""
+class SessionExtras:
+    """Configuration and jars of a session other than the pipeline's, such as that of the history."""
 
     name: str
-    """What its log is called."""
+    """The name of its log file."""
     config: Mapping[str, str]
     jars: tuple[Path, ...] = ()
 
@@ -99,7 +98,7 @@ def java_options(settings: Settings, name: str = "spark") -> list[str]:
     return [
         *(f"-Xmx{settings.spark_heap_mib}m", "-Xss1m", "-XX:+UseSerialGC", "-XX:ReservedCodeCacheSize=128m"),
         *("-XX:-UsePerfData", "-XX:+ExitOnOutOfMemoryError"),
-        # Room for the classes of a start: each time it grows, everything is collected.
+        # Enough for the classes of a start: each time it grows, there is a full collection.
         *("-XX:MetaspaceSize=128m", *java.COMPILE_LATER, *java.KAFKA_CLIENTS_AS_USUAL),
         f"-Dlog4j2.configurationFile={config}",
         f"-Dpenstock.log={settings.data_dir / 'logs' / f'{name}.log'}",
@@ -108,7 +107,7 @@ def java_options(settings: Settings, name: str = "spark") -> list[str]:
 
 
 def classpath(jars: Jars) -> list[Path]:
-    """What the driver's JVM loads classes from, in an order that never changes: an archive insists on it."""
+    """The class path of the driver's JVM, in a fixed order, which class archives require."""
     return [*jars.spark_files, *spark_gateway.spark_jars()]
 
 
@@ -118,18 +117,18 @@ def archive(settings: Settings, jars: Jars, java_home: Path) -> ClassArchive:
 
 
 def start_jvm(
-    settings: Settings, jars: Jars, java_home: Path, name: str = "spark", added: Iterable[Path] = ()
+    settings: Settings, jars: Jars, java_home: Path, name: str = "spark", extras: Iterable[Path] = ()
 ) -> spark_gateway.Gateway:
     """Starts the driver's JVM, from its class archive if there is one.
 
-    What is added comes last: the archive holds for what is before it, and nothing takes the place of Spark's own.
+    Extra jars are last, because a class archive covers a prefix of the class path and Spark's own jars have priority.
     """
     options = [*archive(settings, jars, java_home).options(), *java_options(settings, name)]
-    return spark_gateway.start(java_home / "bin" / "java", options, [*classpath(jars), *added])
+    return spark_gateway.start(java_home / "bin" / "java", options, [*classpath(jars), *extras])
 
 
 def check(settings: Settings) -> None:
-    """Raises Problem for what can be known to be wrong before anything starts."""
+    """Raises UserError for wrong settings that can be detected before the start."""
     properties.check(settings.spark_conf)
     if settings.spark_master is None:
         return
@@ -145,9 +144,9 @@ def open_session(
     jars: Jars,
     java_home: Path | None = None,
     jvm_ended: Callable[[int], None] = lambda code: None,
-    addition: Addition | None = None,
+    extras: SessionExtras | None = None,
 ) -> SparkSession:
-    """Starts Spark's driver in this process; the JVM ends with it. Should it end before, `jvm_ended` is called."""
+    """Starts Spark's driver in this process; the JVM ends with it. If the JVM ends first, `jvm_ended` is called."""
     check(settings)
     placement = _place(settings) if settings.on_cluster else None
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -157,38 +156,41 @@ def open_session(
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     else:
         os.environ["PYSPARK_PYTHON"] = settings.spark_python or packed_python.python()
-        # Not as a property, which executors would follow as well: this is a folder of the driver's machine.
+        # Not as a property, which would apply to executors too: this is a folder of the driver's machine.
         os.environ["SPARK_LOCAL_DIRS"] = str(settings.data_dir / "spark" / "scratch")
-    home = java_home or java.find().home
-    added = addition or Addition("spark", {})
-    gateway = start_jvm(settings, jars, home, added.name, [*_given_classpath(settings), *added.jars])
-    gateway.tell_end(jvm_ended)
-    with gateway.announced():
-        session = _build(_with(config_of(settings, jars, placement), added))
+    home = java_home or java.find_java().home
+    extras = extras or SessionExtras("spark", {})
+    gateway = start_jvm(settings, jars, home, extras.name, [*_given_classpath(settings), *extras.jars])
+    gateway.on_exit(jvm_ended)
+    with gateway.used_by_pyspark():
+        session = _build(_with(config_of(settings, jars, placement), extras))
     if placement is not None:
-        executors.look(session, settings, packed_python.python())
+        executors.check_executors(session, settings, packed_python.python())
     return session
 
 
-def _with(config: dict[str, str], added: Addition) -> dict[str, str]:
-    """On a cluster the jars that are added reach the executors as well."""
-    jars = ",".join(filter(None, [config.get("spark.jars"), *map(str, added.jars)]))
-    return {**config, **added.config} | ({"spark.jars": jars} if "spark.jars" in config else {})
+def _with(config: dict[str, str], extras: SessionExtras) -> dict[str, str]:
+    """The configuration with the extras. On a cluster, extra jars are sent to the executors as well."""
+    jars = ",".join(filter(None, [config.get("spark.jars"), *map(str, extras.jars)]))
+    return {**config, **extras.config} | ({"spark.jars": jars} if "spark.jars" in config else {})
 
 
 def _place(settings: Settings) -> SparkPlacement:
     master = masters.parse(settings.spark_master or "")
     packed = None if settings.spark_python is not None else packed_python.ensure(settings, _packing)
-    return SparkPlacement(master, driver_address.find(settings, master), packed)
+    return SparkPlacement(master, masters.driver_address(settings, master), packed)
 
 
 def _packing(done: int, total: int, what: str) -> None:
     if done in (0, total):
-        log.info("packing what executors need" if done == 0 else "packed what executors need", packages=total)
+        log.info(
+            "packing the Python packages for executors" if done == 0 else "packed the Python packages for executors",
+            packages=total,
+        )
 
 
 def _given_classpath(settings: Settings) -> Iterator[Path]:
-    """What the user adds, and where Hadoop's configuration is: as Spark's own launcher does."""
+    """Jars of `spark_conf`, and the folder of Hadoop's configuration, as Spark's own launcher adds them."""
     yield from map(Path, properties.local_jars(settings.spark_conf))
     for variable in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"):
         if settings.on_cluster and os.environ.get(variable):
@@ -206,4 +208,4 @@ def _build(config: dict[str, str]) -> SparkSession:
     except Py4JError as error:
         if config["spark.master"].startswith("local"):
             raise
-        raise executors.not_taken(config["spark.master"], str(error)) from error
+        raise executors.application_rejected(config["spark.master"], str(error)) from error

@@ -1,7 +1,7 @@
-"""Spark's JVM, started directly: `spark-submit` would start two shells and another JVM first, only to find out how.
+"""Starts Spark's JVM directly: `spark-submit` would first start two shells and another JVM to compute the command.
 
-pyspark connects to a JVM that is there already if two variables say where it answers. The JVM ends when the pipe to
-its standard input breaks, which is when this process ends, however it ends.
+pyspark connects to an existing JVM if two environment variables contain its port and secret. The JVM ends when its
+standard input is closed, that is, when this process ends for any reason.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 MAIN = "org.apache.spark.api.python.PythonGatewayServer"
 START_SECONDS = 120.0
@@ -47,60 +47,60 @@ MODULE_OPTIONS = (
     "--enable-native-access=ALL-UNNAMED",
     "-Dderby.connection.requireAuthentication=false",
 )
-"""What Spark asks of Java, as its own launcher says; a test compares."""
+"""The JVM options of Spark's own launcher; a test compares them."""
 
 
 class Gateway:
-    """A JVM of Spark that is starting. It ends with this object's pipe, at the latest with this process."""
+    """A JVM of Spark that is starting. It ends at the latest with this process."""
 
     def __init__(self, command: list[str], env: dict[str, str]) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="penstock-gateway-")
-        self._answers = Path(self._folder.name, "address")
-        env = {**env, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._answers), "SPARK_HOME": str(spark_home())}
+        self._address_file = Path(self._folder.name, "address")
+        env = {**env, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._address_file), "SPARK_HOME": str(spark_home())}
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, env=env)
 
     @contextmanager
-    def announced(self) -> Iterator[None]:
-        """Within, the pyspark of this process takes this JVM for its own. Waits until it answers."""
-        import pyspark.sql  # noqa: F401  # takes a second, which the JVM needs as well
+    def used_by_pyspark(self) -> Iterator[None]:
+        """A context in which pyspark of this process uses this JVM. Waits until the JVM is ready."""
+        import pyspark.sql  # noqa: F401  # takes a second, while the JVM starts
 
         port, secret = self._await_address()
-        known = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
-        os.environ.update(known)
+        variables = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
+        os.environ.update(variables)
         try:
             yield
         finally:
-            for name in known:
+            for name in variables:
                 del os.environ[name]
 
     def _await_address(self) -> tuple[int, str]:
-        """The port and the secret with which it answers, as soon as it does."""
+        """The port and the secret of the JVM."""
         deadline = time.monotonic() + START_SECONDS
-        while not self._answers.is_file():  # it appears whole
+        while not self._address_file.is_file():  # it is renamed into place
             if self.process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"Spark's JVM did not start (exit code {self.process.returncode})")
             time.sleep(LOOK_SECONDS)
-        said = self._answers.read_bytes()
+        content = self._address_file.read_bytes()
         self._folder.cleanup()
         # Written by DataOutputStream: the port, then the length and the bytes of the secret.
-        return int.from_bytes(said[:4], "big"), said[8 : 8 + int.from_bytes(said[4:8], "big")].decode()
+        return int.from_bytes(content[:4], "big"), content[8 : 8 + int.from_bytes(content[4:8], "big")].decode()
 
-    def tell_end(self, ended: Callable[[int], None]) -> None:
-        """Calls the function with the exit code when the JVM ends, from a thread of its own."""
-        threading.Thread(target=lambda: ended(self.process.wait()), name="Spark's JVM", daemon=True).start()
+    def on_exit(self, callback: Callable[[int], None]) -> None:
+        """Calls the function with the exit code when the JVM ends, in another thread."""
+        threading.Thread(target=lambda: callback(self.process.wait()), name="Spark's JVM", daemon=True).start()
 
 
 def start(java: Path, options: list[str], classpath: list[Path]) -> Gateway:
-    """Starts the JVM; returns at once, so that this process imports pyspark meanwhile."""
+    """Starts the JVM and returns at once, so that pyspark can be imported meanwhile."""
     jars = ":".join(map(str, classpath))
     return Gateway([str(java), "-cp", jars, *options, *MODULE_OPTIONS, MAIN], dict(os.environ))
 
 
 def spark_home() -> Path:
-    """Where pyspark is installed, without importing it."""
+    """The folder of pyspark, without importing it."""
     spec = find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
-        raise Problem("pyspark is not installed.", "Install penstock again: pip install penstock")
+        raise UserError("pyspark is not installed.", "Install penstock again: pip install penstock")
     return Path(spec.submodule_search_locations[0])
 
 

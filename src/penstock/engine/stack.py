@@ -1,4 +1,4 @@
-"""The whole stack of one data folder: what it consists of, how it is started, recorded and stopped.
+"""The stack of one data folder: its components, how they are started, recorded and stopped.
 
 kafka ----+--> ingress ----+
           +--> pipeline    |  (router and dispatcher; its JVM starts while Kafka still does)
@@ -20,16 +20,14 @@ from typing import Any, Protocol, TypeVar
 
 import psutil
 
-from penstock.engine import clock_watch, exposure_check, ports, running_stacks, spark
-from penstock.engine import embedded_kafka as kafka
-from penstock.engine import jars as jar_cache
-from penstock.engine import java as java_search
+from penstock.engine import clock_watch, embedded_kafka, exposure_check, ports, running_stacks, spark
 from penstock.engine.datadir import UMASK, DataDir, administrator_remark
-from penstock.engine.endpoint_tls import certificate_for
-from penstock.engine.history import files as available
-from penstock.engine.history.scheduler import HistoryKeeper
+from penstock.engine.history.scheduler import HistoryScheduler, without_missing_packages
+from penstock.engine.jars import jar_cache
+from penstock.engine.java import Java, find_java
 from penstock.engine.processes.supervisor import Component, Observer, Supervisor, Watch
-from penstock.engine.topics import setup as topics
+from penstock.engine.roles.health import endpoint_certificate
+from penstock.engine.topics import topic_setup
 from penstock.observability import exposition, metric_export
 from penstock.settings import Settings
 
@@ -37,47 +35,47 @@ T = TypeVar("T")
 
 
 class Screen(Observer, Protocol):
-    """Who shows the user what happens."""
+    """Shows the progress of a stack to the user."""
 
     def fetching(self, done: int, total: int, what: str) -> None:
         """Jars are being fetched."""
 
     def notice(self, text: str) -> None:
-        """Something about the stack as a whole that a person should read."""
+        """A notice about the whole stack."""
 
     def began(self, settings: Settings) -> None:
-        """The ports are known and components are about to start."""
+        """The ports are known and the components are about to start."""
 
     def ready(self, settings: Settings, seconds: float) -> None:
-        """Everything serves."""
+        """All components are ready."""
 
     def stopping(self) -> None:
-        """The stack is on its way down."""
+        """The stack is stopping."""
 
     def log_line(self, component: str, line: str) -> None:
-        """A line of a component's log, where the user wants to see them."""
+        """A line of a component's log, with --verbose."""
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A stack that can start: everything was found, fetched, checked and locked."""
+    """A stack that is ready to start: Java and jars are found, settings checked, the data folder locked."""
 
     settings: Settings
-    """Resolved: paths absolute, ports numbers."""
+    """With absolute paths and real port numbers."""
     settings_file: Path
     data: DataDir
     jars: jar_cache.Jars
-    java: java_search.Java
+    java: Java
 
 
 def prepare(settings: Settings, screen: Screen) -> Prepared:
-    """Makes a stack ready to start. Raises Problem for what the user can put right. May be interrupted at any time."""
+    """Prepares the start of a stack. Raises UserError for what the user can fix. May be interrupted at any time."""
     settings = settings.model_copy(update={"data_dir": settings.data_dir.expanduser().absolute()})
     exposure_check.check(settings)
     spark.check(settings)
-    topics.check_security(settings)
-    settings, without_history = available.checked(settings)
-    java = java_search.find()
+    topic_setup.check_security(settings)
+    settings, without_history = without_missing_packages(settings)
+    java = find_java()
     rights_of_files = os.umask(UMASK)
     data = DataDir(settings.data_dir)
     remarks = data.open(settings)
@@ -86,9 +84,9 @@ def prepare(settings: Settings, screen: Screen) -> Prepared:
         settings = ports.resolve(settings)  # before anything is downloaded
         jars = _jars(settings, java, screen, rights_of_files)
         data.clear_metrics()
-        kafka.forget_transactions(settings)
+        embedded_kafka.forget_transactions(settings)
         if settings.kafka is not None:
-            topics.ensure(settings)
+            topic_setup.ensure(settings)
         for remark in (administrator_remark(), *remarks, *without_history):
             if remark is not None:
                 screen.notice(remark)
@@ -98,8 +96,8 @@ def prepare(settings: Settings, screen: Screen) -> Prepared:
         raise
 
 
-def _jars(settings: Settings, java: java_search.Java, screen: Screen, rights_of_files: int) -> jar_cache.Jars:
-    """The jars, which are for everybody, unlike all else."""
+def _jars(settings: Settings, java: Java, screen: Screen, rights_of_files: int) -> jar_cache.Jars:
+    """The jars, which other users may read, unlike the data folder."""
     os.umask(rights_of_files)
     try:
         return jar_cache.resolve(settings, java, screen.fetching)
@@ -108,7 +106,7 @@ def _jars(settings: Settings, java: java_search.Java, screen: Screen, rights_of_
 
 
 async def run(prepared: Prepared, screen: Screen, stop: asyncio.Event) -> None:
-    """Runs the stack until `stop` is set. Raises Problem if a component has to be given up."""
+    """Runs the stack until `stop` is set. Raises UserError if a component cannot be started."""
     settings = prepared.settings
     screen.began(settings)
     running_stacks.enter(settings.data_dir)
@@ -123,23 +121,25 @@ async def run(prepared: Prepared, screen: Screen, stop: asyncio.Event) -> None:
     )
     record.watches = dict(supervisor.watches)
     stopping = asyncio.Event()
-    beside = [asyncio.create_task(_end(prepared, record, stop, stopping))]
+    tasks = [asyncio.create_task(_stop_when_asked(prepared, record, stop, stopping))]
     if settings.kafka is None:
-        beside.append(asyncio.create_task(clock_watch.watch(settings, screen.notice)))
+        tasks.append(asyncio.create_task(clock_watch.watch(settings, screen.notice)))
     try:
         with _metrics(settings):
             await _with_history(prepared, record, stopping, supervisor.run(stopping, record.all_ready))
     finally:
-        for task in beside:
+        for task in tasks:
             task.cancel()
         record.write(state="stopped")
         running_stacks.leave(settings.data_dir)
         prepared.data.close()
 
 
-async def with_kafka_alone(prepared: Prepared, screen: Screen, work: Callable[[Settings], T]) -> T:
-    """Runs nothing but the embedded Kafka, for as long as the work takes, which is called in a thread. Raises Problem
-    where Kafka does not come up."""
+async def run_with_kafka_only(prepared: Prepared, screen: Screen, work: Callable[[Settings], T]) -> T:
+    """Runs only the embedded Kafka while `work` runs in a thread; returns its result.
+
+    Raises UserError if Kafka cannot be started.
+    """
     settings, up, done = prepared.settings, asyncio.Event(), asyncio.Event()
     record = StackRecord(prepared.data, settings, screen)
     only = [one for one in components(prepared) if one.name == "kafka"]
@@ -166,22 +166,24 @@ async def with_kafka_alone(prepared: Prepared, screen: Screen, work: Callable[[S
 async def _with_history(
     prepared: Prepared, record: StackRecord, stopping: asyncio.Event, running: Coroutine[Any, Any, None]
 ) -> None:
-    """Runs the stack, and beside it what keeps its history."""
+    """Runs the stack, and with it the scheduler of the history writer."""
     if not prepared.settings.history:
         await running
         return
     env = environment(prepared.settings, prepared.java)
-    keeper = HistoryKeeper(prepared.settings, prepared.settings_file, env, record)
-    keeping = asyncio.create_task(keeper.run(stopping, record.came_up))
+    scheduler = HistoryScheduler(prepared.settings, prepared.settings_file, env, record)
+    scheduling = asyncio.create_task(scheduler.run(stopping, record.was_ready))
     try:
         await running
     finally:
         stopping.set()
-        await keeping
+        await scheduling
 
 
-async def _end(prepared: Prepared, record: StackRecord, stop: asyncio.Event, stopping: asyncio.Event) -> None:
-    """Passes the user's wish to stop on to the supervisor, after what is left to do while everything runs."""
+async def _stop_when_asked(
+    prepared: Prepared, record: StackRecord, stop: asyncio.Event, stopping: asyncio.Event
+) -> None:
+    """Waits for `stop`, creates missing class archives while everything still runs, then stops the supervisor."""
     await stop.wait()
     record.stopping()
     try:
@@ -192,9 +194,12 @@ async def _end(prepared: Prepared, record: StackRecord, stop: asyncio.Event, sto
 
 
 async def _make_archives(prepared: Prepared, watches: dict[str, Watch]) -> None:
-    """Makes the class archives that this start had to do without. A JVM stands still meanwhile, so it is done last."""
+    """Creates the missing class archives. The JVMs are paused meanwhile, so this is done last."""
     settings, jars, java = prepared.settings, prepared.jars, prepared.java
-    archives = {"kafka": kafka.archive(settings, jars, java), "pipeline": spark.archive(settings, jars, java.home)}
+    archives = {
+        "kafka": embedded_kafka.archive(settings, jars, java),
+        "pipeline": spark.archive(settings, jars, java.home),
+    }
     for name, archive in archives.items():
         child = watches[name].child if name in watches else None
         pid = child.java_pid() if child is not None else None
@@ -204,12 +209,12 @@ async def _make_archives(prepared: Prepared, watches: dict[str, Watch]) -> None:
 
 @contextmanager
 def _metrics(settings: Settings) -> Iterator[None]:
-    """Serves the numbers of all processes from a thread of the supervisor, and exports them where that is asked for."""
+    """Serves the metrics of all processes from a thread of the supervisor, and exports them if configured."""
     if not settings.metrics:
         yield
         return
     folder = settings.data_dir / "metrics"
-    server, thread = exposition.serve(settings.host, settings.metrics_port, folder, certificate_for(settings))
+    server, thread = exposition.serve(settings.host, settings.metrics_port, folder, endpoint_certificate(settings))
     try:
         with metric_export.exporting(folder):
             yield
@@ -219,13 +224,13 @@ def _metrics(settings: Settings) -> Iterator[None]:
         thread.join(timeout=2)
 
 
-def environment(settings: Settings, java: java_search.Java) -> dict[str, str]:
-    """The environment of every child."""
+def environment(settings: Settings, java: Java) -> dict[str, str]:
+    """The environment of the child processes."""
     env = dict(os.environ)
     env |= {"JAVA_HOME": str(java.home), "PYTHONUNBUFFERED": "1", "MALLOC_ARENA_MAX": "2"}
-    # Modules in the folder that penstock was started in are not its own: a `profile.py` there would be imported.
+    # Otherwise a file such as `profile.py` in the current folder would be imported.
     env["PYTHONSAFEPATH"] = "1"
-    # Settings reach children in a file, whole; their environment would only be read a second time.
+    # Child processes read the resolved settings from a file.
     env = {name: value for name, value in env.items() if not name.startswith("PENSTOCK_")}
     if settings.metrics:
         env["PROMETHEUS_MULTIPROC_DIR"] = str(settings.data_dir / "metrics")
@@ -233,7 +238,7 @@ def environment(settings: Settings, java: java_search.Java) -> dict[str, str]:
 
 
 def components(prepared: Prepared) -> list[Component]:
-    """What this stack consists of."""
+    """The components of the stack."""
     settings, settings_file = prepared.settings, prepared.settings_file
 
     def python(name: str) -> Callable[[], Any]:
@@ -243,25 +248,25 @@ def components(prepared: Prepared) -> list[Component]:
         return command
 
     async def kafka_command() -> list[str]:
-        return await asyncio.to_thread(kafka.prepare, settings, prepared.jars, prepared.java)
+        return await asyncio.to_thread(embedded_kafka.prepare, settings, prepared.jars, prepared.java)
 
     async def kafka_ready() -> dict[str, Any]:
-        await kafka.answering(settings)
-        await asyncio.to_thread(topics.ensure, settings)
+        await embedded_kafka.wait_until_ready(settings)
+        await asyncio.to_thread(topic_setup.ensure, settings)
         return {"address": settings.bootstrap}
 
     log = () if settings.kafka is not None else ("kafka",)
     api = () if settings.kubeconfig is not None else ("apiserver",)
     stack = []
     if log:
-        kafka_archive = kafka.archive(settings, prepared.jars, prepared.java)
+        kafka_archive = embedded_kafka.archive(settings, prepared.jars, prepared.java)
         stack.append(
             Component("kafka", kafka_command, stage=0, probe=kafka_ready, before_last_try=kafka_archive.discard)
         )
     if api:
         stack.append(Component("apiserver", python("apiserver"), stage=0))
-    many = settings.ingress_processes > 1
-    names = [f"ingress-{number + 1}" if many else "ingress" for number in range(settings.ingress_processes)]
+    several = settings.ingress_processes > 1
+    names = [f"ingress-{number + 1}" if several else "ingress" for number in range(settings.ingress_processes)]
     stack += [Component(name, python(name), needs=log, stage=1) for name in names]
     stack.append(Component("control", python("control"), needs=(*log, *api), stage=1))
     spark_archive = spark.archive(settings, prepared.jars, prepared.java.home)
@@ -279,21 +284,21 @@ def components(prepared: Prepared) -> list[Component]:
 
 
 class StackRecord:
-    """Passes what happens on to the screen and keeps the record in the data folder."""
+    """Passes events of the components to the screen and keeps the record in the data folder."""
 
     def __init__(self, data: DataDir, settings: Settings, screen: Screen) -> None:
         self.watches: dict[str, Watch] = {}
         self._data, self._settings, self._screen = data, settings, screen
         self._started = time.time()
         self._state = "starting"
-        files = kafka.client_files(settings) if settings.kafka is None else {}
+        files = embedded_kafka.client_files(settings) if settings.kafka is None else {}
         self._kafka_client_files = {kind: str(path) for kind, path in files.items()}
         self._written = True
-        self.came_up = asyncio.Event()
+        self.was_ready = asyncio.Event()
 
     @property
     def ready(self) -> bool:
-        """Whether everything has come to serve."""
+        """Whether all components have been ready."""
         return self._state == "ready"
 
     def changed(self, watch: Watch) -> None:
@@ -302,25 +307,25 @@ class StackRecord:
         self.write()
 
     def remark(self, watch: Watch, text: str) -> None:
-        """Something to read."""
+        """A notice about a component."""
         self._screen.remark(watch, text)
 
     def news(self, text: str) -> None:
-        """Something to read about the user's own objects."""
+        """A notice about the user's own objects."""
         self._screen.news(text)
 
     def stopping(self) -> None:
-        """The user wants an end."""
+        """The user has stopped the stack."""
         self._screen.stopping()
 
     def all_ready(self) -> None:
-        """Everything serves. The time counts from the start of this process, as the user's does."""
+        """All components are ready. The time is measured from the start of this process."""
         self.write(state="ready")
-        self.came_up.set()
+        self.was_ready.set()
         self._screen.ready(self._settings, time.time() - psutil.Process().create_time())
 
     def write(self, state: str | None = None) -> None:
-        """Writes the record. A disk that is full makes it an old one, and ends nothing."""
+        """Writes the record. If that fails, as on a full disk, the stack continues with an outdated record."""
         self._state = state or self._state
         fields = [port.field for port in ports.needed(self._settings)]
         try:
@@ -338,7 +343,7 @@ class StackRecord:
             )
         except OSError as error:
             if self._written:
-                self._screen.notice(f"What runs cannot be written down for penstock status: {error}.")
+                self._screen.notice(f"Cannot write the state for penstock status: {error}.")
             self._written = False
         else:
             self._written = True

@@ -16,7 +16,7 @@ from penstock.kube.paths import NotASegment, api_path, version_path
 from penstock.operations.installation import Installation
 from penstock.resources.delivery import PAUSED
 from penstock.resources.metadata import is_object_name
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 FIELD_MANAGER = "penstock-cli"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
@@ -33,12 +33,12 @@ class Resource:
     short_names: tuple[str, ...] = ()
 
     def path(self, namespace: str, name: str | None = None) -> str:
-        """Where its objects are, or the one of that name. Raises Problem where nothing can be named so."""
+        """Where its objects are, or the one of that name. Raises UserError where nothing can be named so."""
         with self._naming():
             return api_path(self.api_version, self.plural, self.place(namespace), name)
 
     def key(self, namespace: str, name: str) -> Key:
-        """Which of its objects: the namespace counts only where it has them. Raises Problem as `path` does."""
+        """Which of its objects: the namespace counts only where it has them. Raises UserError as `path` does."""
         self.path(namespace, name)
         return Key(namespace if self.namespaced else "", name)
 
@@ -51,7 +51,7 @@ class Resource:
         try:
             yield
         except NotASegment as error:
-            raise Problem(f"{self.kind}: {error}", exit_code=2) from None
+            raise UserError(f"{self.kind}: {error}", exit_code=2) from None
 
 
 BROKERS = Resource("eventing.knative.dev/v1", "Broker", "brokers", True)
@@ -67,24 +67,24 @@ ROUTES = (TRIGGERS, SUBSCRIPTIONS)
 TARGETS = (BROKERS, CHANNELS, IN_MEMORY_CHANNELS)
 
 
-class NotThere(Problem):
+class NotThere(UserError):
     """The object that was named does not exist."""
 
 
-class NotReached(Problem):
+class NotReached(UserError):
     """The API does not answer."""
 
 
-class UnknownToken(Problem):
+class UnknownToken(UserError):
     """The API does not know the token: it is wrong, was revoked or has ended."""
 
 
-class NotAllowed(Problem):
+class NotAllowed(UserError):
     """The API does not allow it to the user."""
 
 
 class ClusterApi:
-    """A connection to the API of an installation. Every call raises Problem where it is not answered as hoped."""
+    """A connection to the API of an installation. Every call raises UserError where it is not answered as hoped."""
 
     def __init__(self, installation: Installation, *, token: str | None = None) -> None:
         """With a token, in the name of its owner in place of the installation's own user."""
@@ -116,7 +116,7 @@ class ClusterApi:
         return None
 
     def get(self, resource: Resource, namespace: str, name: str) -> Obj:
-        """An object. Raises Problem where there is none."""
+        """An object. Raises UserError where there is none."""
         key = resource.key(namespace, name)
         with self._problems(), self._missing(f"{resource.kind} {namespace}/{name}"):
             return self._client.get(resource, key)
@@ -172,7 +172,7 @@ class ClusterApi:
     def token(self, namespace: str, account: str, audience: str) -> str:
         """A token of a ServiceAccount for an audience, good for an hour or as long as the server gives it."""
         if not is_object_name(account):
-            raise Problem(f"{account!r} cannot be the name of a ServiceAccount.", exit_code=2)
+            raise UserError(f"{account!r} cannot be the name of a ServiceAccount.", exit_code=2)
         key = _ACCOUNTS.key(namespace, account)
         with self._problems(), self._missing(f"ServiceAccount {namespace}/{account}"):
             return str(self._client.token(key, {"audiences": [audience]})["token"])
@@ -206,10 +206,10 @@ class ClusterApi:
             fits = name in (one.plural, one.kind.lower(), *one.short_names)
             if fits and (not group or one.api_version.partition("/")[0] == group):
                 return one
-        raise Problem(f"The server has no kind {word}.", "penstock get --kinds lists those it has.", exit_code=2)
+        raise UserError(f"The server has no kind {word}.", "penstock get --kinds lists those it has.", exit_code=2)
 
     def resource_of(self, obj: Obj) -> Resource:
-        """The kind of an object. Raises Problem where the server has none such."""
+        """The kind of an object. Raises UserError where the server has none such."""
         version, kind = str(obj.get("apiVersion") or ""), str(obj.get("kind") or "")
         try:
             listed = (self.read(version_path(version)) or {}).get("resources") or []
@@ -218,7 +218,7 @@ class ClusterApi:
         for one in listed if kind else []:
             if one["kind"] == kind and "/" not in one["name"]:
                 return Resource(version, kind, one["name"], one["namespaced"])
-        raise Problem(f'no matches for kind "{kind}" in version "{version}"')
+        raise UserError(f'no matches for kind "{kind}" in version "{version}"')
 
     @contextlib.contextmanager
     def _missing(self, what: str) -> Iterator[None]:
@@ -240,7 +240,7 @@ class ClusterApi:
             ) from None
         except KubeError as error:
             text = re.sub(r"\s+", " ", str(error)).rstrip(".") + "."
-            raise NotAllowed(text) if isinstance(error, Forbidden) else Problem(text) from None
+            raise NotAllowed(text) if isinstance(error, Forbidden) else UserError(text) from None
 
 
 def _versions(group: Obj) -> list[str]:
@@ -258,8 +258,8 @@ def _config(installation: Installation) -> ClusterConfig:
         raise _unusable(installation, error) from None
 
 
-def _unusable(installation: Installation, error: ConfigError) -> Problem:
-    return Problem(f"{installation.where} cannot be used: {error}.", exit_code=2)
+def _unusable(installation: Installation, error: ConfigError) -> UserError:
+    return UserError(f"{installation.where} cannot be used: {error}.", exit_code=2)
 
 
 def is_paused(route: Obj) -> bool:
@@ -268,6 +268,6 @@ def is_paused(route: Obj) -> bool:
 
 
 def set_paused(api: ClusterApi, resource: Resource, route: Obj, paused: bool) -> Obj:
-    """Holds the deliveries of a route, or lets them go on. Raises Problem."""
+    """Holds the deliveries of a route, or lets them go on. Raises UserError."""
     metadata = route["metadata"]
     return api.annotate(resource, metadata["namespace"], metadata["name"], {PAUSED: "true" if paused else None})

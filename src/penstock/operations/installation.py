@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 if TYPE_CHECKING:
     from penstock.operations.cluster_api import ClusterApi
@@ -44,14 +44,14 @@ class Installation:
         return ClusterApi(self)
 
     def kafka_settings(self, command: str) -> Settings:
-        """Settings by which its Kafka is reached. Raises Problem where nothing says where that is."""
+        """Settings by which its Kafka is reached. Raises UserError where nothing says where that is."""
         if self.settings is not None:
             return self.settings
         from penstock.operations.settings_sources import load
 
         settings = load()
         if settings.kafka is None:
-            raise Problem(
+            raise UserError(
                 f"`{command}` reads Kafka itself, and nothing says where that of {self.where} is.",
                 "Name it: PENSTOCK_KAFKA=HOST:PORT,… (and PENSTOCK_KAFKA_CONF for TLS and SASL).",
                 exit_code=2,
@@ -62,9 +62,9 @@ class Installation:
 def find(
     data_dir: Path | None = None, kubeconfig: Path | None = None, environ: Mapping[str, str] = os.environ
 ) -> Installation:
-    """The installation that is meant. Raises Problem where none is there, or it is not clear which."""
+    """The installation that is meant. Raises UserError where none is there, or it is not clear which."""
     if data_dir is not None and kubeconfig is not None:
-        raise Problem("Give either --data-dir or --kubeconfig.", exit_code=2)
+        raise UserError("Give either --data-dir or --kubeconfig.", exit_code=2)
     if data_dir is not None:
         return of_stack(data_dir.expanduser().absolute())
     if kubeconfig is not None:
@@ -75,22 +75,22 @@ def find(
 
 
 def running_folder(data_dir: Path | None = None) -> Path:
-    """The data folder of the stack that is meant, which runs. Raises Problem."""
+    """The data folder of the stack that is meant, which runs. Raises UserError."""
     from penstock.engine import datadir, running_stacks
 
     chosen, named = _folder_of_settings(data_dir)
     if datadir.runs(chosen):
         return chosen
     if named:
-        raise Problem(f"No stack runs on the data folder {chosen}.", _others(running_stacks.running()))
+        raise UserError(f"No stack runs on the data folder {chosen}.", _others(running_stacks.running()))
     match running_stacks.running():
         case []:
-            raise Problem("No stack runs.", _others([]))
+            raise UserError("No stack runs.", _others([]))
         case [only]:
             return only
         case several:
             folders = "\n".join(f"  --data-dir {folder}" for folder in several)
-            raise Problem(f"Several stacks run; say which is meant:\n{folders}", exit_code=2)
+            raise UserError(f"Several stacks run; say which is meant:\n{folders}", exit_code=2)
 
 
 def folder_of(data_dir: Path | None = None) -> Path:
@@ -108,18 +108,18 @@ def folder_of(data_dir: Path | None = None) -> Path:
 
 
 def of_stack(root: Path) -> Installation:
-    """The stack of a data folder. Raises Problem where none runs there."""
+    """The stack of a data folder. Raises UserError where none runs there."""
     from pydantic import ValidationError
 
     from penstock.engine import datadir, running_stacks
     from penstock.settings import Settings
 
     if datadir.read_stack(root) is None or not datadir.runs(root):
-        raise Problem(f"No stack runs on the data folder {root}.", _others(running_stacks.running()))
+        raise UserError(f"No stack runs on the data folder {root}.", _others(running_stacks.running()))
     try:
         settings = Settings.model_validate_json((root / datadir.SETTINGS_FILE).read_bytes())
     except (OSError, ValidationError):
-        raise Problem(
+        raise UserError(
             f"The stack of {root} is of another version of penstock.", "Use the `penstock` that started it."
         ) from None
     return Installation(
@@ -143,16 +143,16 @@ def _others(running: list[Path]) -> str:
 
 def _of_kubeconfig(path: Path) -> Installation:
     if not path.is_file():
-        raise Problem(f"There is no kubeconfig {path}.", exit_code=2)
+        raise UserError(f"There is no kubeconfig {path}.", exit_code=2)
     return Installation(f"the installation of {path}", path)
 
 
 def _of_url(url: str, environ: Mapping[str, str]) -> Installation:
     if not url.startswith(("http://", "https://")):
-        raise Problem(f"PENSTOCK_URL is {url}; it is the https:// address of a Kubernetes API.", exit_code=2)
+        raise UserError(f"PENSTOCK_URL is {url}; it is the https:// address of a Kubernetes API.", exit_code=2)
     authority = environ.get("PENSTOCK_CA")
     if authority and not Path(authority).is_file():
-        raise Problem(f"PENSTOCK_CA names {authority}, which is not a file.", exit_code=2)
+        raise UserError(f"PENSTOCK_CA names {authority}, which is not a file.", exit_code=2)
     return Installation(
         url, url=url, token=environ.get("PENSTOCK_TOKEN", ""), authority=Path(authority) if authority else None
     )

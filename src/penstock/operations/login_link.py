@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def login_link(settings: Settings, token: str, *, seconds: int, page: str = "") -> str:
-    """A link that is valid for so long and signs in the owner of the token, to a page. Raises Problem."""
+    """A link that is valid for so long and signs in the owner of the token, to a page. Raises UserError."""
     import httpx2
 
     console = settings.console_url.rstrip("/")
@@ -27,26 +27,26 @@ def login_link(settings: Settings, token: str, *, seconds: int, page: str = "") 
             answer = client.post(f"{console}/login/links", data={"seconds": seconds}, headers=headers)
         said = answer.json()
     except (httpx2.HTTPError, OSError, ValueError) as error:
-        raise Problem(
+        raise UserError(
             f"The console does not answer at {console}: {error or type(error).__name__}.", "See: penstock status"
         ) from None
     if answer.status_code != httpx2.codes.CREATED:
-        raise Problem(f"The console makes no link: {said.get('problem')}", str(said.get("remedy") or ""))
+        raise UserError(f"The console makes no link: {said.get('problem')}", str(said.get("remedy") or ""))
     after = "/" + page.strip("/")
     return console + str(said["path"]) + (f"?{urlencode({'to': after})}" if after != "/" else "")
 
 
 def token_in(kubeconfig: Path) -> str:
-    """The token of a kubeconfig's user. Raises Problem where it has none."""
+    """The token of a kubeconfig's user. Raises UserError where it has none."""
     from penstock.kube.config import ConfigError, read_config
 
     try:
         user = read_config(kubeconfig).user
     except ConfigError as error:
-        raise Problem(f"{kubeconfig} cannot be used: {error}.", exit_code=2) from None
+        raise UserError(f"{kubeconfig} cannot be used: {error}.", exit_code=2) from None
     token = None if user is None else user.token
     if not token:
-        raise Problem(f"The user of {kubeconfig} has no token in it.", "Give one: --token @FILE", exit_code=2)
+        raise UserError(f"The user of {kubeconfig} has no token in it.", "Give one: --token @FILE", exit_code=2)
     return token
 
 

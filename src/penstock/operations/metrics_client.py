@@ -29,7 +29,7 @@ from penstock.operations.route_rates import (
     rows_of,
 )
 from penstock.operations.stack_state import METRICS
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.runtime.hosts import in_url
 
 Resolve = Callable[..., list[Any]]
@@ -56,7 +56,7 @@ def _counted(metrics: list[Metric]) -> Counted:
 
 
 def counted_at(urls: Collection[str], authority: Path | None = None, resolve: Resolve = socket.getaddrinfo) -> Counted:
-    """What roles elsewhere have counted; over HTTPS as this authority vouches for them. Raises Problem."""
+    """What roles elsewhere have counted; over HTTPS as this authority vouches for them. Raises UserError."""
     routes: dict[RouteName, Counters] = {}
     targets: dict[TargetName, float] = {}
     for page in (page for url in urls for page in pages_of(url, resolve)):
@@ -103,7 +103,7 @@ def _fetched(page: MetricsPage, authority: Path | None = None) -> Iterable[Metri
         answer.raise_for_status()
         return list(text_string_to_metric_families(answer.text))
     except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError) as error:
-        raise Problem(f"The metrics at {page.url} cannot be read: {error}.") from None
+        raise UserError(f"The metrics at {page.url} cannot be read: {error}.") from None
 
 
 class Looks:
@@ -116,7 +116,7 @@ class Looks:
             root = of_stack(running_folder(data_dir)).root or Path()
             self._folder = root / METRICS
             if not any(self._folder.glob("*.db")):
-                raise Problem("This stack records no metrics.", "Start it with metrics=true.")
+                raise UserError("This stack records no metrics.", "Start it with metrics=true.")
         self._before, self._at = self._look(), time.monotonic()
 
     def rows(self, seconds: float) -> list[RouteRow]:

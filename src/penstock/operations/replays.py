@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from penstock.kube.kinds import Obj
 from penstock.operations.times import window
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 KINDS = {
     "trigger": "Trigger",
@@ -39,12 +39,12 @@ class ReplaySubject:
 
     @classmethod
     def read(cls, text: str) -> ReplaySubject:
-        """Of a name alone, a Trigger is meant. Raises Problem."""
+        """Of a name alone, a Trigger is meant. Raises UserError."""
         kind, slash, name = text.partition("/")
         if not slash:
             kind, name = "trigger", text
         if kind.lower() not in KINDS or not name:
-            raise Problem(
+            raise UserError(
                 f"{text} is nothing to replay.", "Name it like trigger/orders or broker/default.", exit_code=2
             )
         return cls(KINDS[kind.lower()], name)
@@ -72,15 +72,15 @@ class Wishes:
 
 
 def replay_of(place: ReplaySubject, wishes: Wishes, name: str | None = None) -> Obj:
-    """The Replay, as it is created. Raises Problem."""
+    """The Replay, as it is created. Raises UserError."""
     if place.is_route and wishes.sink:
-        raise Problem(
+        raise UserError(
             f"A {place.kind} has a subscriber; --sink is for the events of a Broker or channel.",
             "Leave --sink out, or name the Broker.",
             exit_code=2,
         )
     if not place.is_route and not wishes.sink:
-        raise Problem(f"Where should the events of the {place.kind} go?", "Name it: --sink URL.", exit_code=2)
+        raise UserError(f"Where should the events of the {place.kind} go?", "Name it: --sink URL.", exit_code=2)
     window(wishes.since, wishes.until)
     reference = {"kind": place.kind, "name": place.name}
     spec: Obj = {"target": reference} if place.is_route else {"source": reference, "sink": {"uri": wishes.sink}}
@@ -100,10 +100,10 @@ def replay_of(place: ReplaySubject, wishes: Wishes, name: str | None = None) -> 
 
 
 def attribute(text: str) -> dict[str, str]:
-    """`type=order` as a filter. Raises Problem."""
+    """`type=order` as a filter. Raises UserError."""
     name, equals, value = text.partition("=")
     if not (name and equals and value):
-        raise Problem(f"{text} is not NAME=VALUE.", "Write it like type=order.", exit_code=2)
+        raise UserError(f"{text} is not NAME=VALUE.", "Write it like type=order.", exit_code=2)
     return {name: value}
 
 

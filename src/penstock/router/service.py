@@ -51,7 +51,7 @@ from penstock.router.plan.unplannable import Unfit, Unplannable, attempt
 from penstock.router.query import Query, launch, sweep
 from penstock.router.reports import Announcements, UnreadableEvents
 from penstock.router.watchdogs import HangWatchdog, StallGuard, StallVerdict, TooFewSlots, stack_of
-from penstock.runtime.lifecycle import end_at_once
+from penstock.runtime.lifecycle import kill_process_tree
 from penstock.runtime.rate_limit import pause_after
 from penstock.settings import Settings
 
@@ -106,7 +106,7 @@ class RouterService:
         epoch: int = 0,
     ) -> None:
         self._spark, self._settings = spark, settings
-        self._end_process = end_process or end_at_once
+        self._end_process = end_process or kill_process_tree
         self._stop, self._ready, self._changed = threading.Event(), threading.Event(), threading.Event()
         self._failure: BaseException | None = None
         self._ending = threading.Event()

@@ -23,19 +23,21 @@ def write_private(path: Path, content: bytes) -> None:
 
 
 class LeadsOutside(ValueError):
-    """A name would lead out of the folder that it belongs into."""
+    """A name would lead out of its folder."""
 
 
 def path_below(folder: Path, *names: str) -> Path:
-    """The path of these names below the folder. Raises LeadsOutside where one is not a single part of a path, or where
-    symbolic links on the way lead out of the folder."""
+    """The path of these names below the folder.
+
+    Raises LeadsOutside if a name is not a single path component, or if symbolic links lead out of the folder.
+    """
     for name in names:
         if name in ("", ".", "..") or "/" in name or "\0" in name or len(name.encode(errors="replace")) > LONGEST_NAME:
             raise LeadsOutside(f"{name[:LONGEST_NAME]!r} is not the name of a file")
     path = folder.joinpath(*names)
     try:
         stays = path.resolve().is_relative_to(folder.resolve())
-    except (OSError, RuntimeError, ValueError) as error:  # links that lead to each other, a name that no file can have
+    except (OSError, RuntimeError, ValueError) as error:  # a loop of symbolic links, or an invalid name
         raise LeadsOutside(f"{'/'.join(names)!r} cannot be the path of a file: {error}") from None
     if not stays:
         raise LeadsOutside(f"{'/'.join(names)!r} leads out of its folder by a symbolic link")

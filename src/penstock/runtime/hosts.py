@@ -1,4 +1,4 @@
-"""This machine as others know it: names and addresses of what listens here."""
+"""Host names and addresses of this machine, and hosts in URLs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _USERINFO = re.compile(r"//[^/?#]*@")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether nobody but this machine reaches what listens there."""
+    """Whether only this machine can connect to the host."""
     if host == "localhost":
         return True
     try:
@@ -24,14 +24,17 @@ def is_loopback(host: str) -> bool:
 
 
 def own_names() -> tuple[str, ...]:
-    """The machine's name and addresses, for those who are elsewhere."""
+    """The name and the non-loopback addresses of the machine."""
     return (socket.gethostname(), *_addresses())
 
 
 @lru_cache(maxsize=8)
 def reachable(host: str) -> str:
-    """The host that others are told, as it stands in a URL. Where all addresses are listened on, that is the machine's
-    name if it leads to one of them, and otherwise its first address."""
+    """The host for other machines, in the form for URLs.
+
+    For a wildcard address it is the machine's name if that resolves to a non-loopback address, otherwise the first
+    address.
+    """
     if host not in EVERYWHERE:
         return in_url(host)
     name = socket.gethostname()
@@ -45,18 +48,17 @@ def reachable(host: str) -> str:
 
 
 def from_here(host: str) -> str:
-    """The host by which this machine reaches it, as it stands in a URL."""
+    """The host for this machine, in the form for URLs."""
     return {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host) or in_url(host)  # noqa: S104
 
 
 def in_url(host: str) -> str:
-    """An address of IPv6 is in brackets there."""
+    """The host in the form for URLs: IPv6 addresses in brackets."""
     return f"[{host}]" if ":" in host else host
 
 
 def without_userinfo(url: str) -> str:
-    """The URL, or a text with URLs, as it may be shown and kept: `https://user:password@host` becomes
-    `https://***@host`."""
+    """A URL, or a text with URLs, without credentials: `https://user:password@host` becomes `https://***@host`."""
     return _USERINFO.sub("//***@", url) if "@" in url else url
 
 

@@ -1,4 +1,4 @@
-"""Sockets that asyncio listens on, and whose process is at the other end of a connection."""
+"""Listening sockets for asyncio, and the user at the other end of a local connection."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pathlib import Path
 Address = tuple[str, int]
 
 CONNECTIONS = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
-"""Where Linux lists the sockets of this machine, each with the account that opened it."""
+"""Linux lists the sockets of the machine here, each with the uid that opened it."""
 
 
 def bound_socket(host: str, port: int, *, shared: bool = False) -> socket.socket:
-    """A TCP socket bound to the address; `shared`: other processes may have the same. Raises OSError."""
+    """A TCP socket bound to the address; `shared` sets SO_REUSEPORT. Raises OSError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # With the protocol named, asyncio sets TCP_NODELAY on what it accepts; without it every answer waits 40 ms.
+    # asyncio sets TCP_NODELAY only if the protocol is given; otherwise responses are delayed by 40 ms.
     bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -33,9 +33,8 @@ def bound_socket(host: str, port: int, *, shared: bool = False) -> socket.socket
 
 
 def account_of(client: Address, server: Address, files: Iterable[Path] = CONNECTIONS) -> int | None:
-    """uid of the process that has connected from one address to another; None where it is on another machine, or the
-    system does not say.
-    """
+    """The uid of the process that connected from one address to another; None if it is on another machine or
+    unknown."""
     with contextlib.suppress(OSError, ValueError):
         wanted = [_listed(*client), _listed(*server)]
         for file in files:
@@ -47,7 +46,7 @@ def account_of(client: Address, server: Address, files: Iterable[Path] = CONNECT
 
 
 def _listed(host: str, port: int) -> str:
-    """An address as it is listed: words of 32 bits in the byte order of the machine."""
+    """The address as it is listed: words of 32 bits in the byte order of the machine."""
     packed = ipaddress.ip_address(host).packed
     words = (int.from_bytes(packed[at : at + 4], sys.byteorder) for at in range(0, len(packed), 4))
     return f"{''.join(f'{word:08X}' for word in words)}:{port:04X}"

@@ -1,8 +1,7 @@
-"""Threads, tasks and loop callbacks that have an owner: an exception that ends one of them ends the component.
+"""Threads, tasks and loop callbacks with an owner: if one of them fails, the component fails.
 
-A component that has lost one of its threads looks alive, answers heartbeats and does nothing. Its end is harmless: the
-supervisor or Spark starts it again, and it goes on from its cursors.
-"""
+Otherwise a component without one of its threads would look healthy and do nothing. A failure is harmless: the
+supervisor or Spark restarts the component, and it resumes from its cursors."""
 
 from __future__ import annotations
 
@@ -17,24 +16,24 @@ import structlog
 log = structlog.get_logger()
 
 Failed = Callable[[BaseException], None]
-"""Told, from whatever thread, what ended a part of a component."""
+"""Called from any thread with the error that ended a part of a component."""
 
 T = TypeVar("T")
 
 
 class OwnedThread:
-    """A thread that tells its owner when it ends by an exception."""
+    """A thread that reports an exception to its owner."""
 
     def __init__(self, name: str, body: Callable[[], None], failed: Failed) -> None:
         self._name, self._body, self._failed = name, body, failed
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begins."""
+        """Starts the thread."""
         self._thread.start()
 
     def join(self, seconds: float) -> None:
-        """Waits for its end, if it was ever started."""
+        """Waits for its end, if it was started."""
         if self._thread.ident is not None:
             self._thread.join(timeout=seconds)
 
@@ -92,7 +91,7 @@ class Owner:
     def _ended(self, task: asyncio.Task[object]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # asyncio would tell once more what has been told
+            task.exception()  # retrieved, so that asyncio does not log it again
 
     async def close(self) -> None:
         """Cancels what was started and still runs, and waits for its end."""

@@ -1,4 +1,4 @@
-"""Moments as Kubernetes, CloudEvents and Go write them: RFC 3339 in UTC."""
+"""Timestamps (RFC 3339), ISO 8601 durations, the times that users write in commands, and a monotonic clock."""
 
 from __future__ import annotations
 
@@ -8,54 +8,53 @@ from datetime import UTC, datetime
 
 _SECOND = 1_000_000_000
 _FRACTION = re.compile(r"\.(\d+)")
-_WHOLE = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+_RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 
 
 def rfc3339(moment: datetime | None = None) -> str:
-    """The moment, or now, in whole seconds: the form of Kubernetes' own timestamps."""
+    """The moment, or now, in whole seconds, as in Kubernetes' timestamps."""
     return (moment or datetime.now(UTC)).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def rfc3339_nano(nanoseconds: int | None = None) -> str:
-    """Now, or the given time since 1970, to the nanosecond without trailing zeros: the form of Go's JSON."""
+    """Now, or Unix time in nanoseconds, without trailing zeros, as in Go's JSON."""
     value = time.time_ns() if nanoseconds is None else nanoseconds
     fraction = f"{value % _SECOND:09d}".rstrip("0")
     return rfc3339_of(value // _SECOND)[:-1] + (f".{fraction}" if fraction else "") + "Z"
 
 
 def rfc3339_of(seconds: int) -> str:
-    """The second that is so many after the beginning of 1970."""
+    """RFC 3339 of Unix time."""
     return rfc3339(datetime.fromtimestamp(seconds, UTC))
 
 
 def rfc3339_milli(seconds: float) -> str:
-    """The time since 1970 to the millisecond, always with three digits: the form of log lines."""
+    """RFC 3339 of Unix time with three digits of milliseconds, as in log lines."""
     return f"{rfc3339_of(int(seconds))[:-1]}.{int(seconds % 1 * 1000):03d}Z"
 
 
 def nanoseconds_of(text: str) -> int:
-    """The moment as the time since 1970, with all of its nine digits. Raises ValueError."""
+    """Unix time in nanoseconds. Raises ValueError."""
     fraction = _FRACTION.search(text)
     return int(parse_rfc3339(text).timestamp()) * _SECOND + int(f"{fraction[1][:9]:0<9}" if fraction else 0)
 
 
 def is_rfc3339(text: str) -> bool:
-    """Whether typed clients of Kubernetes can read the text as a moment."""
+    """Whether typed clients of Kubernetes can parse the text."""
     try:
-        return _WHOLE.fullmatch(text) is not None and parse_rfc3339(text.upper()) is not None
+        return _RFC3339.fullmatch(text) is not None and parse_rfc3339(text.upper()) is not None
     except ValueError:
         return False
 
 
 def parse_rfc3339(text: str) -> datetime:
-    """The moment, with any number of digits after the second; UTC where no zone is named. Raises ValueError."""
-    # Python reads as many digits as it keeps, six, and Go writes nine.
+    """Parses RFC 3339 with any number of fractional digits; UTC if there is no zone. Raises ValueError."""
+    # Python parses at most six digits, and Go writes nine.
     moment = datetime.fromisoformat(_FRACTION.sub(lambda found: f".{found[1][:6]:0<6}", text).replace("Z", "+00:00"))
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-# ISO 8601 durations, as delivery options write them: `PT2S`, `PT0.2S`, `P1DT12H`. Years and months have no fixed
-# length; they count as Knative's library counts them, 365.2425 days and a twelfth of it.
+# Years and months have no fixed length; as in Knative's library a year has 365.2425 days, and a month a twelfth of it.
 
 _SECONDS = {"Y": 31_556_952.0, "M": 2_629_746.0, "W": 604_800.0, "D": 86_400.0}
 _CLOCK_SECONDS = {"H": 3600.0, "M": 60.0, "S": 1.0}
@@ -69,7 +68,7 @@ class NotADuration(ValueError):
 
 
 def parse_duration(text: str) -> float:
-    """The duration in seconds. Raises NotADuration."""
+    """Seconds of an ISO 8601 duration such as `PT2S`, `PT0.2S` or `P1DT12H`. Raises NotADuration."""
     found = _DURATION.fullmatch(text)
     if found is None or not (found["date"] or found["clock"]):
         raise NotADuration(f'"{text}" is not an ISO 8601 duration such as PT2S')
@@ -84,8 +83,6 @@ def _sum(parts: str, unit_seconds: dict[str, float], order: str, text: str) -> f
         raise NotADuration(f'"{text}" names a unit twice or out of order')
     return sum((float(number.replace(",", ".")) * unit_seconds[unit] for number, unit in pairs), 0.0)
 
-
-# Moments as people write them, in every command, page and field: a time, how long ago, or the earliest there is.
 
 EARLIEST = "earliest"
 EXPECTED = "expected 'earliest', a time (2026-11-01T00:00:00Z), or how long ago (90s, 1h30m, 7d, PT2H)"
@@ -107,7 +104,7 @@ def span_of(text: str) -> float | None:
 
 
 def moment_of(text: str, now: float) -> float | None:
-    """The Unix time that is meant, where durations end at `now`; 0: the earliest there is; None: not understood."""
+    """Unix time of a time as users write it: `earliest` (0), RFC 3339, or a duration before `now`. None if invalid."""
     if text == EARLIEST:
         return 0.0
     span = span_of(text)
@@ -118,6 +115,6 @@ def moment_of(text: str, now: float) -> float | None:
 
 
 def now() -> float:
-    """Seconds on a clock that never goes back and also runs while the machine sleeps, where there is one."""
+    """Seconds of a monotonic clock, including the time for which the machine was suspended if the system has such."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if clock is None else time.clock_gettime(clock)

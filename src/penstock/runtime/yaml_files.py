@@ -11,5 +11,5 @@ SAFE_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def documents(file: Traversable) -> list[Any]:
-    """Every document of a file. Read anew each time: the caller's to change."""
+    """All documents of a file, parsed at each call, so that the caller may change them."""
     return list(yaml.load_all(file.read_text("utf-8"), SAFE_LOADER))

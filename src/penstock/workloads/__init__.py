@@ -1,1 +1,1 @@
-"""The node of the embedded control plane: Pods of known images run here as processes, without a container engine."""
+"""The node of the embedded control plane: runs Pods as processes, without a container engine."""

@@ -1,6 +1,6 @@
-"""What an image means here. No container is started from it: its name says which program to run.
+"""Which program runs for an image. Images are not pulled: only their name is used.
 
-The settings map images to commands of this machine; some images of Knative are programs that penstock brings itself.
+The setting `images` maps images to commands of this machine; some images of Knative are built-in programs.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 ActorName = Literal["recordevents", "eventshub", "event_display", "transform-jsonata", "timer-source", "log-sink"]
 
 ACTORS: tuple[ActorName, ...] = get_args(ActorName)
-"""By the last part of the image's name; registry, tag and digest may differ."""
+"""Identified by the last part of the image's name; registry, tag and digest may differ."""
 
 
 @dataclass(frozen=True)
 class Actor:
-    """A program that penstock brings."""
+    """A built-in program."""
 
     name: ActorName
 
@@ -33,20 +33,20 @@ class Program:
 
     pattern: str
     command: tuple[str, ...]
-    """Empty: the Pod's own command is run."""
+    """Empty: the Pod's own command."""
     namespaces: tuple[str, ...] = ()
-    """Whose Pods may have it; empty: those of all."""
+    """Namespaces whose Pods may use the image. Empty: all."""
     allowed_variables: tuple[str, ...] = ()
-    """Those that a Pod may set although they are refused otherwise."""
+    """Environment variables that a Pod may set although they are rejected by default."""
 
     @property
     def setting(self) -> str:
-        """The setting as people find it."""
+        """The name of the setting in messages."""
         return f'the setting images."{self.pattern}"'
 
 
 class Images:
-    """The images that Pods of this node may have."""
+    """The images that Pods of this node may use."""
 
     def __init__(self, commands: Mapping[str, ImageCommand]) -> None:
         self._programs = [
@@ -55,8 +55,7 @@ class Images:
         ]
 
     def find(self, reference: str, namespace: str) -> Actor | Program | None:
-        """What runs for an image reference such as `gcr.io/x/eventshub@sha256:…` in a namespace; None for one that is
-        not known there."""
+        """The program for an image such as `gcr.io/x/eventshub@sha256:…` in a namespace, or None."""
         for program in self._programs:
             if program.namespaces and namespace not in program.namespaces:
                 continue
@@ -68,7 +67,7 @@ class Images:
 
 
 def refusal(reference: str, namespace: str) -> str:
-    """What a person is told about an image that is not known in the namespace."""
+    """The error message for an unknown image."""
     pattern = list(_spellings(reference))[-1] or "IMAGE"
     return (
         f"this node starts no containers: it runs programs of this machine, and none is named for {reference or 'it'} "
@@ -92,9 +91,6 @@ def _is_built(name: str, actor: str) -> bool:
     return bool(dash) and stem == actor and len(digest) == 32 and set(digest) <= set("0123456789abcdef")
 
 
-# What runs in a container, whether a program that penstock brings or one of this machine.
-
-
 @dataclass(frozen=True)
 class Exit:
     """How a program ended."""
@@ -107,14 +103,14 @@ class Run(Protocol):
     """One run of a container."""
 
     def stop(self, grace: float) -> None:
-        """Asks it to end within `grace` seconds; 0 ends it at once."""
+        """Stops it within `grace` seconds; 0 kills it."""
 
     async def run(self, ready: Callable[[], None]) -> Exit:
-        """Runs to its end. `ready` is called once it serves, or once it is started where nobody can tell."""
+        """Runs until it ends. `ready` is called when it is ready, or when it is started if that is not known."""
 
 
 class Stoppable:
-    """The half of a run that is asked to end."""
+    """Base class with the `stop` of a `Run`."""
 
     def __init__(self) -> None:
         self._stop = asyncio.Event()

@@ -1,7 +1,4 @@
-"""The node's side of the Kubernetes API: Pods watched, their status written, Events recorded, Pods removed.
-
-Nothing here decides anything. The same calls work against any Kubernetes API.
-"""
+"""The node's calls of the Kubernetes API: watches Pods, writes their status, records Events, removes Pods."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ RECORD_PAUSE_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class PodChange:
-    """Something about a Pod: it is there (new or changed), or gone."""
+    """A Pod is new or changed (`present`), or deleted (`gone`)."""
 
     kind: Literal["present", "gone"]
     pod: Manifest
@@ -42,7 +39,7 @@ class PodChange:
 
 @dataclass(frozen=True)
 class PodList:
-    """All Pods there are: what a watch that starts anew begins with."""
+    """All Pods, at the start of a watch."""
 
     pods: list[Manifest]
 
@@ -54,7 +51,7 @@ class PodApi:
         self._client = client
 
     async def follow(self) -> AsyncIterator[PodList | PodChange | Interrupted]:
-        """All Pods, then every change, and why there are none to be seen for now."""
+        """All Pods, then every change, and interruptions of the watch."""
         async for news in list_and_watch(partial(self._client.list, POD), partial(self._client.watch, POD)):
             match news:
                 case Listed(pods):
@@ -65,12 +62,12 @@ class PodApi:
                     yield news
 
     async def write_status(self, pod: Manifest, status: Manifest) -> None:
-        """Replaces the status; a Pod that is gone by now is fine."""
+        """Writes the status. A deleted Pod is ignored."""
         with contextlib.suppress(NotFound):
             await self._client.patch_status(POD, key_of(pod), {"status": status})
 
     async def bind(self, pod: Manifest) -> None:
-        """Says which node runs the Pod."""
+        """Assigns the Pod to this node."""
         await self._patch(pod, {"spec": {"nodeName": NODE_NAME}})
 
     async def annotate(self, pod: Manifest, name: str, value: str) -> None:
@@ -122,7 +119,7 @@ class PodApi:
         return made.get("token")
 
     async def review(self, token: str, audience: str) -> Manifest | None:
-        """Whose a token is that is for this audience; None where it is nobody's, or for another."""
+        """The user of a token for this audience; None for an invalid token or another audience."""
         reviewed = await self._client.create(TOKEN_REVIEW, {"spec": {"token": token, "audiences": [audience]}})
         status: Manifest = reviewed.get("status") or {}
         return status.get("user") if status.get("authenticated") else None
@@ -138,7 +135,7 @@ class PodApi:
         warning: bool = False,
         count: int = 1,
     ) -> None:
-        """Writes a Kubernetes Event about the Pod, in several tries."""
+        """Writes a Kubernetes Event about the Pod, with retries."""
         metadata, now = pod["metadata"], rfc3339()
         about = {name: metadata[name] for name in ("name", "namespace", "uid", "resourceVersion") if name in metadata}
         await self._create(
@@ -159,7 +156,7 @@ class PodApi:
         )
 
     async def recount(self, pod: Manifest, name: str, count: int) -> bool:
-        """An Event that is there happened again; whether it is still there."""
+        """Updates the count of an Event; whether it still exists."""
         again = {"count": count, "lastTimestamp": rfc3339()}
         try:
             await self._client.patch(EVENT, Key(pod["metadata"]["namespace"], name), again)
@@ -172,7 +169,7 @@ class PodApi:
             try:
                 await self._client.create(EVENT, event)
             except Conflict:
-                # A container that was started again counts from 1 again; its reports get names of their own.
+                # A restarted container numbers its reports from 1 again, so they need other names.
                 event["metadata"] = {**event["metadata"], "name": f"{event['metadata']['name']}.again"}
             except KubeError as error:
                 if attempt == RECORD_TRIES - 1 or not error.is_temporary:

@@ -1,11 +1,11 @@
 """The HTTP proxy through which programs of Pods reach Services by name.
 
-Every HTTP client knows `http_proxy`: curl, Go's, Python's. A proxy needs no privilege, no port below 1024 and no change
-of the machine's resolver, and a Service's port leads to that of its Pods. The proxy's user names the namespace whose
-short names (`http://sink`) are meant. A name without a ready Pod is waited for a while, as long as the client does.
+HTTP clients support `http_proxy`: curl, Go's, Python's. A proxy needs no privileges, no port below 1024 and no change
+of the machine's resolver, and it maps a Service's port to that of its Pods. The user name for the proxy is the
+namespace for short names (`http://sink`). If a Service has no ready Pod, the proxy retries for some seconds.
 
-Only programs of Pods know the password. The proxy connects to every address as the account of penstock does, so for
-other accounts, and for built-in programs, it would be a way around what is refused to them.
+Only programs of Pods know the password. The proxy connects with the rights of penstock's user; other users and built-in
+programs could otherwise reach addresses that they may not use.
 """
 
 from __future__ import annotations
@@ -35,62 +35,62 @@ log = structlog.get_logger()
 
 Reached = TypeVar("Reached")
 Locate = Callable[[str], Location]
-"""Where a URL leads. Raises NothingThere."""
+"""Resolves a URL. Raises NothingThere."""
 
 WAIT_SECONDS = 5.0
 AGAIN_SECONDS = 0.1
 MOST_BYTES = 64 * 1024 * 1024
 
 CHALLENGE = 'Basic realm="penstock"'
-WHOSE = "this proxy is for programs of Pods, which find its password in http_proxy and https_proxy"
+UNAUTHORIZED = "this proxy is for programs of Pods, which find its password in http_proxy and https_proxy"
 
 
 class NameProxy:
-    """An ASGI application. `direct` leads to the names of the cluster, `outside` to all others."""
+    """An ASGI application. `direct` is the client for Services of the cluster, `outside` for all other hosts."""
 
     def __init__(self, locate: Locate, password: str, direct: Client, outside: Client) -> None:
         self._locate, self._password, self._direct, self._outside = locate, password, direct, outside
         self.via = f"1.1 penstock-{secrets.token_hex(8)}"
-        """What it adds to requests as their `Via`. One that has it already leads back to this proxy."""
+        """The `Via` header for requests, by which a loop is detected."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        response = await self._answer(Request(scope, receive))
+        response = await self._respond(Request(scope, receive))
         await response(scope, receive, send)
 
-    async def _answer(self, request: Request) -> Response:
+    async def _respond(self, request: Request) -> Response:
         namespace = namespace_of(request.headers.get("proxy-authorization", ""), self._password)
         if namespace is None:
-            return PlainTextResponse(f"{WHOSE}\n", 407, {"proxy-authenticate": CHALLENGE})
+            return PlainTextResponse(f"{UNAUTHORIZED}\n", 407, {"proxy-authenticate": CHALLENGE})
         if request.method == "CONNECT":
-            return PlainTextResponse("only http:// is known to this proxy: https_proxy names the other\n", 405)
+            return PlainTextResponse("this proxy is for http:// only; https_proxy has the one for https://\n", 405)
         if any(self.via in line for line in request.headers.getlist("via")):
             return PlainTextResponse("the request leads back to this proxy\n", 508)
-        return await self._passed_on(request, namespace)
+        return await self._forward(request, namespace)
 
-    async def _passed_on(self, request: Request, namespace: str) -> Response:
+    async def _forward(self, request: Request, namespace: str) -> Response:
         try:
-            streamed, answer = await self._send(request, await body_of(request, MOST_BYTES), namespace)
+            streamed, upstream = await self._send(request, await body_of(request, MOST_BYTES), namespace)
         except BodyTooLarge as error:
             return PlainTextResponse(f"{error}\n", 413)
         except NothingThere as error:
             return PlainTextResponse(f"{error}\n", 503)
         except PyreqwestError as error:
             return PlainTextResponse(f"{error}\n", 502)
-        headers = [(name, value) for name, value in answer.headers.items() if name.lower() not in HOP_BY_HOP]
-        response = StreamingResponse(_stream(streamed, answer), answer.status)
+        headers = [(name, value) for name, value in upstream.headers.items() if name.lower() not in HOP_BY_HOP]
+        response = StreamingResponse(_stream(streamed, upstream), upstream.status)
         response.raw_headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
         return response
 
     async def _send(self, request: Request, body: bytes, namespace: str) -> tuple[StreamRequest, Answer]:
-        """The answer. Raises NothingThere, or what the client fails with."""
+        """The response. Raises NothingThere, or errors of the client."""
 
-        async def answered(location: Location) -> tuple[StreamRequest, Answer]:
+        async def send_to(location: Location) -> tuple[StreamRequest, Answer]:
             streamed = self._request(request, location, body)
             return streamed, await streamed.__aenter__()
 
-        return await reached(self._locate, url_of(request), namespace, answered, ConnectError)
+        return await connect_with_retry(self._locate, url_of(request), namespace, send_to, ConnectError)
 
     def _request(self, request: Request, location: Location, body: bytes) -> StreamRequest:
         known = location.host is not None
@@ -105,20 +105,23 @@ class NameProxy:
         return built.build_streamed()
 
 
-async def reached(
+async def connect_with_retry(
     locate: Locate,
     url: str,
     namespace: str,
     connect: Callable[[Location], Awaitable[Reached]],
     fault: type[Exception],
 ) -> Reached:
-    """What `connect` finds where the URL leads; a Service that has nothing ready, or where it fails with `fault`, is
-    tried for a while. Raises NothingThere, or what `connect` failed with."""
+    """The result of `connect` for the location of the URL.
+
+    For Services it is retried for some seconds after NothingThere and `fault`. Raises NothingThere, or errors of
+    `connect`.
+    """
     deadline = asyncio.get_running_loop().time() + WAIT_SECONDS
     while True:
         known = True
         try:
-            location = place(locate, url, namespace)
+            location = locate_for(locate, url, namespace)
             known = location.host is not None
             return await connect(location)
         except (NothingThere, fault):
@@ -127,8 +130,8 @@ async def reached(
         await asyncio.sleep(AGAIN_SECONDS)
 
 
-def place(locate: Locate, url: str, namespace: str) -> Location:
-    """Where the URL leads for a Pod of the namespace. Raises NothingThere."""
+def locate_for(locate: Locate, url: str, namespace: str) -> Location:
+    """The location of the URL for a Pod of the namespace. Raises NothingThere."""
     for candidate in spellings(url, namespace):
         location = locate(candidate)
         if location.url != candidate:
@@ -139,14 +142,14 @@ def place(locate: Locate, url: str, namespace: str) -> Location:
 
 
 def url_of(request: Request) -> str:
-    """What the client asked for. Its Host is that of the URL, as HTTP demands of requests to a proxy."""
+    """The requested URL. Requests to a proxy have the host of the URL as Host header."""
     path = request.scope["raw_path"].decode("latin-1") or "/"
     query = request.scope["query_string"].decode("latin-1")
     return f"http://{request.headers.get('host', '')}{path}{f'?{query}' if query else ''}"
 
 
 def namespace_of(authorization: str, password: str) -> str | None:
-    """The namespace that a program's `http_proxy` names as user; None where the password is another."""
+    """The namespace, which is the user name in `http_proxy`; None for a wrong password."""
     scheme, _, credentials = authorization.partition(" ")
     try:
         namespace, _, given = base64.b64decode(credentials, validate=True).decode().partition(":")
@@ -157,7 +160,7 @@ def namespace_of(authorization: str, password: str) -> str | None:
 
 
 def spellings(url: str, namespace: str) -> list[str]:
-    """The URL as it may be meant: with the name of a Service of the namespace, or as it is written."""
+    """The URLs to try: with a short name as a Service of the namespace, and unchanged."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     if not namespace or not host or "." in host:
@@ -167,14 +170,14 @@ def spellings(url: str, namespace: str) -> list[str]:
 
 
 def is_cluster_name(url: str) -> bool:
-    """Whether only this cluster can know the name."""
+    """Whether the host is a Service name of the cluster."""
     host = (urlsplit(url).hostname or "").rstrip(".")
     return host.endswith((".svc", f".svc.{CLUSTER_DOMAIN}"))
 
 
-async def _stream(streamed: StreamRequest, answer: Answer) -> AsyncIterator[bytes]:
+async def _stream(streamed: StreamRequest, upstream: Answer) -> AsyncIterator[bytes]:
     try:
-        while (chunk := await answer.body_reader.read_chunk()) is not None:
+        while (chunk := await upstream.body_reader.read_chunk()) is not None:
             yield bytes(chunk)
     finally:
         await streamed.__aexit__(None, None, None)

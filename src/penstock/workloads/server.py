@@ -1,4 +1,4 @@
-"""HTTP servers in the loop that is running, for the actors and for the proxy of names."""
+"""HTTP servers at ports of a Pod, for built-in programs, and request bodies of limited size."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from starlette.types import ASGIApp
 from penstock.web.server import HttpServer
 
 TakeListener = Callable[[int], socket.socket | None]
-"""A socket that listens at a port of the Pod; None when somebody else does."""
+"""Listens on a port of the Pod; None if the port is in use."""
 
 
 class BodyTooLarge(Exception):
-    """The request has more bytes than are taken."""
+    """The request body is too large."""
 
 
 async def body_of(request: Request, most_bytes: int) -> bytes:
-    """The body of a request; never more than so many bytes of it are kept. Raises BodyTooLarge."""
+    """The body of a request with at most so many bytes. Raises BodyTooLarge."""
     parts, size = [], 0
     async for chunk in request.stream():
         size += len(chunk)
@@ -32,7 +32,7 @@ async def body_of(request: Request, most_bytes: int) -> bytes:
 
 
 class PortTaken(Exception):
-    """Somebody else listens there; the text says where."""
+    """The port is in use."""
 
 
 @contextlib.asynccontextmanager
@@ -42,8 +42,8 @@ async def serving(
     take_listener: TakeListener,
     grace: Callable[[], float],
 ) -> AsyncIterator[None]:
-    """Serves at ports of the Pod, over TLS where they have a certificate. `grace` is asked for at the end, and is what
-    requests under way then have. Raises PortTaken."""
+    """Serves at ports of the Pod, with TLS if there is a context. `grace` returns the seconds for open requests at the
+    end. Raises PortTaken."""
     async with contextlib.AsyncExitStack() as servers:
 
         async def end(server: HttpServer) -> None:
@@ -52,9 +52,7 @@ async def serving(
         for port, tls in ports.items():
             listener = take_listener(port)
             if listener is None:
-                raise PortTaken(
-                    f"listen tcp :{port}: somebody else listens there, such as another container of the Pod"
-                )
+                raise PortTaken(f"listen tcp :{port}: the port is in use, such as by another container of the Pod")
             server = HttpServer(app, listener, tls)
             await server.start()
             servers.push_async_callback(end, server)

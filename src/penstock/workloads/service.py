@@ -1,4 +1,4 @@
-"""The component: connects the node to the API and to the names of the data plane, and keeps it going."""
+"""Runs the node: connects it to the API and to the Service names of the data plane, and starts its proxies."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from penstock.web.tls_server import PassingCertificate
 from penstock.workloads.images import Images
 from penstock.workloads.kubernetes import PodApi
 from penstock.workloads.pods.actor_process import ActorServices, MakeCertificate
-from penstock.workloads.pods.node import Pods, keep_short
+from penstock.workloads.pods.node import Pods, trim_logs
 from penstock.workloads.pods.preparation import Node
 from penstock.workloads.processes.command import Proxies
 from penstock.workloads.processes.node_context import NodeContext, can_mount
@@ -40,17 +40,15 @@ from penstock.workloads.processes.process import MARK
 from penstock.workloads.proxy import Locate, NameProxy
 from penstock.workloads.tunnels import Tunnels
 
-# Programs that an earlier node left behind when it was killed: found by the mark in their environment, and ended.
-
 log = structlog.get_logger()
 
 
-def end_leftovers(data_dir: Path) -> None:
-    """Ends what runs with the mark of this data folder. Called before any program of this node is started."""
+def kill_leftovers(data_dir: Path) -> None:
+    """Kills programs of an earlier run: processes with an environment variable for this data folder."""
     for process in psutil.process_iter():
         try:
             if process.environ().get(MARK) == str(data_dir):
-                log.warning("a program of an earlier run is ended", pid=process.pid, name=process.name())
+                log.warning("killing a program of an earlier run", pid=process.pid, name=process.name())
                 process.kill()
         except psutil.Error:
             continue  # another user's, or gone
@@ -59,11 +57,11 @@ def end_leftovers(data_dir: Path) -> None:
 LOOPBACK = "127.0.0.1"
 USER_AGENT = "penstock-workloads"
 POD_CERTIFICATE = "pod"
-"""The subject of certificates for servers in Pods; whom they are for is in their names."""
+"""The subject of certificates for servers in Pods; their host names are alternative names."""
 
 
 async def run(settings: Settings, lifecycle: Lifecycle) -> None:
-    """Runs the Pods of the embedded control plane until told to stop."""
+    """Runs the Pods of the embedded control plane until the process is stopped."""
     kubeconfig = settings.data_dir / "kubeconfig-node"
     if not await lifecycle.appears(kubeconfig):
         return
@@ -82,20 +80,20 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
 
     config = read_config(kubeconfig)
     api = AsyncClient(config, field_manager=NODE_NAME)
-    await asyncio.to_thread(end_leftovers, settings.data_dir.resolve())
+    await asyncio.to_thread(kill_leftovers, settings.data_dir.resolve())
     try:
         password = secrets.token_urlsafe(32)
         names_over_http, names_over_tls = _proxy(locate, password), Tunnels(locate, password).serve(LOOPBACK)
         async with client_builder(USER_AGENT).build() as client, names_over_http as proxy, names_over_tls as tunnels:
-            around = await _surroundings(settings, config, Proxies(proxy, tunnels, password))
+            context = await _node_context(settings, config, Proxies(proxy, tunnels, password))
             logs = settings.data_dir.resolve() / "logs" / "pods"
             destinations, most = Destinations(settings), settings.max_event_bytes
             services = ActorServices(PodApi(api), locate, destinations, trusted, certificate, most)
-            node = Node(PodApi(api), client, services, logs, Images(settings.images), around)
+            node = Node(PodApi(api), client, services, logs, Images(settings.images), context)
             pods = Pods(node)
             try:
                 following = _follow(PodApi(api), pods, lifecycle)
-                await first(following, keep_short(logs), owner.failed(), lifecycle.stopping.wait())
+                await first(following, trim_logs(logs), owner.failed(), lifecycle.stopping.wait())
             finally:
                 await pods.stop(settings.drain_seconds)
     finally:
@@ -104,14 +102,14 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
 
 
 def _untouched() -> ClientBuilder:
-    """A client that passes answers on as they come."""
+    """A client that does not change responses."""
     return ClientBuilder().follow_redirects(False).gzip(False).brotli(False).zstd(False).deflate(False)
 
 
 @contextlib.asynccontextmanager
 async def _proxy(locate: Locate, password: str) -> AsyncIterator[str]:
-    """The proxy of names; its URL."""
-    # Beyond the cluster's names the proxy does as this process would, which may be behind a proxy itself.
+    """The HTTP proxy; its URL."""
+    # For other hosts this process may have to use a proxy itself.
     direct, outside = _untouched().no_proxy().pool_max_idle_per_host(0).build(), _untouched().build()
     async with direct, outside:
         listener = bound_socket(LOOPBACK, 0)
@@ -124,7 +122,7 @@ async def _proxy(locate: Locate, password: str) -> AsyncIterator[str]:
             await server.stop(0)
 
 
-async def _surroundings(settings: Settings, config: ClusterConfig, proxies: Proxies) -> NodeContext:
+async def _node_context(settings: Settings, config: ClusterConfig, proxies: Proxies) -> NodeContext:
     cluster = config.cluster
     server = urlsplit(cluster.server)
     return NodeContext(
@@ -139,7 +137,7 @@ async def _surroundings(settings: Settings, config: ClusterConfig, proxies: Prox
 
 
 async def _follow(api: PodApi, pods: Pods, lifecycle: Lifecycle) -> None:
-    """Runs the Pods that the API shows. While it cannot be read, they go on as they are."""
+    """Runs the Pods of the API. While the API is unreachable, they continue unchanged."""
     announced = False
     async for news in api.follow():
         if isinstance(news, Interrupted):

@@ -12,7 +12,7 @@ from penstock.settings import Settings
 if TYPE_CHECKING:
     from control_plane import Cluster, DataPlaneStandIn, Restartable
 
-    from penstock.engine.jars import Jars
+    from penstock.engine.jars.jar_cache import Jars
 
 
 @pytest.fixture(scope="package")

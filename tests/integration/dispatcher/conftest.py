@@ -13,7 +13,7 @@ from penstock.settings import Settings
 from running import running_kafka, with_held_ports
 
 if TYPE_CHECKING:
-    from penstock.engine.jars import Jars
+    from penstock.engine.jars.jar_cache import Jars
 
 
 @pytest.fixture(scope="package")

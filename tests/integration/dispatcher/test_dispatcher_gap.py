@@ -32,7 +32,7 @@ from penstock.settings import Settings
 from running import kafka_access, running_kafka, with_held_ports
 
 if TYPE_CHECKING:
-    from penstock.engine.jars import Jars
+    from penstock.engine.jars.jar_cache import Jars
 
 KEYS = ("red", "green", "blue")
 LIMITS: dict[str, Any] = {"catch_up_records": 50, "max_outstanding": 40, "max_in_flight": 4, "cursor_flush_ms": 20}

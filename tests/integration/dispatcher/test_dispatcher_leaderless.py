@@ -15,7 +15,7 @@ from penstock.settings import Settings
 from tools.cluster.kafka import running_cluster
 
 if TYPE_CHECKING:
-    from penstock.engine.jars import Jars
+    from penstock.engine.jars.jar_cache import Jars
 
 pytestmark = pytest.mark.long
 

@@ -21,7 +21,7 @@ from running import kafka_access, running_kafka, with_held_ports
 if TYPE_CHECKING:
     import pytest
 
-    from penstock.engine.jars import Jars
+    from penstock.engine.jars.jar_cache import Jars
 
 EVENTS = 14
 BEFORE = [0, 1, 2, 3, 2, 3, 4, 5, 4, 5, 6, 7]

@@ -21,7 +21,7 @@ from penstock.settings import Settings
 from running import kafka_access, running_kafka, with_held_ports
 
 if TYPE_CHECKING:
-    from penstock.engine.jars import Jars
+    from penstock.engine.jars.jar_cache import Jars
 
 ROUTE = Route("r", "Trigger", "n", "r", "t", start=(5_000, 5_000))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.engine import embedded_kafka, java, spark_gateway
-from penstock.engine.jars import Jars
+from penstock.engine.jars.jar_cache import Jars
 from penstock.settings import Settings
 from running import running_kafka, with_held_ports
 
@@ -20,7 +20,7 @@ DUMP_SECONDS = 120
 def test_an_archive_is_made_used_and_harmless_when_damaged(tmp_path: Path, jar_folders: Jars) -> None:
     settings = with_held_ports(Settings(data_dir=tmp_path / "data", cache_dir=tmp_path / "cache"))
     settings.data_dir.mkdir()
-    archive = embedded_kafka.archive(settings, jar_folders, java.find())
+    archive = embedded_kafka.archive(settings, jar_folders, java.find_java())
     with running_kafka(settings, jar_folders) as process:
         assert archive.make(process.pid, DUMP_SECONDS)
     file = archive.find()
@@ -44,8 +44,8 @@ def test_spark_is_started_with_the_options_its_own_launcher_gives_it() -> None:
     launcher = ["org.apache.spark.launcher.Main", "org.apache.spark.deploy.SparkSubmit", "pyspark-shell"]
     home = str(spark_gateway.spark_home())
     said = subprocess.run(
-        [str(java.find().program), "-cp", jars, *launcher],
-        env={"SPARK_HOME": home, "SPARK_SCALA_VERSION": "2.13", "JAVA_HOME": str(java.find().home)},
+        [str(java.find_java().program), "-cp", jars, *launcher],
+        env={"SPARK_HOME": home, "SPARK_SCALA_VERSION": "2.13", "JAVA_HOME": str(java.find_java().home)},
         capture_output=True,
         text=True,
         timeout=60,

@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
-from penstock.engine.jars import Jars
+from penstock.engine.jars.jar_cache import Jars
 from running import Stack, eventually, start_stack, stop_process
 from tools.cluster.kafka import KafkaCluster, make_authority, running_cluster
 

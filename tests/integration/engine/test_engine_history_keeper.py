@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from penstock.engine.history import scheduler as keepers
-from penstock.engine.history.files import REQUEST
-from penstock.engine.history.scheduler import HistoryKeeper
+from penstock.engine.history.progress_file import FLUSH_REQUEST
+from penstock.engine.history.scheduler import HistoryScheduler
 from penstock.engine.processes.supervisor import Watch
 from penstock.history.writer.plan import Urgency
 from penstock.settings import Settings
@@ -42,7 +42,7 @@ class Told:
         self.remarks.append(text)
 
 
-class Trial(HistoryKeeper):
+class Trial(HistoryScheduler):
     """A keeper that is told what it would see, and runs a program of the test."""
 
     def __init__(self, folder: Path, program: str, looks: list[Urgency]) -> None:
@@ -93,9 +93,9 @@ async def test_it_writes_when_it_is_time_and_rests_otherwise(tmp_path: Path) -> 
 
 async def test_it_writes_when_somebody_asks(tmp_path: Path) -> None:
     keeper = Trial(tmp_path, "", [])
-    (tmp_path / REQUEST).touch()
+    (tmp_path / FLUSH_REQUEST).touch()
     await until(keeper, "keeper.runs == 1 and keeper.told.states[-1] == 'resting'")
-    assert not (tmp_path / REQUEST).exists()
+    assert not (tmp_path / FLUSH_REQUEST).exists()
 
 
 async def test_a_failure_is_told_once_and_tried_again(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ async def test_a_failure_is_told_once_and_tried_again(tmp_path: Path) -> None:
     await until(keeper, "'history' in keeper.told.watches and keeper.told.watches['history'].restarts >= 3")
     (remark,) = keeper.told.remarks
     assert "no room" in remark
-    assert "Delivery goes on" in remark
+    assert "Deliveries continue" in remark
 
 
 async def test_it_goes_on_when_what_was_wrong_is_mended(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ async def test_what_is_not_in_the_tables_is_told(tmp_path: Path) -> None:
     keeper = Trial(tmp_path, f"[os.write(fd, json.dumps(one).encode() + b'\\n') for one in {said}]", ["write"])
     await until(keeper, "keeper.told.states[-3:] == ['resting', 'writing', 'resting']")
     gone, lost = keeper.told.remarks
-    assert gone.startswith("written before and gone: events")
+    assert gone.startswith("these tables are gone: events")
     assert lost.startswith("Kafka removed 3 records")
 
 
@@ -133,7 +133,7 @@ async def test_it_hurries_before_retention_takes_something(tmp_path: Path) -> No
 
 
 async def test_a_writer_with_time_is_asked_to_rest_no_more_before_it_has_to_hurry(tmp_path: Path) -> None:
-    asked = f"os.path.exists({str(tmp_path / REQUEST)!r})"
+    asked = f"os.path.exists({str(tmp_path / FLUSH_REQUEST)!r})"
     waits = f"[__import__('time').sleep(0.01) for _ in iter(lambda: how != 'leisure' or {asked}, True)]"
     keeper = Trial(tmp_path, waits, ["leisure", "leisure", "write"])
     await until(keeper, "keeper.told.states == ['resting', *['writing', 'resting'] * 2]")

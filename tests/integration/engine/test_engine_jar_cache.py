@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engine import jars, java
-from penstock.engine.jar_files import pinned_jars
-from penstock.engine.jars import Jars
+from penstock.engine import java
+from penstock.engine.jars import jar_cache, pinned_jars
+from penstock.engine.jars.jar_cache import Jars
 from penstock.engine.java import Java
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
 NO_JAVA = Java(Path("/nonexistent/java"), "17", 17)
@@ -23,7 +23,7 @@ NO_JAVA = Java(Path("/nonexistent/java"), "17", 17)
 def fetched(tmp_path: Path, jar_folders: Jars) -> Settings:
     """A cache of its own, filled by copying."""
     settings = Settings(cache_dir=tmp_path / "cache")
-    shutil.copytree(jar_folders.root, jars.folder(settings))
+    shutil.copytree(jar_folders.root, jar_cache.folder(settings))
     return settings
 
 
@@ -54,27 +54,27 @@ def visits(courier: Java) -> int:
 def test_a_cold_cache_is_filled_from_maven_central(tmp_path: Path) -> None:
     settings = Settings(cache_dir=tmp_path)
     steps: list[tuple[int, int]] = []
-    found = jars.resolve(settings, java.find(), lambda done, total, what: steps.append((done, total)))
+    found = jar_cache.resolve(settings, java.find_java(), lambda done, total, what: steps.append((done, total)))
     assert list((found.root / "kafka").glob("kafka_2.13-4*.jar"))
     assert len(found.spark_files) == 4
-    assert jars.damage(found.root) == []
+    assert jar_cache.damage(found.root) == []
     assert steps[0][0] == 0
     assert steps[-1][0] == steps[-1][1] >= 40
     assert sorted(path.name for path in found.root.iterdir()) == ["ivy.xml", "kafka", "spark", "verified.json"]
 
 
 def test_a_warm_cache_needs_no_network(fetched: Settings) -> None:
-    assert jars.resolve(fetched, NO_JAVA).root == jars.folder(fetched)
+    assert jar_cache.resolve(fetched, NO_JAVA).root == jar_cache.folder(fetched)
 
 
 def test_a_damaged_file_is_noticed_and_repaired(fetched: Settings, courier: Java) -> None:
-    victim = next((jars.folder(fetched) / "kafka").glob("kafka-clients*.jar"))
+    victim = next((jar_cache.folder(fetched) / "kafka").glob("kafka-clients*.jar"))
     with victim.open("r+b") as file:
         file.seek(1000)
         file.write(b"\0\0\0\0damaged")
     steps: list[int] = []
-    repaired = jars.resolve(fetched, courier, lambda done, total, what: steps.append(done))
-    assert jars.damage(repaired.root) == []
+    repaired = jar_cache.resolve(fetched, courier, lambda done, total, what: steps.append(done))
+    assert jar_cache.damage(repaired.root) == []
     assert (visits(courier), steps[-1]) == (1, len(list(repaired.root.glob("*/*.jar"))))
 
 
@@ -82,25 +82,25 @@ def test_a_jar_with_other_bytes_than_the_pinned_ones_is_never_used(tmp_path: Pat
     settings = Settings(cache_dir=tmp_path / "cache")
     script = courier.program.read_text()
     courier.program.write_text(script + 'echo forged >> "$target/kafka/slf4j-api-1.7.36.jar"\n')
-    with pytest.raises(Problem, match="is not what penstock was made with") as raised:
-        jars.resolve(settings, courier)
+    with pytest.raises(UserError, match="do not have the checksums that penstock expects") as raised:
+        jar_cache.resolve(settings, courier)
     [line] = raised.value.details
     assert line.startswith("kafka/slf4j-api-1.7.36.jar has changed: expected d3ef575e")
     assert not list((tmp_path / "cache" / "jars").glob("*/"))
     courier.program.write_text(script)
-    assert jars.damage(jars.resolve(settings, courier).root) == []
+    assert jar_cache.damage(jar_cache.resolve(settings, courier).root) == []
 
 
 def test_a_cache_of_an_earlier_version_is_looked_at_and_kept(fetched: Settings) -> None:
-    root = jars.folder(fetched)
-    (root / pinned_jars.NOTE).unlink()
-    assert jars.resolve(fetched, NO_JAVA).root == root
-    assert (root / pinned_jars.NOTE).exists()
+    root = jar_cache.folder(fetched)
+    (root / pinned_jars.VERIFIED_FILE).unlink()
+    assert jar_cache.resolve(fetched, NO_JAVA).root == root
+    assert (root / pinned_jars.VERIFIED_FILE).exists()
 
 
 def test_two_that_start_together_fetch_once(tmp_path: Path, courier: Java) -> None:
     settings = Settings(cache_dir=tmp_path / "cache")
-    both = [threading.Thread(target=jars.resolve, args=(settings, courier)) for _ in range(2)]
+    both = [threading.Thread(target=jar_cache.resolve, args=(settings, courier)) for _ in range(2)]
     for one in both:
         one.start()
     for one in both:
@@ -112,8 +112,8 @@ def test_without_network_the_problem_says_so(tmp_path: Path) -> None:
     program = tmp_path / "java"
     program.write_text("#!/bin/sh\necho ':: UNRESOLVED DEPENDENCIES: unknown host'\nexit 1\n")
     program.chmod(0o755)
-    with pytest.raises(Problem, match="could not be fetched from Maven Central") as raised:
-        jars.resolve(Settings(cache_dir=tmp_path / "cache"), Java(program, "17", 17))
+    with pytest.raises(UserError, match="could not be fetched from Maven Central") as raised:
+        jar_cache.resolve(Settings(cache_dir=tmp_path / "cache"), Java(program, "17", 17))
     assert "Check the network" in raised.value.remedy
     assert "unknown host" in raised.value.details[-1]
     assert not list((tmp_path / "cache" / "jars").glob("*.new"))
@@ -121,5 +121,5 @@ def test_without_network_the_problem_says_so(tmp_path: Path) -> None:
 
 def test_a_cache_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(Problem, match=f"cache folder {tmp_path / 'file'} cannot be used"):
-        jars.resolve(Settings(cache_dir=tmp_path / "file"), NO_JAVA)
+    with pytest.raises(UserError, match=f"cache folder {tmp_path / 'file'} cannot be used"):
+        jar_cache.resolve(Settings(cache_dir=tmp_path / "file"), NO_JAVA)

@@ -15,11 +15,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
 
 from penstock.contract import topics as contract
 from penstock.engine import embedded_kafka, java
-from penstock.engine.jars import Jars
-from penstock.engine.topics import setup as topics
+from penstock.engine.jars.jar_cache import Jars
+from penstock.engine.topics import topic_setup
 from penstock.kafka import clients
 from penstock.kafka.clients import embedded_password_file
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 from running import held_ports, kafka_access, running_kafka, with_held_ports
 
@@ -38,7 +38,7 @@ def test_topics_have_the_shape_of_the_contract(kafka: Settings) -> None:
 
 def test_ensuring_topics_again_changes_nothing(kafka: Settings) -> None:
     before = _shape(kafka)
-    topics.ensure(kafka)
+    topic_setup.ensure(kafka)
     assert _shape(kafka) == before
 
 
@@ -56,14 +56,14 @@ def _shape(settings: Settings) -> dict[str, tuple[int, dict[str, str]]]:
 
 def test_another_number_of_partitions_is_refused(kafka: Settings) -> None:
     other = kafka.model_copy(update={"partitions": kafka.partitions + 1})
-    with pytest.raises(Problem, match=rf"has {kafka.partitions} partitions .* ask for {kafka.partitions + 1}"):
-        topics.ensure(other)
+    with pytest.raises(UserError, match=rf"has {kafka.partitions} partitions .* ask for {kafka.partitions + 1}"):
+        topic_setup.ensure(other)
 
 
 def test_an_address_without_kafka_is_named() -> None:
     [port] = held_ports(1)
-    with pytest.raises(Problem, match=f"127.0.0.1:{port} does not answer"):
-        topics.ensure(Settings(kafka=f"127.0.0.1:{port}"))
+    with pytest.raises(UserError, match=f"127.0.0.1:{port} does not answer"):
+        topic_setup.ensure(Settings(kafka=f"127.0.0.1:{port}"))
 
 
 def test_an_event_of_the_largest_size_passes(kafka: Settings) -> None:
@@ -125,7 +125,7 @@ def test_the_password_is_on_no_command_line_while_storage_is_prepared(
 
     monkeypatch.setattr(subprocess, "run", noting)
     settings = with_held_ports(Settings(data_dir=tmp_path))
-    command = embedded_kafka.prepare(settings, jar_folders, java.find())
+    command = embedded_kafka.prepare(settings, jar_folders, java.find_java())
     password = embedded_password_file(settings).read_text()
     assert (settings.data_dir / "kafka" / "log" / "meta.properties").exists()
     assert not [word for words in (*ran, command) for word in words if password in word]
@@ -148,7 +148,7 @@ def _format_without_password(settings: Settings, jar_folders: Jars) -> None:
     lines += ["controller.quorum.voters=1@127.0.0.1:1", "listeners=PLAINTEXT://127.0.0.1:2,CONTROLLER://127.0.0.1:1"]
     lines += [f"log.dirs={settings.data_dir / 'kafka' / 'log'}"]
     config.write_text("\n".join(lines))
-    command = [str(java.find().program), "-cp", jar_folders.kafka_classpath, "kafka.tools.StorageTool", "format"]
+    command = [str(java.find_java().program), "-cp", jar_folders.kafka_classpath, "kafka.tools.StorageTool", "format"]
     subprocess.run([*command, "-t", "AAAAAAAAAAAAAAAAAAAAAA", "-c", str(config)], check=True, timeout=120)
 
 

@@ -17,15 +17,15 @@ from typing import Any
 import psutil
 import pytest
 
-from penstock.engine.processes.restarts import Patience
+from penstock.engine.processes.restarts import RestartPolicy
 from penstock.engine.processes.supervisor import Component, Supervisor, Watch
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from running import eventually
 from tools.chaos.victims import alive
 
 ACTOR = Path(__file__).with_name("actor.py")
-IMPATIENT = Patience(
-    first_delay=0.05, longest_delay=0.2, deaths_before_ready=2, deaths_after_ready=3, pause_when_given_up=0.1
+IMPATIENT = RestartPolicy(
+    first_delay=0.05, longest_delay=0.2, crashes_before_ready=2, crashes_after_ready=3, cooldown_seconds=0.1
 )
 
 
@@ -58,7 +58,7 @@ async def supervised(
     folder: Path, components: list[Component], notes: Notes, drain: float = 30.0
 ) -> AsyncIterator[tuple[Supervisor, asyncio.Task[None]]]:
     """A supervisor at work, ready; stopped at the end."""
-    supervisor = Supervisor(components, folder, dict(os.environ), notes, drain_seconds=drain, patience=IMPATIENT)
+    supervisor = Supervisor(components, folder, dict(os.environ), notes, drain_seconds=drain, restart_policy=IMPATIENT)
     stop, ready = asyncio.Event(), asyncio.Event()
     task = asyncio.create_task(supervisor.run(stop, ready.set))
     await asyncio.wait_for(ready.wait(), 60)
@@ -110,7 +110,7 @@ async def test_a_killed_child_is_started_again(tmp_path: Path, victim: str) -> N
         assert watch.child.pid != before.pid
         others = [one for name, one in supervisor.watches.items() if name != victim]
         assert all(one.restarts == 0 and one.state == "ready" for one in others)
-    assert notes.remarks == [f"{victim} ended by signal 9; starting it again"]
+    assert notes.remarks == [f"{victim} ended by signal 9; restarting it"]
 
 
 async def test_one_that_fails_at_start_ends_the_whole_with_its_last_words(tmp_path: Path) -> None:
@@ -123,9 +123,9 @@ async def test_one_that_fails_at_start_ends_the_whole_with_its_last_words(tmp_pa
         tmp_path,
         dict(os.environ),
         Notes(),
-        patience=IMPATIENT,
+        restart_policy=IMPATIENT,
     )
-    with pytest.raises(Problem) as raised:
+    with pytest.raises(UserError) as raised:
         await asyncio.wait_for(supervisor.run(asyncio.Event(), lambda: None), 60)
     assert raised.value.what == "bad ended 2 times, the last time because: it cannot write."
     assert "disk is full" in raised.value.remedy
@@ -138,7 +138,7 @@ async def test_one_that_keeps_dying_is_tried_on_and_the_others_are_left_alone(tm
     notes = Notes()
     components = [actor(tmp_path, "ingress"), actor(tmp_path, "pipeline", part="short-lived")]
     async with supervised(tmp_path, components, notes) as (supervisor, task):
-        given_up = "pipeline pipeline ended 3 times, the last time because: ended with exit code 4. The others go on; "
+        given_up = "pipeline pipeline ended 3 times, the last time because: ended with exit code 4. The other "
         await _until(lambda: sum(remark.startswith(given_up) for remark in notes.remarks) >= 2, 120)
         assert not task.done()
         ingress = supervisor.watches["ingress"]
@@ -177,9 +177,9 @@ async def test_one_that_never_gets_ready_is_too_slow(tmp_path: Path) -> None:
         tmp_path,
         dict(os.environ),
         Notes(),
-        patience=IMPATIENT,
+        restart_policy=IMPATIENT,
     )
-    with pytest.raises(Problem, match="was not ready within 1 s"):
+    with pytest.raises(UserError, match="was not ready within 1 s"):
         await asyncio.wait_for(supervisor.run(asyncio.Event(), lambda: None), 60)
 
 
@@ -188,7 +188,7 @@ async def test_one_that_will_not_stop_is_killed_after_its_time(tmp_path: Path) -
     async with supervised(tmp_path, [actor(tmp_path, "stubborn", part="stubborn")], notes, drain=0.3) as (keeper, _):
         child = keeper.watches["stubborn"].child
         assert child is not None
-    assert notes.remarks == ["stubborn had not ended after 0.3 s and was killed"]
+    assert notes.remarks == ["stubborn did not end within 0.3 s and was killed"]
     assert not psutil.pid_exists(child.pid)
 
 

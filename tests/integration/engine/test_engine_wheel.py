@@ -50,7 +50,7 @@ def test_the_code_is_the_wheels_own(installed: Path) -> None:
 def test_files_that_are_not_python_are_in_the_wheel(installed: Path) -> None:
     listed = run(installed, "python", "-c", _LIST)
     ours = {str(path.relative_to(ROOT / "src" / "penstock")) for path in _data_files()}
-    assert {"engine/jar_files/ivy.xml", "engine/log4j2.properties", "py.typed"} <= ours
+    assert {"engine/jars/ivy.xml", "engine/log4j2.properties", "py.typed"} <= ours
     assert ours <= set(listed.split())
 
 

@@ -15,7 +15,7 @@ from ground import RECOVERY_SECONDS, TRIGGER, Ground, process
 from producer import Producer, Subscriber
 
 from penstock.contract import topics
-from penstock.engine.history.files import ask
+from penstock.engine.history.progress_file import request_flush
 from penstock.history.reader.history import History
 from penstock.kafka.ranges import RangeReader
 from running import Stack, eventually, kafka_access, read_to_end
@@ -98,7 +98,7 @@ def forgotten(stack: Stack) -> None:
     reader = RangeReader(settings)
     retained = reader.retained(topics.EVENTS)
     reader.close()
-    ask(settings)
+    request_flush(settings)
 
     def written() -> bool:
         with History(settings) as history:

@@ -12,7 +12,7 @@ from only_spark import only_spark
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from penstock.engine.jars import Jars
+    from penstock.engine.jars.jar_cache import Jars
     from penstock.settings import Settings
 
 

@@ -46,7 +46,7 @@ def test_nothing_is_missing_or_twice_while_events_come_and_are_written(
         writer = HistoryWriter(settings, by_arrow(settings))
         while not done.is_set():
             writer.write()
-            writer.look_after()
+            writer.maintain()
 
     def until_done(work: Callable[[], None]) -> None:
         try:

@@ -74,13 +74,13 @@ def asking(delta: SparkSession) -> SparkSession:
 
 
 def asked(spark: SparkSession, statement: str) -> list[dict[str, Any]]:
-    views.check(spark, statement)
+    views.check_read_only(spark, statement)
     rows: list[dict[str, Any]] = spark.sql(statement).toArrow().to_pylist()
     return rows
 
 
 def test_spark_answers_as_duckdb_does(asking: SparkSession, settings: Settings) -> None:
-    assert views.make(asking, settings) is None
+    assert views.create_views(asking, settings) is None
     with History(settings) as history:
         for statement in SAME_IN_BOTH:
             expected = history.sql(statement).to_pylist()
@@ -90,7 +90,7 @@ def test_spark_answers_as_duckdb_does(asking: SparkSession, settings: Settings) 
 
 
 def test_wrong_statements_are_told_in_a_line(asking: SparkSession, settings: Settings) -> None:
-    views.make(asking, settings)
+    views.create_views(asking, settings)
     for statement, reason in WRONG.items():
         with pytest.raises((HistoryProblem, PySparkException)) as raised:
             asked(asking, statement)
@@ -102,7 +102,7 @@ def test_wrong_statements_are_told_in_a_line(asking: SparkSession, settings: Set
 def test_a_table_of_a_newer_version_is_told(asking: SparkSession, settings: Settings) -> None:
     by_arrow(settings)(EVENTS).begin([VERSION_ID]).finish({VERSION_ID: 99})
     with pytest.raises(HistoryProblem, match="newer penstock"):
-        views.make(asking, settings)
+        views.create_views(asking, settings)
 
 
 def command(settings: Settings, *words: str) -> subprocess.CompletedProcess[str]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from topics_of_test import remove_records, send_attempts, send_events
 
-from penstock.engine.history.files import Hint
+from penstock.engine.history.progress_file import HistoryProgress
 from penstock.engine.history.writer import HistoryWriter, by_arrow, by_spark
 from penstock.history.reader.history import History
 from penstock.history.reader.questions import EventFilter
@@ -207,7 +207,7 @@ def test_small_files_are_put_together(settings: Settings) -> None:
     with History(settings) as history:
         before = history.state()[0]
         rows = history.sql("select count(*) as n from events").to_pylist()
-    HistoryWriter(settings, by_arrow(settings)).look_after()
+    HistoryWriter(settings, by_arrow(settings)).maintain()
     with History(settings) as history:
         after = history.state()[0]
         assert history.sql("select count(*) as n from events").to_pylist() == rows
@@ -233,7 +233,7 @@ def test_a_process_that_is_killed_at_any_moment_leaves_nothing_out_and_nothing_t
     )
     assert done.returncode == 0, done.stdout[-3000:]
     assert counted(settings, "process") == Counter(ids)
-    assert Hint.read(settings.data_dir).positions["events"]
+    assert HistoryProgress.read(settings.data_dir).positions["events"]
     with History(settings) as history:
         assert len(history.events(EventFilter(type="process", limit=5000))) == len(ids)
         assert history.state()[0].behind == 0

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from ingress_processes import IngressProcess, first_snapshot, ingress_process, publish
 
-from penstock.engine import jars
+from penstock.engine.jars import jar_cache
 from penstock.settings import Settings
 from running import running_kafka, with_held_ports
 
 
 @pytest.fixture(scope="package")
-def ingress_kafka(tmp_path_factory: pytest.TempPathFactory, jar_folders: jars.Jars) -> Iterator[Settings]:
+def ingress_kafka(tmp_path_factory: pytest.TempPathFactory, jar_folders: jar_cache.Jars) -> Iterator[Settings]:
     """Its own Kafka: the snapshot in it belongs to these tests. The value is the settings that reach it."""
     settings = with_held_ports(Settings(data_dir=tmp_path_factory.mktemp("ingress"), store_timeout_seconds=20))
     with running_kafka(settings, jar_folders):

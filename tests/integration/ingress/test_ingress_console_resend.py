@@ -26,7 +26,7 @@ from penstock.cli import app as command
 from penstock.console.app import application
 from penstock.console.console import Console
 from penstock.contract.routes import Access, ApiKey, Policy, Target, Version
-from penstock.engine import jars
+from penstock.engine.jars import jar_cache
 from penstock.ingress.authorization import digest_of
 from penstock.operations.login_link import token_in
 from penstock.settings import Settings
@@ -107,7 +107,7 @@ def api_process(settings: Settings) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory, jar_folders: jars.Jars) -> Iterator[World]:
+def world(tmp_path_factory: pytest.TempPathFactory, jar_folders: jar_cache.Jars) -> Iterator[World]:
     """All of it."""
     settings = with_held_ports(Settings(data_dir=tmp_path_factory.mktemp("resend"), history=False))
     made = World(settings)

@@ -17,7 +17,7 @@ from typing import ClassVar
 import pytest
 from ingress_processes import EVENT, first_snapshot, ingress_process, publish, stored_ids
 
-from penstock.engine import jars
+from penstock.engine.jars import jar_cache
 from penstock.settings import Settings
 from running import eventually, held_ports, running_kafka, with_held_ports
 
@@ -152,7 +152,7 @@ def test_too_many_pending_events_are_answered_429(shared_port: Settings, tmp_pat
     assert set(load.accepted) <= set(stored_ids(settings))
 
 
-def test_a_kafka_that_is_away_is_answered_503(tmp_path: Path, jar_folders: jars.Jars) -> None:
+def test_a_kafka_that_is_away_is_answered_503(tmp_path: Path, jar_folders: jar_cache.Jars) -> None:
     settings = with_held_ports(Settings(data_dir=tmp_path, store_timeout_seconds=1))
     with running_kafka(settings, jar_folders) as kafka:
         publish(settings, *first_snapshot())

@@ -22,7 +22,7 @@ from penstock.settings import Settings
 from running import eventually, read_to_end, running_kafka, with_held_ports
 
 if TYPE_CHECKING:
-    from penstock.engine.jars import Jars
+    from penstock.engine.jars.jar_cache import Jars
 
 FORGETFUL = {
     "segment.ms": "1",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from router_stage import Stage
 
-from penstock.engine.topics import setup as topics
+from penstock.engine.topics import topic_setup
 from penstock.kafka.clients import portable
 from penstock.router.service import RouterService
 from penstock.settings import Settings
@@ -23,7 +23,7 @@ def own_topics(kafka: Settings, tmp_path_factory: pytest.TempPathFactory) -> Set
     folder = tmp_path_factory.mktemp("router")
     own = {"data_dir": folder, "topic_prefix": folder.name, "router_marker_seconds": 0.5}
     settings = portable(kafka).model_copy(update=own)
-    topics.ensure(settings)
+    topic_setup.ensure(settings)
     return settings
 
 

@@ -126,10 +126,10 @@ def test_a_router_that_hangs_is_noticed_from_outside(
 
 ENDING = """
 import subprocess, sys
-from penstock.runtime.lifecycle import end_at_once
+from penstock.runtime.lifecycle import kill_process_tree
 jvm = subprocess.Popen([sys.executable, "-c", "import signal, time; signal.pause()"])
 print(jvm.pid, flush=True)
-end_at_once()
+kill_process_tree()
 """
 
 

@@ -231,7 +231,7 @@ def test_a_built_in_program_reads_no_file_but_those_of_its_volumes(cluster: Clus
         cluster.create(built_in(name, **(sends | env)))
     for name in attempts:
         ended = cluster.until(name, phase("Failed"), 120)
-        assert "is in no volume of this container" in state(ended)["terminated"]["message"]
+        assert "is not in a volume of this container" in state(ended)["terminated"]["message"]
         assert "s3cret" not in cluster.kubectl("logs", name)
         cluster.kubectl("delete", "pod", name, "--now")
     secret.unlink()

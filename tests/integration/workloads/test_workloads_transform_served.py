@@ -158,7 +158,7 @@ async def test_a_port_that_is_taken_and_a_certificate_that_cannot_be_made_are_to
     async with running(tmp_path, "strict") as pod:
         run = await pod.preparation.run(container("strict"), Actor("transform-jsonata"))
         assert await run.run(lambda: None) == Exit(
-            1, "listen tcp :8443: somebody else listens there, such as another container of the Pod"
+            1, "listen tcp :8443: the port is in use, such as by another container of the Pod"
         )
         (tmp_path / FOLDER / "ca.key").write_bytes(b"not a key")
         run = await pod.preparation.run(container("strict"), Actor("transform-jsonata"))

@@ -13,7 +13,7 @@ from penstock.console.route_page import happenings_of, replay_values, text_of, w
 from penstock.console.routes_page import subscriber_of
 from penstock.operations.replays import Wishes
 from penstock.resources.delivery import PAUSED
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 PAGE = "/routes/trigger/default/orders"
 
@@ -70,7 +70,7 @@ def test_a_replay_is_made_of_the_form(client_of: MakeClient) -> None:
 
 def test_the_fields_of_a_replay_that_are_empty_mean_nothing() -> None:
     assert wishes_of({"since": " ", "rate": "", "dry_run": "on"}) == Wishes(dry_run=True)
-    with pytest.raises(Problem, match="is not a number"):
+    with pytest.raises(UserError, match="is not a number"):
         wishes_of({"rate": "x"})
 
 

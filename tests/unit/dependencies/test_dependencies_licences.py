@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engine.jar_files import pinned_jars
+from penstock.engine.jars import pinned_jars
 from tools.dependencies import licences, page
 from tools.dependencies.packages import Package, installed, shipped
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from cyclonedx.output.json import JsonV1Dot6
 
-from penstock.engine.jar_files import pinned_jars
-from penstock.engine.jar_files.pinned_jars import PinnedJar
+from penstock.engine.jars import pinned_jars
+from penstock.engine.jars.pinned_jars import PinnedJar
 from tools.dependencies import sbom
 from tools.dependencies.packages import Package, locked, shipped
 

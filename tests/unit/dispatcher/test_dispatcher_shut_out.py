@@ -13,7 +13,7 @@ from penstock.contract import generations, records
 from penstock.contract.generations import LivePoint, ShutOut
 from penstock.dispatcher.matched_record import Matched
 from penstock.dispatcher.service import DispatcherService
-from penstock.engine.pipeline import why_useless
+from penstock.engine.pipeline import why_undeliverable
 from penstock.settings import Settings
 
 
@@ -49,14 +49,14 @@ class Service:
         self._service._note(generations.shut_out_key(0), told)
 
     def ends(self, live: int) -> str | None:
-        return why_useless({"router_generation": live, "dispatcher_shut_out": self._service._shut_out})
+        return why_undeliverable({"router_generation": live, "dispatcher_shut_out": self._service._shut_out})
 
 
 def test_the_pipeline_ends_when_the_live_generation_is_left_out() -> None:
     service = Service()
     service.point(5)
     service.left_out(5, 9)
-    assert "may not deliver what generation 5 routes" in (service.ends(5) or "")
+    assert "cannot deliver the output of router generation 5" in (service.ends(5) or "")
 
 
 def test_it_goes_on_when_that_generation_was_replaced_or_the_next_is_about_to_be_live() -> None:

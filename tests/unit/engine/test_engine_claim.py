@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from penstock.engine.roles import claim
-from penstock.engine.roles.claim import holding
-from penstock.runtime.errors import Problem
+from penstock.engine.roles.claim import hold_role
+from penstock.runtime.errors import UserError
 from penstock.runtime.lifecycle import Lifecycle
 from penstock.settings import Settings
 
@@ -19,11 +19,11 @@ SETTINGS = Settings(kafka="k:1")
 class ClaimDouble:
     """A claim that is decided by the test."""
 
-    def __init__(self, had: asyncio.Future[int], begin: Callable[[asyncio.Future[int]], None]) -> None:
-        self.had, self._begin, self.released = had, begin, False
+    def __init__(self, epoch_future: asyncio.Future[int], begin: Callable[[asyncio.Future[int]], None]) -> None:
+        self.epoch_future, self._begin, self.released = epoch_future, begin, False
 
     def start(self) -> None:
-        self._begin(self.had)
+        self._begin(self.epoch_future)
 
     def release(self) -> None:
         self.released = True
@@ -34,8 +34,8 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[ClaimDouble]:
     """The claims that were made; each waits for the test unless it says otherwise."""
     found: list[ClaimDouble] = []
 
-    def make(role: str, settings: Settings, had: asyncio.Future[int]) -> ClaimDouble:
-        found.append(ClaimDouble(had, lambda had: None))
+    def make(role: str, settings: Settings, epoch_future: asyncio.Future[int]) -> ClaimDouble:
+        found.append(ClaimDouble(epoch_future, lambda epoch_future: None))
         return found[-1]
 
     monkeypatch.setattr(claim, "_claim", make)
@@ -53,14 +53,14 @@ async def test_one_that_stands_by_says_so_until_it_has_the_role_and_gives_it_bac
     lifecycle, seen = Lifecycle(), list[int | None]()
 
     async def work() -> None:
-        async with holding("pipeline", SETTINGS, lifecycle) as epoch:
+        async with hold_role("pipeline", SETTINGS, lifecycle) as epoch:
             seen.append(epoch)
             assert not made[0].released
 
     working = asyncio.create_task(work())
     await _until(lambda: lifecycle.stands_by)
     assert lifecycle.unready() is None
-    made[0].had.set_result(7)
+    made[0].epoch_future.set_result(7)
     await working
     assert seen == [7]
     assert lifecycle.unready() == "it takes over"
@@ -70,7 +70,7 @@ async def test_one_that_stands_by_says_so_until_it_has_the_role_and_gives_it_bac
 async def test_one_that_is_told_to_stop_while_it_stands_by_has_nothing(made: list[ClaimDouble]) -> None:
     lifecycle = Lifecycle()
     lifecycle.stopping.set()
-    async with holding("pipeline", SETTINGS, lifecycle) as epoch:
+    async with hold_role("pipeline", SETTINGS, lifecycle) as epoch:
         assert epoch is None
     assert made[0].released
 
@@ -81,12 +81,12 @@ async def test_a_claim_that_cannot_be_made_ends_the_role(
     lifecycle = Lifecycle()
 
     async def work() -> None:
-        async with holding("pipeline", SETTINGS, lifecycle):
+        async with hold_role("pipeline", SETTINGS, lifecycle):
             raise AssertionError("it has no role")
 
     working = asyncio.create_task(work())
     await _until(lambda: bool(made) and lifecycle.stands_by)
-    made[0].had.set_exception(Problem("The Lease cannot be used."))
-    with pytest.raises(Problem, match="The Lease cannot be used"):
+    made[0].epoch_future.set_exception(UserError("The Lease cannot be used."))
+    with pytest.raises(UserError, match="The Lease cannot be used"):
         await working
     assert made[0].released

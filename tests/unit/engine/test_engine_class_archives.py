@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engine.class_archives import KEPT, ClassArchive, archive_of
-from penstock.engine.processes import java_attach
+from penstock.engine import class_archives
+from penstock.engine.class_archives import ARCHIVES_KEPT, ClassArchive, archive_of
 
 Answer = Callable[[str], bytes]
 
@@ -19,7 +19,7 @@ Answer = Callable[[str], bytes]
 @pytest.fixture
 def jvm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Answer], int]]:
     """Listens as a JVM does and answers one diagnostic command; gives its pid."""
-    monkeypatch.setattr(java_attach, "_folder", lambda: tmp_path)
+    monkeypatch.setattr(class_archives, "_attach_folder", lambda: tmp_path)
     servers: list[socket.socket] = []
 
     def start(answer: Answer) -> int:
@@ -117,29 +117,29 @@ def test_a_jvm_that_refuses_leaves_nothing(tmp_path: Path, jvm: Callable[[Answer
 
 
 def test_a_jvm_that_does_not_listen_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(java_attach, "_folder", lambda: tmp_path)
+    monkeypatch.setattr(class_archives, "_attach_folder", lambda: tmp_path)
     assert not ClassArchive(tmp_path / "archives", "kafka-1").make(77)
 
 
 def test_the_archives_used_last_are_kept(tmp_path: Path, jvm: Callable[[Answer], int]) -> None:
     folder = tmp_path / "archives"
     folder.mkdir()
-    old = [folder / f"kafka-{number}-0.jsa" for number in range(KEPT + 1)]
+    old = [folder / f"kafka-{number}-0.jsa" for number in range(ARCHIVES_KEPT + 1)]
     other = folder / "spark-0-0.jsa"
     for age, file in enumerate([*old, other]):
         file.touch()
         os.utime(file, (1000 - age, 1000 - age))
-    ClassArchive(folder, f"kafka-{KEPT}").options()  # a start uses it
+    ClassArchive(folder, f"kafka-{ARCHIVES_KEPT}").options()  # a start uses it
     new = ClassArchive(folder, "kafka-new")
     assert new.make(jvm(dumps))
-    assert set(folder.iterdir()) == {whole(new), old[-1], other, *old[: KEPT - 2]}
+    assert set(folder.iterdir()) == {whole(new), old[-1], other, *old[: ARCHIVES_KEPT - 2]}
 
 
 def test_of_two_that_would_make_an_archive_one_goes_without(tmp_path: Path, jvm: Callable[[Answer], int]) -> None:
     archive = ClassArchive(tmp_path / "archives", "kafka-1")
     pid = jvm(dumps)
     archive.folder.mkdir()
-    with archive._making():
+    with archive._lock():
         assert not archive.make(pid)
     assert archive.find() is None
     assert archive.make(pid)

@@ -10,8 +10,8 @@ import pytest
 
 from penstock.contract.topics import TOPICS
 from penstock.engine import clock_watch
-from penstock.engine.clock_watch import ClockWatch, back, forward
-from penstock.engine.topics import setup
+from penstock.engine.clock_watch import ClockWatch, back_notice, forward_notice
+from penstock.engine.topics import topic_setup
 from penstock.kafka.admin import FoundTopic, NotDone
 from penstock.settings import Settings
 
@@ -27,26 +27,26 @@ def test_only_large_jumps_count_whatever_time_passes_between_looks() -> None:
 
 
 def test_what_is_said_names_what_was_found_what_was_done_and_the_command() -> None:
-    assert forward(9 * DAY + 7200, Settings()) == (
-        "the clock of this machine was set forward by 9 days, 2:00:00. By the new time events are older than "
-        "retention_hours (168) that are not, so none is removed for its age any more, only for want of room. When the "
-        "time is right: penstock topics --configure"
+    assert forward_notice(9 * DAY + 7200, Settings()) == (
+        "the clock of this machine was set forward by 9 days, 2:00:00. New events now look older than retention_hours "
+        "(168), so events are no longer removed by age, only by size (retention_mib). When the clock is right: "
+        "penstock topics --configure"
     )
-    assert back(-7200.0).startswith("the clock of this machine was set back by 2:00:00. Nothing is removed by that")
+    assert back_notice(-7200.0).startswith("the clock of this machine was set back by 2:00:00. Nothing is removed;")
 
 
 class Kafka:
     """The topics of an embedded Kafka."""
 
     def __init__(self) -> None:
-        self.configs = {topic.name: setup.config_of(topic, Settings(), 1) for topic in TOPICS}
+        self.configs = {topic.name: topic_setup.config_of(topic, Settings(), 1) for topic in TOPICS}
         self.away = 0
 
     def topics(self) -> dict[str, FoundTopic]:
         if self.away:
             self.away -= 1
             raise NotDone("it starts")
-        return {topic.name: FoundTopic(setup.partitions_of(topic, Settings()), 1) for topic in TOPICS}
+        return {topic.name: FoundTopic(topic_setup.partitions_of(topic, Settings()), 1) for topic in TOPICS}
 
     def describe(self, names: list[str]) -> dict[str, dict[str, str]]:
         return {name: dict(self.configs[name]) for name in names}
@@ -67,8 +67,8 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> Kafka:
         def __init__(self, _: Settings) -> None:
             self.topics, self.configs, self.configure = made.topics, made.describe, made.configure
 
-    monkeypatch.setattr(setup, "TopicAdmin", Admin)
-    monkeypatch.setattr(setup, "connect", Admin)
+    monkeypatch.setattr(topic_setup, "TopicAdmin", Admin)
+    monkeypatch.setattr(topic_setup, "connect", Admin)
     return made
 
 
@@ -90,8 +90,8 @@ async def test_events_are_kept_from_a_jump_on_also_where_kafka_is_away_at_that_m
 
 
 def test_they_are_kept_over_starts_until_a_person_gives_topics_their_limits(kafka: Kafka) -> None:
-    setup.hold_events(Settings())
+    topic_setup.hold_events(Settings())
     before = kafka.configs["penstock.events"]["retention.bytes"]
-    setup.ensure(Settings(retention_mib=4096))
+    topic_setup.ensure(Settings(retention_mib=4096))
     assert kafka.kept() == {topic.name for topic in TOPICS if topic.cleanup == "delete"}
     assert kafka.configs["penstock.events"]["retention.bytes"] != before

@@ -10,7 +10,7 @@ import pytest
 from penstock.cli.terminal import StackScreen
 from penstock.engine import stack
 from penstock.engine.datadir import DataDir, read_stack
-from penstock.engine.jars import Jars
+from penstock.engine.jars.jar_cache import Jars
 from penstock.engine.java import Java
 from penstock.engine.processes.supervisor import Component
 from penstock.settings import Settings
@@ -65,7 +65,7 @@ def test_a_record_that_cannot_be_written_is_told_once_and_ends_nothing(
     record.write("starting")
     record.write("ready")
     told = capsys.readouterr().out
-    assert told.count("cannot be written down for penstock status") == 1
+    assert told.count("Cannot write the state for penstock status") == 1
     (tmp_path / "run").mkdir()
     record.write()
     written = read_stack(tmp_path)

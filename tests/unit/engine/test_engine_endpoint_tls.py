@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engine.endpoint_tls import certificate_for
 from penstock.engine.roles import health
+from penstock.engine.roles.health import endpoint_certificate
 from penstock.observability import exposition
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.runtime.lifecycle import Lifecycle
 from penstock.settings import Settings
 
@@ -28,7 +28,7 @@ def asked(url: str, folder: Path) -> str:
 
 
 async def test_probes_are_answered_over_tls_also_while_somebody_never_agrees(tmp_path: Path) -> None:
-    certificate = certificate_for(Settings(data_dir=tmp_path, tls=True))
+    certificate = endpoint_certificate(Settings(data_dir=tmp_path, tls=True))
     with health.serving(health.Health(Lifecycle(), None), "127.0.0.1", 0, certificate) as port:
         with socket.create_connection(("127.0.0.1", port), timeout=LIMIT):
             assert asked(f"https://127.0.0.1:{port}/livez", tmp_path) == "ok\n"
@@ -42,7 +42,7 @@ async def test_probes_are_answered_over_tls_also_while_somebody_never_agrees(tmp
 def test_metrics_are_served_as_the_settings_say(tmp_path: Path, tls: bool) -> None:
     (tmp_path / "metrics").mkdir()
     settings = Settings(data_dir=tmp_path, tls=tls)
-    server, thread = exposition.serve("127.0.0.1", 0, tmp_path / "metrics", certificate_for(settings))
+    server, thread = exposition.serve("127.0.0.1", 0, tmp_path / "metrics", endpoint_certificate(settings))
     try:
         url = f"{settings.scheme}://127.0.0.1:{server.server_port}/metrics"
         if tls:
@@ -58,5 +58,5 @@ def test_metrics_are_served_as_the_settings_say(tmp_path: Path, tls: bool) -> No
 
 def test_files_that_are_of_no_use_are_told_before_anything_starts(tmp_path: Path) -> None:
     wrong = Settings(data_dir=tmp_path, tls=True, tls_cert_file=tmp_path / "none", tls_key_file=tmp_path / "none")
-    with pytest.raises(Problem, match="There is no certificate for HTTPS"):
-        certificate_for(wrong)
+    with pytest.raises(UserError, match="There is no certificate for HTTPS"):
+        endpoint_certificate(wrong)

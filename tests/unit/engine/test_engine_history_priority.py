@@ -6,11 +6,11 @@ import os
 import subprocess
 import sys
 
-from penstock.engine.history.low_priority import SESSION
+from penstock.engine.history.low_priority import AUTOGROUP
 
 SHOW = """
 import os, threading
-from penstock.engine.history.low_priority import SESSION, give_way
+from penstock.engine.history.low_priority import AUTOGROUP, lower_priority
 started, ending = threading.Event(), threading.Event()
 def wait():
     started.set()
@@ -18,10 +18,10 @@ def wait():
 thread = threading.Thread(target=wait, daemon=True)
 thread.start()
 started.wait()
-give_way()
+lower_priority()
 for one in (0, thread.native_id):
     print(os.getpriority(os.PRIO_PROCESS, one), os.sched_getscheduler(one) if hasattr(os, "SCHED_IDLE") else "none")
-print(SESSION.read_text() if SESSION.exists() else "")
+print(AUTOGROUP.read_text() if AUTOGROUP.exists() else "")
 """
 WAY = ["19", str(getattr(os, "SCHED_IDLE", "none"))]
 
@@ -44,6 +44,6 @@ def test_it_runs_while_nothing_else_wants_to_with_all_its_threads() -> None:
 
 def test_a_session_of_its_own_comes_last_and_that_of_others_is_left_alone() -> None:
     # What Linux shows is "/autogroup-4 nice 0", and nothing for the first session of a machine.
-    grouped = SESSION.read_text().split() if SESSION.exists() else []
-    assert shown(own_session=True)[-1:] == (["19"] if SESSION.exists() else WAY[-1:])
+    grouped = AUTOGROUP.read_text().split() if AUTOGROUP.exists() else []
+    assert shown(own_session=True)[-1:] == (["19"] if AUTOGROUP.exists() else WAY[-1:])
     assert shown(own_session=False)[4:] == grouped

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engine.history.writer import fitting, told
+from penstock.engine.history.writer import error_message, table_factory
 from penstock.history.schema.columns import EVENTS, newer
 from penstock.history.writer.arrow_table import ArrowTable
 from penstock.settings import Settings
@@ -30,7 +30,7 @@ from penstock.settings import Settings
     ids=["full", "forbidden", "newer", "Spark", "other"],
 )
 def test_a_failure_is_a_line(error: Exception, line: str) -> None:
-    assert told(error, Settings(data_dir=Path("/data"))) == line
+    assert error_message(error, Settings(data_dir=Path("/data"))) == line
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_a_failure_is_a_line(error: Exception, line: str) -> None:
     [
         (
             ': org.apache.hadoop.fs.UnsupportedFileSystemException: No FileSystem for scheme "foo"',
-            ["s3a://b/x: ", "Spark knows no foo://", "history_uri", "spark.jars"],
+            ["s3a://b/x: ", "Spark does not support foo://", "history_uri", "spark.jars"],
         ),
         (
             ": java.lang.RuntimeException: java.lang.ClassNotFoundException: "
@@ -54,12 +54,12 @@ def test_a_failure_is_a_line(error: Exception, line: str) -> None:
             "Caused by: S3Exception: Forbidden (Service: S3, Status Code: 403)\n",
             ["credentials were refused", "spark.hadoop.fs.s3a."],
         ),
-        ("java.io.FileNotFoundException: NoSuchBucket", ["the bucket is not there"]),
+        ("java.io.FileNotFoundException: NoSuchBucket", ["the bucket does not exist"]),
     ],
     ids=["scheme", "jars", "credentials", "bucket"],
 )
 def test_a_place_that_cannot_be_used_is_told_with_the_setting_to_look_at(trace: str, parts: list[str]) -> None:
-    line = told(
+    line = error_message(
         RuntimeError(f"An error occurred while calling o1.x\n{trace}\n\tat y"), Settings(history_uri="s3a://b/x")
     )
     assert [part for part in parts if part not in line] == []
@@ -67,7 +67,7 @@ def test_a_place_that_cannot_be_used_is_told_with_the_setting_to_look_at(trace: 
 
 
 def test_a_folder_of_this_machine_needs_no_spark(tmp_path: Path) -> None:
-    assert isinstance(fitting(Settings(data_dir=tmp_path))(EVENTS), ArrowTable)
+    assert isinstance(table_factory(Settings(data_dir=tmp_path))(EVENTS), ArrowTable)
 
 
 def test_the_stack_loads_nothing_of_the_tables_while_the_history_rests() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.engine import java
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 
 @pytest.mark.parametrize(
@@ -27,13 +27,13 @@ def test_the_version_is_read_from_what_java_prints(printed: str, expected: tuple
 
 def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
     home, path = _install(tmp_path / "home", "21.0.2"), _install(tmp_path / "path", "17.0.1")
-    found = java.find({"JAVA_HOME": str(home), "PATH": str(path / "bin")})
+    found = java.find_java({"JAVA_HOME": str(home), "PATH": str(path / "bin")})
     assert (found.major, found.home) == (21, home)
 
 
 def test_an_unsupported_java_home_is_passed_over(tmp_path: Path) -> None:
     home, path = _install(tmp_path / "home", "11.0.2"), _install(tmp_path / "path", "17.0.1")
-    assert java.find({"JAVA_HOME": str(home), "PATH": str(path / "bin")}).major == 17
+    assert java.find_java({"JAVA_HOME": str(home), "PATH": str(path / "bin")}).major == 17
 
 
 def test_the_problem_names_what_was_found_what_is_needed_and_how_to_get_it(
@@ -41,8 +41,8 @@ def test_the_problem_names_what_was_found_what_is_needed_and_how_to_get_it(
 ) -> None:
     _only_in(monkeypatch)
     home = _install(tmp_path / "home", "1.8.0_392")
-    with pytest.raises(Problem) as raised:
-        java.find({"JAVA_HOME": str(home), "PATH": "", "HOME": str(tmp_path)})
+    with pytest.raises(UserError) as raised:
+        java.find_java({"JAVA_HOME": str(home), "PATH": "", "HOME": str(tmp_path)})
     assert "needs Java 17 or 21" in raised.value.what
     assert "1.8.0_392" in raised.value.what
     assert "apt install" in raised.value.remedy
@@ -53,15 +53,15 @@ def test_a_runtime_that_lacks_what_spark_needs_is_passed_over_and_named(
 ) -> None:
     _only_in(monkeypatch)
     small, whole = _install(tmp_path / "small", "21.0.8", "exit $#"), _install(tmp_path / "whole", "17.0.1")
-    assert java.find({"JAVA_HOME": str(small), "PATH": str(whole / "bin")}).home == whole
-    with pytest.raises(Problem, match=r"Java 21\.0\.8 .* without the module jdk\.incubator\.vector"):
-        java.find({"JAVA_HOME": str(small), "PATH": "", "HOME": str(tmp_path)})
+    assert java.find_java({"JAVA_HOME": str(small), "PATH": str(whole / "bin")}).home == whole
+    with pytest.raises(UserError, match=r"Java 21\.0\.8 .* without the module jdk\.incubator\.vector"):
+        java.find_java({"JAVA_HOME": str(small), "PATH": "", "HOME": str(tmp_path)})
 
 
 def test_no_java_at_all_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _only_in(monkeypatch)
-    with pytest.raises(Problem, match="found no Java"):
-        java.find({"PATH": str(tmp_path), "HOME": str(tmp_path)})
+    with pytest.raises(UserError, match="found no Java"):
+        java.find_java({"PATH": str(tmp_path), "HOME": str(tmp_path)})
 
 
 def _install(home: Path, version: str, end: str = "") -> Path:
@@ -74,5 +74,5 @@ def _install(home: Path, version: str, end: str = "") -> Path:
 
 def _only_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hides the Java of this machine."""
-    monkeypatch.setattr(java, "_PLACES", ())
-    monkeypatch.setattr(java, "_PLACES_MAC", ())
+    monkeypatch.setattr(java, "_FOLDERS", ())
+    monkeypatch.setattr(java, "_FOLDERS_MAC", ())

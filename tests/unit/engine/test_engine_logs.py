@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.engine.processes import child_logs as logs
 from penstock.engine.processes import restarts
-from penstock.engine.processes.child_logs import Complaints, ComponentLog
+from penstock.engine.processes.child_logs import ComponentLog, RepeatedMessages
 
 
 def test_text_is_put_into_json_and_json_is_left_alone(tmp_path: Path) -> None:
@@ -51,8 +51,8 @@ def test_a_record_is_shown_as_a_sentence() -> None:
 
 
 def test_last_words_become_advice() -> None:
-    assert "disk is full" in str(restarts.remedy(["ok", "java.io.IOException: No space left on device"]))
-    assert restarts.remedy(["nothing of note"]) is None
+    assert "disk is full" in str(restarts.advice_for(["ok", "java.io.IOException: No space left on device"]))
+    assert restarts.advice_for(["nothing of note"]) is None
 
 
 def refused(client: str, at: float) -> str:
@@ -60,9 +60,9 @@ def refused(client: str, at: float) -> str:
 
 
 def test_the_same_complaint_is_kept_once_in_a_while() -> None:
-    complaints = Complaints()
+    complaints = RepeatedMessages()
     lines = [(tick / 10, refused(f"consumer-{tick % 7}", tick / 10)) for tick in range(250)]
-    kept = [found for at, line in lines if (found := complaints.admit(line, at)) is not None]
+    kept = [found for at, line in lines if (found := complaints.filter(line, at)) is not None]
     assert kept == [
         refused("consumer-0", 0),
         refused("consumer-2", 10) + " (and 99 more like it since the last)",
@@ -71,7 +71,7 @@ def test_the_same_complaint_is_kept_once_in_a_while() -> None:
 
 
 def test_other_lines_and_other_complaints_are_all_kept() -> None:
-    complaints = Complaints()
+    complaints = RepeatedMessages()
     lines = [
         "Traceback (most recent call last):",
         "  line 1",
@@ -81,7 +81,7 @@ def test_other_lines_and_other_complaints_are_all_kept() -> None:
         '{"event": "the same"}',
         '{"event": "the same"}',
     ]
-    assert [complaints.admit(line, 1.0) for line in lines] == lines
+    assert [complaints.filter(line, 1.0) for line in lines] == lines
 
 
 def test_a_complaint_says_how_bad_it_is() -> None:

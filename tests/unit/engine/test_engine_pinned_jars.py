@@ -10,8 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from penstock.engine import jars
-from penstock.engine.jar_files import ivy, pinned_jars
+from penstock.engine.jars import ivy, jar_cache, pinned_jars
 from penstock.settings import Settings
 
 NAMES = ("kafka/kafka_2.13.jar", "spark/connector.jar")
@@ -23,7 +22,7 @@ def folder(tmp_path: Path) -> Path:
     for name in NAMES:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(name.encode())
-    pinned_jars.note_verified(tmp_path, SUMS)
+    pinned_jars.record_verified(tmp_path, SUMS)
     return tmp_path
 
 
@@ -53,10 +52,10 @@ def test_missing_and_surplus_files_are_found(folder: Path) -> None:
 
 def test_a_file_that_was_touched_is_read_again_and_noted_again(folder: Path) -> None:
     os.utime(folder / "spark/connector.jar", (1, 1))
-    note = (folder / pinned_jars.NOTE).read_bytes()
+    note = (folder / pinned_jars.VERIFIED_FILE).read_bytes()
     assert wrong(folder) == []
-    pinned_jars.note_verified(folder, SUMS)
-    assert (folder / pinned_jars.NOTE).read_bytes() != note
+    pinned_jars.record_verified(folder, SUMS)
+    assert (folder / pinned_jars.VERIFIED_FILE).read_bytes() != note
 
 
 def test_only_reading_every_byte_finds_what_left_length_and_time_as_they_were(folder: Path) -> None:
@@ -76,7 +75,7 @@ def test_a_note_counts_only_for_the_sum_that_is_pinned_now(folder: Path) -> None
 
 @pytest.mark.parametrize("note", [b"", b"{", b"[]", b'{"spark/connector.jar": 1}'])
 def test_a_note_that_cannot_be_read_costs_time_and_nothing_else(folder: Path, note: bytes) -> None:
-    (folder / pinned_jars.NOTE).write_bytes(note)
+    (folder / pinned_jars.VERIFIED_FILE).write_bytes(note)
     assert wrong(folder) == []
     (folder / "spark/connector.jar").write_bytes(b"other bytes")
     assert wrong(folder) == ["spark/connector.jar has changed"]
@@ -101,8 +100,8 @@ def test_everything_that_is_asked_for_is_pinned(wanted: ivy.JarSet) -> None:
 
 def test_the_cache_follows_the_users_cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert jars.folder(Settings()).is_relative_to(tmp_path / "penstock")
-    assert jars.folder(Settings(cache_dir=tmp_path / "mine")).is_relative_to(tmp_path / "mine")
+    assert jar_cache.folder(Settings()).is_relative_to(tmp_path / "penstock")
+    assert jar_cache.folder(Settings(cache_dir=tmp_path / "mine")).is_relative_to(tmp_path / "mine")
 
 
 def test_proxies_are_handed_to_java(monkeypatch: pytest.MonkeyPatch) -> None:

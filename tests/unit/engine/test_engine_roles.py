@@ -11,7 +11,7 @@ from penstock.engine.roles import standalone
 from penstock.engine.roles.health import STUCK_SECONDS, Health
 from penstock.engine.roles.table import ROLES, role_of
 from penstock.install.workloads import KINDS
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.runtime.lifecycle import Lifecycle
 from penstock.settings import IN_CLUSTER, Settings
 
@@ -64,8 +64,8 @@ async def test_livez_fails_when_the_loop_no_longer_turns() -> None:
     clock.now += STUCK_SECONDS
     assert health.answer("/livez")[0] == 200
     clock.now += 1
-    assert health.answer("/livez")[::2] == (503, b"the event loop has not turned for 61 s\n")
-    health.turned()
+    assert health.answer("/livez")[::2] == (503, b"the event loop has been blocked for 61 s\n")
+    health.heartbeat()
     assert health.answer("/livez")[0] == 200
     assert health.answer("/metrics")[0] == 404, "metrics are off"
 
@@ -74,13 +74,13 @@ def test_the_pipeline_is_ready_while_events_are_routed_and_delivered() -> None:
     good = {"router_stalled_seconds": 0.0, "dispatcher_ready": 2, "dispatcher_tasks": 2}
     assert why_unready(good) is None
     assert why_unready({**good, "router_waiting_for_kafka": True}) == "the router waits for Kafka"
-    assert why_unready({**good, "router_stalled_seconds": 7.5}) == "routing has stood still for 7.5 s"
+    assert why_unready({**good, "router_stalled_seconds": 7.5}) == "routing has made no progress for 7.5 s"
     assert why_unready({**good, "dispatcher_ready": 1}) == "1 of 2 dispatcher tasks deliver"
 
 
 @pytest.mark.parametrize("name", ["ingress", "control", "pipeline"])
 def test_a_role_without_a_kafka_is_told_how_to_name_one(name: str, tmp_path: Path) -> None:
-    with pytest.raises(Problem, match=rf"`penstock {name}` needs a Kafka.*PENSTOCK_KAFKA"):
+    with pytest.raises(UserError, match=rf"`penstock {name}` needs an existing Kafka.*PENSTOCK_KAFKA"):
         standalone.prepare(role_of(name), Settings(data_dir=tmp_path))
 
 
@@ -88,9 +88,9 @@ def test_a_kubeconfig_that_is_not_there_is_named(tmp_path: Path) -> None:
     def started(kubeconfig: Path) -> None:
         standalone.prepare(role_of("control"), Settings(data_dir=tmp_path, kafka="k:1", kubeconfig=kubeconfig))
 
-    with pytest.raises(Problem, match=r"no Pod with a ServiceAccount.*Name a kubeconfig file"):
+    with pytest.raises(UserError, match=r"not a Pod with a ServiceAccount.*Name a kubeconfig file"):
         started(IN_CLUSTER)
-    with pytest.raises(Problem, match=r"missing does not exist.*`kubeconfig`"):
+    with pytest.raises(UserError, match=r"missing does not exist.*`kubeconfig`"):
         started(tmp_path / "missing")
 
 

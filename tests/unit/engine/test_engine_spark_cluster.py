@@ -9,17 +9,16 @@ from pathlib import Path
 import pytest
 
 from penstock.engine.spark_cluster import executors, masters, packed_python
-from penstock.engine.spark_cluster import masters as driver_address
 from penstock.engine.spark_cluster.executors import TaskFailure
 from penstock.engine.spark_cluster.masters import Master
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
 ELSEWHERE = Master("spark://192.0.2.1:7077", "standalone", (("192.0.2.1", 7077),))
 
 
 @pytest.mark.parametrize(
-    ("url", "kind", "places"),
+    ("url", "kind", "addresses"),
     [
         ("local[4]", "local", ()),
         ("yarn", "yarn", ()),
@@ -29,32 +28,32 @@ ELSEWHERE = Master("spark://192.0.2.1:7077", "standalone", (("192.0.2.1", 7077),
         ("k8s://api", "kubernetes", (("api", 443),)),
     ],
 )
-def test_masters_are_known_by_their_urls(url: str, kind: str, places: tuple[tuple[str, int], ...]) -> None:
-    assert masters.parse(url) == Master(url, kind, places)  # type: ignore[arg-type]
+def test_masters_are_known_by_their_urls(url: str, kind: str, addresses: tuple[tuple[str, int], ...]) -> None:
+    assert masters.parse(url) == Master(url, kind, addresses)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("url", ["a:7077", "spark://", "spark://a:port", "mesos://a:5050", "k8s://", "Local"])
 def test_what_is_no_master_is_refused_with_what_would_be_one(url: str) -> None:
-    with pytest.raises(Problem, match="which is no master of Spark"):
+    with pytest.raises(UserError, match="which is not a Spark master"):
         masters.parse(url)
 
 
-def knock(place: tuple[str, int]) -> None:
-    if place[0] != "standby":
+def connect(address: tuple[str, int]) -> None:
+    if address[0] != "standby":
         raise ConnectionRefusedError(111, "Connection refused")
 
 
 def test_a_master_that_does_not_answer_is_named() -> None:
-    with pytest.raises(Problem, match=r"cannot be reached \(a:7077: Connection refused\).*spark_master"):
-        masters.check_reachable(masters.parse("spark://a:7077"), knock)
+    with pytest.raises(UserError, match=r"cannot be reached \(a:7077: Connection refused\).*spark_master"):
+        masters.check_reachable(masters.parse("spark://a:7077"), connect)
 
 
 def test_one_of_several_masters_is_enough() -> None:
     knocked: list[str] = []
 
-    def listen(place: tuple[str, int]) -> None:
-        knocked.append(place[0])
-        knock(place)
+    def listen(address: tuple[str, int]) -> None:
+        knocked.append(address[0])
+        connect(address)
 
     masters.check_reachable(masters.parse("spark://a:7077,standby:7077,c:7077"), listen)
     assert knocked == ["a", "standby"]
@@ -63,13 +62,13 @@ def test_one_of_several_masters_is_enough() -> None:
 def test_yarn_needs_to_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
     monkeypatch.delenv("YARN_CONF_DIR", raising=False)
-    with pytest.raises(Problem, match="HADOOP_CONF_DIR"):
+    with pytest.raises(UserError, match="HADOOP_CONF_DIR"):
         masters.check_reachable(masters.parse("yarn"))
 
 
 @pytest.mark.parametrize("kafka", [None, "127.0.0.1:9092", "kafka:9092, localhost:9092", "[::1]:9092"])
 def test_executors_elsewhere_are_not_sent_to_a_kafka_on_their_own_machine(kafka: str | None) -> None:
-    with pytest.raises(Problem, match=r"127.0.0.1, where executors|its own machine"):
+    with pytest.raises(UserError, match=r"127.0.0.1, where executors|its own machine"):
         masters.check_kafka_in_reach(Settings(kafka=kafka), ELSEWHERE)
 
 
@@ -83,11 +82,11 @@ def test_a_kafka_that_executors_reach_and_a_cluster_on_this_machine_are_fine() -
 
 def test_the_driver_is_where_the_master_is_reached_from_unless_it_is_given() -> None:
     here = masters.parse("spark://127.0.0.1:7077")
-    assert driver_address.find(Settings(), here) == driver_address.DriverAddress("127.0.0.1", "127.0.0.1")
-    given = driver_address.find(Settings(spark_driver_host="driver.svc"), here)
-    assert given == driver_address.DriverAddress("driver.svc", "0.0.0.0")
-    bound = driver_address.find(Settings(spark_driver_host="driver.svc", spark_driver_bind="10.0.0.7"), here)
-    assert bound == driver_address.DriverAddress("driver.svc", "10.0.0.7")
+    assert masters.driver_address(Settings(), here) == masters.DriverAddress("127.0.0.1", "127.0.0.1")
+    given = masters.driver_address(Settings(spark_driver_host="driver.svc"), here)
+    assert given == masters.DriverAddress("driver.svc", "0.0.0.0")
+    bound = masters.driver_address(Settings(spark_driver_host="driver.svc", spark_driver_bind="10.0.0.7"), here)
+    assert bound == masters.DriverAddress("driver.svc", "10.0.0.7")
 
 
 @pytest.mark.parametrize(
@@ -95,7 +94,7 @@ def test_the_driver_is_where_the_master_is_reached_from_unless_it_is_given() -> 
     [
         (
             'java.io.IOException: Cannot run program "python3.11": Exec failed, error: 2 (No such file or directory)',
-            "on w1 has no Python 'python3.11'. Install python3.11 there, or name its Python with spark_python.",
+            "on w1 has no Python 'python3.11'. Install python3.11 there, or set spark_python to its Python.",
         ),
         (
             "pyspark.errors.exceptions.base.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has "
@@ -112,18 +111,18 @@ def test_the_driver_is_where_the_master_is_reached_from_unless_it_is_given() -> 
         ),
         (
             "java.io.InvalidClassException: org.apache.spark.rpc.netty.X; local class incompatible",
-            "is another version of Spark than pyspark here (4.2.0). Run the same version",
+            "has another version of Spark than pyspark here (4.2.0). Run the same version",
         ),
         ("java.lang.IllegalStateException: the disk is full", "A first task failed on the executor on w1: java.lang."),
     ],
 )
 def test_a_task_that_fails_first_says_what_the_executor_lacks(text: str, told: str) -> None:
-    assert told in str(executors.explained(TaskFailure("w1", text), "python3.11"))
+    assert told in str(executors.explain_failure(TaskFailure("w1", text), "python3.11"))
 
 
 def test_a_master_that_does_not_take_the_application_is_perhaps_another_version() -> None:
     text = "An error occurred\n: java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext\n\tat"
-    told = str(executors.not_taken("spark://m:7077", text))
+    told = str(executors.application_rejected("spark://m:7077", text))
     assert told.startswith("The Spark master spark://m:7077 did not take the application. : java.lang.Illegal")
     assert "It must be Spark 4.2.0" in told
 
@@ -155,5 +154,5 @@ def test_what_penstock_requires_is_found_through_all_it_requires_and_spark_is_no
 
 def test_a_cache_folder_that_cannot_be_used_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(Problem, match=r"could not be packed in .*Not a directory.*--cache-dir"):
+    with pytest.raises(UserError, match=r"could not be packed in .*Not a directory.*--cache-dir"):
         packed_python.ensure(Settings(cache_dir=tmp_path / "file"))

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from penstock.engine.roles.life import together
+from penstock.engine.roles.table import run_together
 from penstock.runtime.lifecycle import Lifecycle
 from penstock.settings import Settings
 
@@ -25,7 +25,7 @@ async def test_the_whole_is_ready_when_every_part_is() -> None:
         part.news("something happened")
         await part.stopping.wait()
 
-    whole = asyncio.create_task(together({"first": first, "second": second}, Settings(), lifecycle))
+    whole = asyncio.create_task(run_together({"first": first, "second": second}, Settings(), lifecycle))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert lifecycle.said == []
@@ -46,5 +46,5 @@ async def test_a_part_that_ends_by_itself_fails_the_whole() -> None:
         await part.stopping.wait()
 
     with pytest.raises(ExceptionGroup) as raised:
-        await together({"ends": ends, "stays": stays}, Settings(), Lifecycle())
-    assert raised.group_contains(RuntimeError, match="ends ended without being told to")
+        await run_together({"ends": ends, "stays": stays}, Settings(), Lifecycle())
+    assert raised.group_contains(RuntimeError, match="ends ended unexpectedly")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from examples import examples
 from penstock.contract.routes import Route
-from penstock.engine.topics.sizing import PartitionStanding, keeps_order, obstacles
+from penstock.engine.topics.sizing import PartitionProgress, keeps_order, obstacles
 
 ORDERED = Route("o", "Trigger", "ns", "ordered", "t", ordering="key")
 LOOSE = Route("l", "Trigger", "ns", "loose", "t")
@@ -62,9 +62,9 @@ class Installation:
             if reply:
                 self.store(key)
 
-    def standings(self) -> list[PartitionStanding]:
+    def partition_progress(self) -> list[PartitionProgress]:
         return [
-            PartitionStanding(
+            PartitionProgress(
                 len(self.stored[n]),
                 self.routed[n],
                 self.routed[n],
@@ -75,7 +75,7 @@ class Installation:
         ]
 
     def obstacles(self) -> list[str]:
-        return obstacles(ROUTES, ["ingress"] if self.ingress else [], self.standings())
+        return obstacles(ROUTES, ["ingress"] if self.ingress else [], self.partition_progress())
 
     def grow(self) -> None:
         for values in (self.routed, self.taken):
@@ -178,8 +178,8 @@ def test_partitions_can_be_made_when_all_is_settled() -> None:
         installation.send(key)
     told = installation.obstacles()
     assert told == [
-        "the ingress ingress takes events: stop it",
-        f"{len(KEYS)} events are not known to have been routed: let the pipeline run for a few seconds more",
+        "the ingress ingress is running: stop it",
+        f"{len(KEYS)} events may not be routed yet: let the pipeline run for a few seconds",
     ]
     installation.ingress = False
     play(installation, ("drain",))
@@ -191,10 +191,10 @@ def test_partitions_can_be_made_when_all_is_settled() -> None:
 
 def test_routes_without_order_wait_for_nothing() -> None:
     assert not keeps_order([LOOSE])
-    busy = [PartitionStanding(stored=9, routed=1, matched=5, taken=0, waiting={"l": 3})]
+    busy = [PartitionProgress(stored=9, routed=1, matched=5, taken=0, waiting={"l": 3})]
     assert obstacles({"l": LOOSE}, ["ingress"], busy) == []
     assert len(obstacles(ROUTES, ["ingress"], busy)) == 4
 
 
 def test_a_route_that_is_gone_holds_nothing_up() -> None:
-    assert obstacles(ROUTES, [], [PartitionStanding(1, 1, 1, 1, {"deleted": 4})]) == []
+    assert obstacles(ROUTES, [], [PartitionProgress(1, 1, 1, 1, {"deleted": 4})]) == []

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from penstock.contract.routes import Replay, Route, Target, Version, key_of
 from penstock.contract.topics import CLAIMS, EVENTS, REPORTS, ROUTES, TOPICS
-from penstock.engine.topics import setup as topics
+from penstock.engine.topics import topic_setup
 from penstock.engine.topics.adoption import without_starts
 from penstock.engine.topics.sizing import too_few, wanted_replication
 from penstock.engine.topics.topic_admin import differences
 from penstock.kafka.admin import Brokers, FoundTopic, TopicShape
 from penstock.kafka.routes import StoredRoutes
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
 _EVENTS = next(topic for topic in TOPICS if topic.name == EVENTS)
@@ -26,12 +26,12 @@ _RETAINED = [topic for topic in TOPICS if topic.cleanup == "delete"]
 def test_retained_topics_fit_what_the_settings_grant(partitions: int, mib: int) -> None:
     settings = Settings(partitions=partitions, retention_mib=mib)
     for topic in _RETAINED:
-        config = topics.config_of(topic, settings, replication=1)
+        config = topic_setup.config_of(topic, settings, replication=1)
         segment, kept = int(config["segment.bytes"]), int(config["retention.bytes"])
         largest = int(config["max.message.bytes"])
         assert segment >= largest
         assert kept >= segment
-        granted = mib * topics.MIB * topic.share / topics.partitions_of(topic, settings)
+        granted = mib * topic_setup.MIB * topic.share / topic_setup.partitions_of(topic, settings)
         assert segment + kept <= max(granted, 2 * largest)
 
 
@@ -39,14 +39,16 @@ def test_the_default_sizes_add_up_to_the_setting() -> None:
     settings = Settings()
     total = 0
     for topic in _RETAINED:
-        config = topics.config_of(topic, settings, replication=1)
-        total += topics.partitions_of(topic, settings) * (int(config["segment.bytes"]) + int(config["retention.bytes"]))
-    assert total <= settings.retention_mib * topics.MIB
+        config = topic_setup.config_of(topic, settings, replication=1)
+        total += topic_setup.partitions_of(topic, settings) * (
+            int(config["segment.bytes"]) + int(config["retention.bytes"])
+        )
+    assert total <= settings.retention_mib * topic_setup.MIB
 
 
 def test_events_are_flushed_on_the_embedded_kafka_only() -> None:
-    assert topics.config_of(_EVENTS, Settings(), 1)["flush.messages"] == "1"
-    assert "flush.messages" not in topics.config_of(_EVENTS, Settings(kafka="k:9092"), 3)
+    assert topic_setup.config_of(_EVENTS, Settings(), 1)["flush.messages"] == "1"
+    assert "flush.messages" not in topic_setup.config_of(_EVENTS, Settings(kafka="k:9092"), 3)
 
 
 def test_adopting_another_log_lets_routes_begin_with_its_oldest_event_and_changes_nothing_else() -> None:
@@ -60,13 +62,13 @@ def test_adopting_another_log_lets_routes_begin_with_its_oldest_event_and_change
 
 def test_so_are_the_notes_of_routers_and_who_has_a_role() -> None:
     """A route that was left out is owed its events, and only a note says so."""
-    flushed = {topic.name for topic in TOPICS if "flush.messages" in topics.config_of(topic, Settings(), 1)}
+    flushed = {topic.name for topic in TOPICS if "flush.messages" in topic_setup.config_of(topic, Settings(), 1)}
     assert flushed == {EVENTS, ROUTES, REPORTS, CLAIMS}
 
 
 def test_three_replicas_need_two_in_sync() -> None:
-    assert topics.config_of(_EVENTS, Settings(kafka="k:9092"), 3)["min.insync.replicas"] == "2"
-    assert "min.insync.replicas" not in topics.config_of(_EVENTS, Settings(), 1)
+    assert topic_setup.config_of(_EVENTS, Settings(kafka="k:9092"), 3)["min.insync.replicas"] == "2"
+    assert "min.insync.replicas" not in topic_setup.config_of(_EVENTS, Settings(), 1)
 
 
 THREE = frozenset({1, 2, 3})
@@ -96,7 +98,7 @@ def test_no_topic_is_made_while_brokers_are_away() -> None:
     away = Brokers(frozenset({1, 2}), named=THREE)
     assert too_few(wanted_replication(GIVEN, Brokers(THREE)), Brokers(THREE)) is None
     assert too_few(wanted_replication(GIVEN, away), away) == (
-        "Topics are to have 3 replicas, because this Kafka has 3 brokers, but only 2 brokers answer."
+        "Topics need 3 replicas, because this Kafka has 3 brokers, but only 2 brokers are reachable."
     )
     alone = Brokers(frozenset({1}), configured_replicas=3)
     assert "offsets.topic.replication.factor" in (too_few(wanted_replication(GIVEN, alone), alone) or "")
@@ -110,12 +112,12 @@ def found_as(shapes: list[TopicShape]) -> tuple[dict[str, FoundTopic], dict[str,
 
 
 def test_topics_as_they_should_be_show_no_difference() -> None:
-    shapes = topics.shapes(GIVEN, 3)
+    shapes = topic_setup.shapes(GIVEN, 3)
     assert differences(shapes, *found_as(shapes)) == []
 
 
 def test_every_difference_says_what_to_do() -> None:
-    shapes = topics.shapes(GIVEN, 3)
+    shapes = topic_setup.shapes(GIVEN, 3)
     found, configs = found_as(shapes)
     del found["penstock.routes"]
     found["penstock.events"] = FoundTopic(2, 1)
@@ -134,7 +136,7 @@ def test_every_difference_says_what_to_do() -> None:
 
 def test_security_is_for_a_given_kafka() -> None:
     conf = {"security.protocol": "ssl"}
-    topics.check_security(Settings(kafka="k:9092", kafka_conf=conf))
-    topics.check_security(Settings(kafka_conf={"client.rack": "a"}))
-    with pytest.raises(Problem, match="the embedded Kafka has its own"):
-        topics.check_security(Settings(kafka_conf=conf))
+    topic_setup.check_security(Settings(kafka="k:9092", kafka_conf=conf))
+    topic_setup.check_security(Settings(kafka_conf={"client.rack": "a"}))
+    with pytest.raises(UserError, match="the embedded Kafka has its own"):
+        topic_setup.check_security(Settings(kafka_conf=conf))

@@ -121,7 +121,7 @@ async def test_a_token_outside_the_volumes_is_not_sent(volume: Path) -> None:
     wanted = read_options("eventshub", env).sender
     assert wanted is not None
     sender = SendingActor("hub", wanted, NOTHING, NOTHING, VolumeFiles([("/x", str(volume))]))
-    with pytest.raises(BrokenEnvironment, match=r"could not read token from file: .* is in no volume"):
+    with pytest.raises(BrokenEnvironment, match=r"could not read token from file: .* is not in a volume"):
         await sender.run()
 
 
@@ -132,9 +132,9 @@ async def test_events_and_certificates_outside_the_volumes_are_not_read(volume: 
         with pytest.raises(BrokenEnvironment, match=r"INPUT_YAML: .* cannot be read: ") as told:
             await event_files.load([source], files, NOTHING)
         assert "s3cret" not in str(told.value)
-    with pytest.raises(BrokenEnvironment, match=r"FROM_FILES: .* is in no volume"):
+    with pytest.raises(BrokenEnvironment, match=r"FROM_FILES: .* is not in a volume"):
         await event_files.read_json(path, files)
-    with pytest.raises(BrokenEnvironment, match="is in no volume"):
+    with pytest.raises(BrokenEnvironment, match="is not in a volume"):
         tls_from(f"{tmp_path}/pki", files)
 
 

@@ -110,7 +110,7 @@ async def test_a_timer_sends_nothing_without_the_token_that_is_asked_for(tmp_pat
     sink, shown = SinkDouble(lambda: Answer(202, [], b"")), StringIO()
     await run_timer({**env, TOKEN: "/oidc/../../secret"}, sink, VolumeFiles([("/oidc", str(tmp_path))]), shown)
     assert not sink.sent
-    assert "is in no volume of this container" in shown.getvalue()
+    assert "is not in a volume of this container" in shown.getvalue()
 
 
 async def test_a_timer_goes_on_after_an_event_that_could_not_be_sent() -> None:
@@ -126,7 +126,7 @@ async def test_a_timer_goes_on_after_an_event_that_could_not_be_sent() -> None:
 async def test_a_timer_logs_an_event_that_was_not_taken() -> None:
     sink, shown = SinkDouble(lambda: Answer(503, [], b"")), StringIO()
     await run_timer({"K_SINK": "http://s", f"{TIMER}REPEATCOUNT": "1"}, sink, VolumeFiles(), shown)
-    assert "an event was not taken by http://s: 503" in shown.getvalue()
+    assert "an event was rejected by http://s: 503" in shown.getvalue()
 
 
 def test_a_sink_logs_as_camel_does() -> None:

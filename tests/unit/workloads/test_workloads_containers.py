@@ -62,7 +62,7 @@ class RememberingPod:
     async def change(self, container: Container) -> None:
         self.states.append(container)
 
-    async def tell(self, reason: str, message: str, *, warning: bool = False) -> None:
+    async def record_event(self, reason: str, message: str, *, warning: bool = False) -> None:
         self.told.append(reason)
 
     async def pause(self, seconds: float) -> bool:

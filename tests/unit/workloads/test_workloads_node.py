@@ -163,10 +163,10 @@ async def test_a_complaint_that_repeats_is_counted_in_its_event(
     api = RememberingApi()
     life = life_on(api, tmp_path)
     for _ in range(3):
-        await life.tell("Failed", "no such file", warning=True)
+        await life.record_event("Failed", "no such file", warning=True)
     assert list(api.events.values()) == [3]
     api.events.clear()  # as Events are after an hour
-    await life.tell("Failed", "no such file", warning=True)
+    await life.record_event("Failed", "no such file", warning=True)
     assert list(api.events.values()) == [4]
 
 
@@ -174,8 +174,8 @@ async def test_a_complaint_that_comes_too_soon_is_not_told_again(tmp_path: Path)
     api = RememberingApi()
     life = life_on(api, tmp_path)
     for _ in range(3):
-        await life.tell("Failed", "no such file", warning=True)
-    await life.tell("Failed", "another", warning=True)
+        await life.record_event("Failed", "no such file", warning=True)
+    await life.record_event("Failed", "another", warning=True)
     assert list(api.events.values()) == [1, 1]
 
 

@@ -70,7 +70,7 @@ def test_durations(text: str, expected: float) -> None:
 
 @pytest.mark.parametrize("text", ["soon", "5 s", "-1s", "s", "1d", "PT2S"])
 def test_what_is_no_duration(text: str) -> None:
-    with pytest.raises(ValueError, match="is no duration"):
+    with pytest.raises(ValueError, match="is not a duration"):
         seconds(text)
 
 
@@ -79,7 +79,7 @@ def test_a_duration_is_a_number_or_an_explained_error(text: str) -> None:
     try:
         assert seconds(text) >= 0
     except ValueError as error:
-        assert "is no duration" in str(error) or "Exceeds" in str(error)  # noqa: PT017
+        assert "is not a duration" in str(error) or "Exceeds" in str(error)  # noqa: PT017
 
 
 def test_a_receiver_with_nothing_special() -> None:

@@ -12,7 +12,7 @@ from penstock.settings import Settings
 from penstock.workloads.images import Actor, Images, Program, refusal
 from penstock.workloads.kubernetes import PodApi
 from penstock.workloads.pods.addresses import PodAddress
-from penstock.workloads.pods.node import cut_all
+from penstock.workloads.pods.node import trim_all
 from penstock.workloads.pods.preparation import Node, Preparation
 from penstock.workloads.processes import probes, volumes
 from penstock.workloads.processes import volumes as files
@@ -194,20 +194,20 @@ def test_quantities(text: str, number: float) -> None:
 
 @pytest.mark.parametrize("text", ["much", "", "1 2", "1e999999", "1" * 70, "1e-999", "1Ki1", "-", "1\n1"])
 def test_what_is_no_quantity(text: str) -> None:
-    with pytest.raises(ConfigError, match="is no quantity"):
+    with pytest.raises(ConfigError, match="is not a quantity"):
         quantity(text)
 
 
 def test_variables_do_not_grow_without_end() -> None:
     doubled = [{"name": "A0", "value": "x" * 1000}]
     doubled += [{"name": f"A{n}", "value": f"$(A{n - 1})$(A{n - 1})"} for n in range(1, 60)]
-    with pytest.raises(ConfigError, match="more than 1048576 letters"):
+    with pytest.raises(ConfigError, match="more than 1048576 characters"):
         environment(POD, {"name": "c", "env": doubled}, {})
     assert len(environment(POD, {"name": "c", "env": doubled[:7]}, {})["A6"]) == 64_000
     wide = [doubled[0], *({"name": f"B{n}", "value": "$(A0)" * 100} for n in range(100))]
-    with pytest.raises(ConfigError, match="more than 8388608 letters"):
+    with pytest.raises(ConfigError, match="more than 8388608 characters"):
         environment(POD, {"name": "c", "env": wide}, {})
-    with pytest.raises(ConfigError, match="more than 1048576 letters"):
+    with pytest.raises(ConfigError, match="more than 1048576 characters"):
         command_of({"args": ["$(A)" * 2000]}, SERVICE, {"A": "x" * 1000})
 
 
@@ -217,7 +217,7 @@ def test_a_built_in_program_is_asked_by_no_command(tmp_path: Path) -> None:
     node = Node(nothing, nothing, nothing, tmp_path, Images({}), NodeContext(tmp_path))
     probe = probes.Probe("liveness", {"exec": {"command": ["touch", str(tmp_path / "ran")]}})
     ask = Preparation(POD, node, tmp_path, PodAddress("127.0.0.1")).check({"name": "c"}, Actor("eventshub"), probe)
-    assert asyncio.run(ask()) == "a built-in program runs no other"  # type: ignore[arg-type]
+    assert asyncio.run(ask()) == "built-in programs do not support exec probes"  # type: ignore[arg-type]
     assert not (tmp_path / "ran").exists()
 
 
@@ -297,7 +297,7 @@ def test_a_log_that_grew_too_long_keeps_its_end(tmp_path: Path) -> None:
     with log.open("a") as writer:
         writer.write("".join(f"line {number}\n" for number in range(1000)))
         writer.flush()
-        cut_all(tmp_path, limit=1000, kept=100)
+        trim_all(tmp_path, limit=1000, kept=100)
         writer.write("and on\n")
     lines = log.read_text().splitlines()
     assert lines[0].startswith("[the log was longer")

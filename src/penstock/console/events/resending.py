@@ -19,7 +19,7 @@ from penstock.events.event import CloudEvent
 from penstock.history.reader.answers import Event
 from penstock.operations.cluster_api import ClusterApi, NotReached
 from penstock.operations.sending import SendingAddress, Sent, client_for, credentials_to, post
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 # An event as text to be taken elsewhere: a command that sends it, or CloudEvents JSON. Pure.
 
@@ -114,16 +114,16 @@ DEFAULT_ACCOUNT = "default"
 
 
 async def send_again(event: CloudEvent, place: AcceptingTarget, api: ClusterApi, account: str) -> None:
-    """Sends the event to the place, as the ServiceAccount where it asks for tokens. Raises Problem where it is not
+    """Sends the event to the place, as the ServiceAccount where it asks for tokens. Raises UserError where it is not
     accepted.
     """
     if not place.address.url:
-        raise Problem(f"The {place.label} has no address yet.", "Is it Ready?")
+        raise UserError(f"The {place.label} has no address yet.", "Is it Ready?")
     token = await run_in_threadpool(token_for, place, api, account) if place.address.audience else ""
     try:
         credentials = credentials_to(place.address, token)
     except ValueError as error:
-        raise Problem(f"The {place.label} cannot be sent to: {error}.") from None
+        raise UserError(f"The {place.label} cannot be sent to: {error}.") from None
     async with client_for(credentials) as client:
         sent = await post(client, place.address.url, event, credentials)
     if not sent.accepted:
@@ -137,13 +137,13 @@ def account_of(user: str, place: AcceptingTarget) -> str:
 
 
 def token_for(place: AcceptingTarget, api: ClusterApi, account: str) -> str:
-    """A token of the ServiceAccount for the place. Raises Problem. Blocks."""
+    """A token of the ServiceAccount for the place. Raises UserError. Blocks."""
     try:
         return api.token(place.namespace, account, place.address.audience)
     except NotReached:
         raise
-    except Problem as problem:
-        raise Problem(
+    except UserError as problem:
+        raise UserError(
             f"The {place.label} takes events only with a token for its audience, and there is none of the "
             f"ServiceAccount {account}: {problem.what}",
             f"Name a ServiceAccount of {place.namespace} of which you may make tokens (the verb create on "
@@ -151,14 +151,14 @@ def token_for(place: AcceptingTarget, api: ClusterApi, account: str) -> str:
         ) from None
 
 
-def refusal(sent: Sent, event: CloudEvent, place: AcceptingTarget, account: str) -> Problem:
+def refusal(sent: Sent, event: CloudEvent, place: AcceptingTarget, account: str) -> UserError:
     """What happened to an event that was not accepted, and what to do."""
     if sent.status is None:
-        return Problem(f"The {place.label} does not answer at {sent.url}: {sent.problem}.")
+        return UserError(f"The {place.label} does not answer at {sent.url}: {sent.problem}.")
     reason = f": {sent.problem}" if sent.problem else "."
     what = f"The {place.label} did not accept it and answered {_status(sent.status)}{reason}"
     if sent.status == HTTPStatus.UNAUTHORIZED and not place.address.audience:
-        return Problem(
+        return UserError(
             what,
             "It accepts only events with an API key. The console has no keys: only their digests "
             f"are stored. With the key in the file key.txt (penstock keys create {place.name} NAME --namespace "
@@ -166,13 +166,13 @@ def refusal(sent: Sent, event: CloudEvent, place: AcceptingTarget, account: str)
             (as_send(event, place, "--token @key.txt"),),
         )
     if sent.status == HTTPStatus.FORBIDDEN and place.address.audience:
-        return Problem(
+        return UserError(
             what,
             f"The ServiceAccount {account} may not send this. EventPolicies say who may (penstock get eventpolicies "
             f"--namespace {place.namespace}): name another on the event's page, or put it in place of NAME here:",
             (as_send(event, place, "--service-account NAME"),),
         )
-    return Problem(what)
+    return UserError(what)
 
 
 def _status(status: int) -> str:

@@ -52,7 +52,7 @@ async def page(request: Request) -> Response:
 
 
 async def follow(request: Request) -> Response:
-    """`/live/events`: what comes, as server-sent events. Raises Problem for a filter that is none."""
+    """`/live/events`: what comes, as server-sent events. Raises UserError for a filter that is none."""
     state, query = events_state(request), request.query_params
     selection = LiveSelection(predicate_of(query.get("filter", "")), query.get("target") or None)
     is_attempts = query.get("what") == "deliveries"

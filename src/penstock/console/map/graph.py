@@ -219,7 +219,7 @@ class RecentObjects:
         self._lock = threading.Lock()
 
     def of(self, api: ClusterApi) -> Objects:
-        """The objects that the owner of a connection may see. Raises Problem."""
+        """The objects that the owner of a connection may see. Raises UserError."""
         with self._lock:
             at, objects = self._kept.get(api, (float("-inf"), Objects([], [])))
         if self._clock() - at < FRESH_SECONDS:

@@ -1,1 +1,1 @@
-"""The writer of the history as a process: one that comes and goes under `penstock dev`, one that stays on a cluster."""
+"""The processes that write the history: batches under `penstock dev`, a permanent role on a cluster."""

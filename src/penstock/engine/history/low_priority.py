@@ -1,4 +1,4 @@
-"""How the history writer yields to all other processes."""
+"""Runs the history writer with the lowest priority, so that it does not slow down deliveries."""
 
 from __future__ import annotations
 
@@ -7,48 +7,41 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
-
-
-# How the writer gives way to everything else.
 
 SLOW_DOWN = signal.SIGUSR1
-"""Tells a writer that hurries that it need not any more."""
-LOWEST = 19
-THREADS = Path("/proc/self/task")
-SESSION = Path("/proc/self/autogroup")
-"""Empty where the session is the first of the machine."""
+"""Sent to an unthrottled writer to throttle it again."""
+LOWEST_NICENESS = 19
+TASKS = Path("/proc/self/task")
+AUTOGROUP = Path("/proc/self/autogroup")
+"""The scheduler's group of the session; empty for the first session of the machine."""
 TRIES, TRY_SECONDS = 10, 0.1
-"""Linux lets those who are not root change one such priority every tenth of a second, all together."""
+"""Linux limits unprivileged users to one change of an autogroup's priority per 100 ms."""
 
 
-def give_way() -> None:
-    """Has this process run while nothing else wants to: on Linux whoever wakes takes its processor at once.
+def lower_priority() -> None:
+    """Gives this process and its threads the policy SCHED_IDLE on Linux: any other process preempts it at once.
 
-    Being nice alone would let it finish its turn first, which every step of a delivery would have to wait for. And as
-    Linux deals out time among sessions before it looks at their processes, a session of its own is put last, too.
+    With niceness alone it would finish its time slice first, which delays every step of a delivery. Linux distributes
+    CPU time among sessions before processes, so the priority of the session is lowered too if this process leads it.
     """
-    if not THREADS.is_dir():
-        os.nice(LOWEST)
+    if not TASKS.is_dir():
+        os.nice(LOWEST_NICENESS)
         return
-    for thread in map(int, os.listdir(THREADS)):
-        with contextlib.suppress(OSError):  # one that has ended meanwhile
-            os.setpriority(os.PRIO_PROCESS, thread, LOWEST)
+    for thread in map(int, os.listdir(TASKS)):
+        with contextlib.suppress(OSError):  # the thread has ended
+            os.setpriority(os.PRIO_PROCESS, thread, LOWEST_NICENESS)
             os.sched_setscheduler(thread, os.SCHED_IDLE, os.sched_param(0))
     if os.getsid(0) == os.getpid():
-        _put_session_last()
+        _lower_autogroup()
 
 
-def _put_session_last() -> None:
+def _lower_autogroup() -> None:
     for _ in range(TRIES):
         try:
-            SESSION.write_text(str(LOWEST))
+            AUTOGROUP.write_text(str(LOWEST_NICENESS))
         except BlockingIOError:
             time.sleep(TRY_SECONDS)
-        except OSError:  # a kernel that does not group by sessions
+        except OSError:  # a kernel without autogroups
             return
         else:
             return

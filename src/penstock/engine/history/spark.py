@@ -1,12 +1,12 @@
-"""A Spark session that reads and writes the tables of the history. The pipeline's own knows nothing of Delta."""
+"""Spark sessions with Delta Lake that write the history, and that read it together with what is still only in Kafka."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
-from penstock.engine import jars, java, spark
-from penstock.engine.jar_files import ivy
+from penstock.engine import java, spark
+from penstock.engine.jars import ivy, jar_cache
 from penstock.history.reader.snapshot import RecordReader
 from penstock.history.schema.columns import TABLES, VERSION, VERSION_ID, HistoryProblem, Table, newer
 from penstock.history.writer.spark_table import SparkTable, rows_between
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 
 LOCAL_TASKS = 2
 BLOCK_BYTES = 32 * 2**20
-"""What a Parquet writer gathers in memory before it writes."""
+"""How much a Parquet writer buffers."""
 
 
 def open_session(
     settings: Settings, name: str = "history-spark", jvm_ended: Callable[[int], None] = lambda code: None
 ) -> SparkSession:
-    """Starts Spark with Delta in this process; fetches Delta's jars first if need be. Raises Problem."""
-    found = java.find()
-    delta = jars.resolve(settings, found, wanted=ivy.HISTORY)
-    own = jars.resolve(settings, found)
-    addition = spark.Addition(name, config_of(settings), tuple(delta.delta_files))
+    """Starts Spark with Delta in this process; fetches Delta's jars first if need be. Raises UserError."""
+    found = java.find_java()
+    delta = jar_cache.resolve(settings, found, wanted=ivy.HISTORY)
+    own = jar_cache.resolve(settings, found)
+    extras = spark.SessionExtras(name, config_of(settings), tuple(delta.delta_files))
     (settings.data_dir / "logs").mkdir(parents=True, exist_ok=True)
-    return spark.open_session(settings, own, found.home, jvm_ended, addition)
+    return spark.open_session(settings, own, found.home, jvm_ended, extras)
 
 
 def config_of(settings: Settings) -> dict[str, str]:
-    """What differs from the pipeline's session."""
+    """The configuration that differs from the pipeline's session."""
     from penstock.history.schema import frames
     from penstock.history.writer import spark_table
 
@@ -55,15 +55,16 @@ def config_of(settings: Settings) -> dict[str, str]:
     }
 
 
-# The tables and the rest of Kafka as views of a Spark session: what DuckDB answers, for tables of any size.
-
 ALL = 2**62
 
 
-def make(
+def create_views(
     spark: SparkSession, settings: Settings, connect: Callable[[Settings], RecordReader] = RangeReader
 ) -> str | None:
-    """Makes the views `events` and `attempts`, as of this moment; why they do not reach beyond the tables, or None."""
+    """Creates the views `events` and `attempts`: the tables and the newer records in Kafka.
+
+    Returns the error if Kafka is unreachable; the views then contain the tables only.
+    """
     from pyspark.sql import functions as F
 
     away = None
@@ -101,14 +102,14 @@ def _rows_of(spark: SparkSession, settings: Settings, table: Table, retained: di
     return rest if written is None else written.unionByName(rest)
 
 
-def check(spark: SparkSession, statement: str) -> None:
-    """Raises HistoryProblem for a statement that does more than read, before it does anything."""
+def check_read_only(spark: SparkSession, statement: str) -> None:
+    """Raises HistoryProblem for a statement that does not only read, without running it."""
     session, jvm = spark._jsparkSession.sessionState(), cast("Any", spark._jvm)
     plan = session.sqlParser().parsePlan(statement)
     kinds = {str(node.nodeName()) for node in _nodes(plan)}
     if kinds - READING:
         raise HistoryProblem(
-            f"Only one statement is taken, and one that reads: SELECT, FROM, DESCRIBE. This one holds "
+            "Only a single statement that reads is allowed: SELECT, FROM, DESCRIBE. This one contains "
             f"{', '.join(sorted(kinds - READING))}."
         )
     for name in CALLS_ANYTHING:
@@ -117,7 +118,7 @@ def check(spark: SparkSession, statement: str) -> None:
 
 
 CALLS_ANYTHING = ("java_method", "reflect", "try_reflect")
-"""Functions that call any method of Java, which can do more than read."""
+"""Functions that call arbitrary Java methods."""
 
 READING = frozenset(
     {
@@ -138,11 +139,11 @@ READING = frozenset(
         ),
     }
 )
-"""The kinds of a parsed statement's nodes that only read."""
+"""Node kinds of a parsed statement that only read."""
 
 
 def _nodes(plan: Any) -> Iterator[Any]:
-    """All nodes of a plan by their number, which counts those of a WITH as well."""
+    """All nodes of a plan by number, including those of a WITH clause."""
     number = 0
     while (node := plan.apply(number)) is not None:
         yield node

@@ -1,1 +1,1 @@
-"""Processes that are started, watched and ended."""
+"""Child processes: started, supervised, restarted and stopped."""

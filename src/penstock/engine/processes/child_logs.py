@@ -1,7 +1,8 @@
-"""The log files: every component writes JSON lines to its output, and the supervisor keeps them in rotated files.
+"""Log files of components: the supervisor reads their output and writes it to rotated files.
 
-One place writes the files, so that a crash's traceback, a JVM's complaint and a component's own lines are in one file
-in the order in which they came, and the last of them are at hand when a component has to be given up.
+So tracebacks, messages of a JVM and a component's own JSON lines are in one file in the order of their output, and the
+last lines can be shown when a component cannot be kept running. Messages that Kafka's client library repeats many times
+a second while Kafka is unreachable are rate-limited; minutes without Kafka would displace everything else.
 """
 
 from __future__ import annotations
@@ -18,38 +19,35 @@ from typing import Any
 
 from penstock.runtime.times import rfc3339_milli
 
-# The complaints of Kafka's client library, which every client repeats many times a second while Kafka is away. One of
-# a kind goes into the log at a time. Otherwise minutes without Kafka would push everything else out of it.
-
 QUIET_SECONDS = 10.0
-"""For how long others of the same kind are only counted."""
+"""How long further messages of the same kind are only counted."""
 
 KINDS = 200
-"""Kinds that are remembered at once."""
+"""Kinds of messages that are remembered."""
 
-_COMPLAINT = re.compile(r"%(?P<level>[0-7])\|[\d.]+\|\w+\|")
-_WHO = re.compile(r"[\w-]+#(producer|consumer)|\d+")
+_LIBRDKAFKA = re.compile(r"%(?P<level>[0-7])\|[\d.]+\|\w+\|")
+_CLIENT = re.compile(r"[\w-]+#(producer|consumer)|\d+")
 
 
 def level(line: str) -> str | None:
-    """How bad a complaint is; None for any other line."""
-    found = _COMPLAINT.match(line)
+    """The level of a message of librdkafka; None for any other line."""
+    found = _LIBRDKAFKA.match(line)
     if found is None:
         return None
     return {"4": "warning"}.get(found["level"], "error" if found["level"] < "4" else "info")
 
 
-class Complaints:
-    """Tells which lines to keep."""
+class RepeatedMessages:
+    """Rate limit for messages of librdkafka."""
 
     def __init__(self) -> None:
         self._kinds: dict[str, tuple[float, int]] = {}
 
-    def admit(self, line: str, now: float) -> str | None:
-        """The line as it is to be kept, with how many like it were not; None where it is only counted."""
-        if _COMPLAINT.match(line) is None:
+    def filter(self, line: str, now: float) -> str | None:
+        """The line to log, with the number of suppressed ones; None for a line to suppress."""
+        if _LIBRDKAFKA.match(line) is None:
             return line
-        kind = _WHO.sub("", line)
+        kind = _CLIENT.sub("", line)
         since, held = self._kinds.get(kind, (now - QUIET_SECONDS, 0))
         if now - since < QUIET_SECONDS:
             self._kinds[kind] = (since, held + 1)
@@ -72,12 +70,12 @@ class ComponentLog:
         self.path = folder / f"{component}.log"
         self.last: collections.deque[str] = collections.deque(maxlen=LINES_REMEMBERED)
         self._component, self._echo = component, echo
-        self._complaints = Complaints()
-        self._file = _Rotating(self.path)
+        self._repeated = RepeatedMessages()
+        self._file = _RotatedFile(self.path)
 
     def write(self, line: str) -> None:
-        """Keeps a line; one that is not JSON (a traceback, a JVM's) is put into JSON."""
-        kept = self._complaints.admit(line, time.monotonic())
+        """Logs a line; one that is not JSON (a traceback, a JVM's message) is wrapped."""
+        kept = self._repeated.filter(line, time.monotonic())
         if kept is None:
             return
         line = kept
@@ -92,7 +90,7 @@ class ComponentLog:
 
 
 def wrap(line: str, component: str, now: float) -> dict[str, Any]:
-    """A record for a line that some program printed as text."""
+    """A JSON record for a line of plain text."""
     found = level(line) or next(
         (name for name in ("error", "fatal", "warn") if f"[{name.upper()}]" in line[:80]), "info"
     )
@@ -101,7 +99,7 @@ def wrap(line: str, component: str, now: float) -> dict[str, Any]:
 
 
 def readable(line: str) -> str:
-    """A log line for the terminal: the event and its details, without the JSON."""
+    """A log line for the terminal: the event and its details as text."""
     if not _is_record(line):
         return line
     record = json.loads(line)
@@ -124,8 +122,8 @@ def _is_record(line: str) -> bool:
         return False
 
 
-class _Rotating:
-    """A file that is set aside at a size. A full disk loses log lines, never the stack."""
+class _RotatedFile:
+    """A rotated file. On a full disk log lines are lost, but nothing fails."""
 
     def __init__(self, path: Path) -> None:
         self._handler = logging.handlers.RotatingFileHandler(

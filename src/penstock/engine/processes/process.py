@@ -1,8 +1,8 @@
-"""One child process: tied to the life of its parent, heard through a pipe, stopped with time to drain.
+"""A child process that ends with its parent, reports through a pipe, and is stopped with time to drain.
 
 supervisor                          child
    | --- life pipe (held open) ------> |   broken: the supervisor is gone, the child ends
-   | --- a byte on it ---------------> |   what the component needs is ready
+   | --- a byte on it ---------------> |   the dependencies of the component are ready
    | <-- notify: JSON lines ---------- |   ready, status, news, fail
    | <-- output: log lines ----------- |
 """
@@ -37,7 +37,7 @@ class Child:
         self._process, self._life, self._pumps = process, life, pumps
 
     def java_pid(self) -> int | None:
-        """The JVM that it is, or that it started."""
+        """The pid of its JVM: the process itself, or one below it."""
         with contextlib.suppress(psutil.Error):
             process = psutil.Process(self.pid)
             for one in (process, *process.children(recursive=True)):
@@ -51,7 +51,7 @@ class Child:
         return self._process.returncode
 
     def release(self) -> None:
-        """Tells the child that what it needs is ready."""
+        """Tells the child that its dependencies are ready."""
         with contextlib.suppress(OSError):
             os.write(self._life, b"g")
 
@@ -61,18 +61,18 @@ class Child:
             self._process.send_signal(number)
 
     async def wait(self) -> int:
-        """The exit code, once it has ended with everything it started and its last words were read."""
+        """Waits for its end, kills its process group and reads the rest of its output; the exit code."""
         code = await self._process.wait()
         self.kill()
         await asyncio.wait(self._pumps, timeout=0.5)
         self._close()
         return code
 
-    async def stop(self, patience: float) -> bool:
-        """Asks it to end, and kills it if it does not within `patience` seconds. True if it ended by itself."""
+    async def stop(self, grace: float) -> bool:
+        """Sends SIGTERM, and SIGKILL after `grace` seconds. True if SIGTERM was enough."""
         self.signal(signal.SIGTERM)
         try:
-            await asyncio.wait_for(self._process.wait(), patience)
+            await asyncio.wait_for(self._process.wait(), grace)
             return True
         except TimeoutError:
             return False
@@ -82,7 +82,7 @@ class Child:
             self._close()
 
     def kill(self) -> None:
-        """Ends it and what it started in its process group, such as Spark's JVM, at once."""
+        """Kills its process group, such as Spark's JVM."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
 
@@ -93,9 +93,9 @@ class Child:
 
 
 def tied_to_parent(command: list[str], life_fd: int) -> list[str]:
-    """The command so that it ends with this process, even a killed one.
+    """The command, wrapped so that it is killed when this process dies.
 
-    It must be passed `life_fd`, the read end of a pipe whose other end this process holds for as long as it lives.
+    It must inherit `life_fd`, the read end of a pipe whose other end stays open as long as this process lives.
     """
     return [sys.executable, "-I", "-S", str(_PARENT_DEATH), str(os.getpid()), str(life_fd), *command]
 
@@ -105,20 +105,20 @@ async def spawn(
     command: list[str],
     env: dict[str, str],
     *,
-    heard: Callable[[Message], None],
-    logged: Callable[[str], None],
-    speaks: bool,
+    on_message: Callable[[Message], None],
+    on_line: Callable[[str], None],
+    reports: bool,
 ) -> Child:
-    """Starts a child in a session of its own, so that the terminal's Ctrl-C reaches the supervisor only.
+    """Starts a child in a new session, so that the terminal's Ctrl-C reaches only the supervisor.
 
-    A child that `speaks` is one of ours: it is given the ends of its pipes as arguments. Any other program (a JVM) is
-    tied to this process by `parent_death.py`.
+    A child that `reports` is a Python component: it gets the ends of the pipes as arguments. Any other program (a JVM)
+    is started through `parent_death.py`.
     """
     loop = asyncio.get_running_loop()
     life_read, life_write = os.pipe()
     output_read, output_write = os.pipe()
     notify_read, notify_write = os.pipe()
-    if speaks:
+    if reports:
         argv = [*command, "--notify-fd", str(notify_write), "--life-fd", str(life_read)]
     else:
         argv = tied_to_parent(command, life_read)
@@ -129,7 +129,7 @@ async def spawn(
             stdout=output_write,
             stderr=output_write,
             env=env,
-            pass_fds=(notify_write, life_read) if speaks else (life_read,),
+            pass_fds=(notify_write, life_read) if reports else (life_read,),
             start_new_session=True,
         )
     except BaseException:
@@ -140,20 +140,20 @@ async def spawn(
         for fd in (life_read, output_write, notify_write):
             os.close(fd)
     pumps = []
-    for fd, take in ((output_read, logged), (notify_read, lambda line: _hear(line, heard))):
+    for fd, take in ((output_read, on_line), (notify_read, lambda line: _parse_message(line, on_message))):
         ended: asyncio.Future[None] = loop.create_future()
         await loop.connect_read_pipe(lambda take=take, ended=ended: _Lines(take, ended), os.fdopen(fd, "rb"))  # type: ignore[misc]
         pumps.append(ended)
     return Child(name, process, life_write, pumps)
 
 
-def _hear(line: str, heard: Callable[[Message], None]) -> None:
+def _parse_message(line: str, on_message: Callable[[Message], None]) -> None:
     try:
         message = json.loads(line)
     except ValueError:
         return
     if isinstance(message, dict):
-        heard(message)
+        on_message(message)
 
 
 def _created(pid: int) -> float | None:
@@ -164,7 +164,7 @@ def _created(pid: int) -> float | None:
 
 
 class _Lines(asyncio.Protocol):
-    """Cuts what comes out of a pipe into lines."""
+    """Splits the output of a pipe into lines."""
 
     def __init__(self, take: Callable[[str], None], ended: asyncio.Future[None]) -> None:
         self._take, self._ended = take, ended

@@ -1,4 +1,4 @@
-"""When a component that died is started again, and when it is given up. Pure: time is handed in."""
+"""When a crashed component is restarted, and the advice that its last log lines give. Pure."""
 
 from __future__ import annotations
 
@@ -9,69 +9,70 @@ from penstock.runtime.rate_limit import pause_after
 
 @dataclass(frozen=True)
 class Restart:
-    """Start it again after `delay` seconds; 0 is at once."""
+    """Restart after `delay` seconds."""
 
     delay: float
 
 
 @dataclass(frozen=True)
 class GiveUp:
-    """It keeps dying."""
+    """Too many crashes."""
 
-    deaths: int
+    crashes: int
 
 
 @dataclass(frozen=True)
-class Patience:
-    """How much dying is borne."""
+class RestartPolicy:
+    """Limits and delays of restarts."""
 
     first_delay: float = 0.25
-    """Before the second start in a row."""
+    """Delay before the second restart; the first one is immediate."""
     longest_delay: float = 8.0
-    deaths_before_ready: int = 3
-    """Deaths in a row without ever being ready: something is wrong that a new start will not change."""
-    deaths_after_ready: int = 6
-    """Deaths in a row of a component that comes up each time."""
-    pause_when_given_up: float = 30.0
-    """Before one that keeps dying is tried again, where the others go on without it."""
+    crashes_before_ready: int = 3
+    """Limit of consecutive crashes without being ready: a restart will not help."""
+    crashes_after_ready: int = 6
+    """Limit of consecutive crashes of a component that becomes ready each time."""
+    cooldown_seconds: float = 30.0
+    """Delay after too many crashes, if the other components continue without it."""
     stable_seconds: float = 60.0
-    """A life of this length makes the deaths before it forgotten."""
+    """A run of this length resets the count."""
 
 
 @dataclass
-class Deaths:
-    """The recent deaths of one component."""
+class CrashCounter:
+    """Counts the recent crashes of a component."""
 
-    patience: Patience = field(default_factory=Patience)
+    policy: RestartPolicy = field(default_factory=RestartPolicy)
     _in_a_row: int = 0
     _never_ready: int = 0
 
-    def count(self, lived: float, was_ready: bool) -> Restart | GiveUp:
-        """What to do after a life of `lived` seconds."""
-        if was_ready and lived >= self.patience.stable_seconds:
+    def count(self, seconds: float, was_ready: bool) -> Restart | GiveUp:
+        """What to do after a run of `lived` seconds."""
+        if was_ready and seconds >= self.policy.stable_seconds:
             self._in_a_row = 0
         self._in_a_row += 1
         self._never_ready = 0 if was_ready else self._never_ready + 1
-        if self._never_ready >= self.patience.deaths_before_ready or self._in_a_row >= self.patience.deaths_after_ready:
+        if self._never_ready >= self.policy.crashes_before_ready or self._in_a_row >= self.policy.crashes_after_ready:
             return GiveUp(self._in_a_row)
         return Restart(self._delay())
 
     @property
-    def one_try_left(self) -> bool:
-        """Whether it is given up if it is not ready the next time either."""
-        return self._never_ready == self.patience.deaths_before_ready - 1
+    def has_one_try_left(self) -> bool:
+        """Whether the limit is reached if the next start fails too."""
+        return self._never_ready == self.policy.crashes_before_ready - 1
 
     def _delay(self) -> float:
-        """None after a first death, which is an accident; then longer each time."""
+        """0 after the first crash, then increasing."""
         if self._in_a_row == 1:
             return 0.0
-        return pause_after(self._in_a_row - 1, self.patience.first_delay, self.patience.longest_delay)
+        return pause_after(self._in_a_row - 1, self.policy.first_delay, self.policy.longest_delay)
 
-
-# What a component's last words mean for the user. Pure: lines in, advice out.
 
 ADVICE = (
-    (("No space left on device", "Disk quota exceeded"), "The disk is full: make room, or choose another --data-dir."),
+    (
+        ("No space left on device", "Disk quota exceeded"),
+        "The disk is full: free some space, or choose another --data-dir.",
+    ),
     (
         ("OutOfMemoryError",),
         "It ran out of memory: raise kafka_heap_mib or spark_heap_mib (PENSTOCK_KAFKA_HEAP_MIB, …).",
@@ -91,8 +92,8 @@ ADVICE = (
 )
 
 
-def remedy(lines: list[str]) -> str | None:
-    """Advice for the newest line that means something; None if none does."""
+def advice_for(lines: list[str]) -> str | None:
+    """Advice for the last known error in the lines, or None."""
     for line in reversed(lines):
         for signs, advice in ADVICE:
             if any(sign in line for sign in signs):

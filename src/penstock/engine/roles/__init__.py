@@ -1,1 +1,1 @@
-"""The roles of penstock, one process each: their table, and how one is run without a supervisor."""
+"""The roles of penstock, one process each: the table of roles, and how one runs with and without a supervisor."""

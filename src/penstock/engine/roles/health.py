@@ -1,8 +1,7 @@
-"""The health port of a role: `/livez`, `/readyz` and `/metrics`, answered from threads of their own.
+"""The health port of a role: `/livez`, `/readyz` and `/metrics`, served from separate threads.
 
-`/livez` fails where the event loop has not turned for long: such a process can only be started again. `/readyz` asks
-the role itself. Both say in words what is wrong.
-"""
+`/livez` fails if the event loop has been blocked for a minute: the process has to be restarted. `/readyz` asks the
+role. Both return the reason as text."""
 
 from __future__ import annotations
 
@@ -13,34 +12,35 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.runtime.lifecycle import Lifecycle
-from penstock.web.tls_server import FreshCertificate, SecureServing
+from penstock.settings import Settings
+from penstock.web.tls_server import FreshCertificate, NoCertificate, SecureServing, ServerTls
 
 STUCK_SECONDS = 60.0
-"""A loop that has not turned for this long is not only busy."""
+"""A busy event loop is never blocked for this long."""
 CLIENT_SECONDS = 10.0
 TEXT = "text/plain; charset=utf-8"
 METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Health:
-    """What the probes are answered by."""
+    """The state behind the probes."""
 
     def __init__(self, lifecycle: Lifecycle, metrics: Path | None, clock: Callable[[], float] = time.monotonic) -> None:
         self._lifecycle, self._metrics, self._clock = lifecycle, metrics, clock
-        self._turned = clock()
+        self._last_heartbeat = clock()
 
-    def turned(self) -> None:
-        """The event loop is at work; called by it."""
-        self._turned = self._clock()
+    def heartbeat(self) -> None:
+        """Called regularly by the event loop."""
+        self._last_heartbeat = self._clock()
 
     def answer(self, path: str) -> tuple[int, str, bytes]:
         """Status, content type and body for a path."""
         match path.partition("?")[0]:
             case "/livez" | "/healthz":
-                silent = self._clock() - self._turned
-                stuck = f"the event loop has not turned for {silent:.0f} s" if silent > STUCK_SECONDS else None
+                silent = self._clock() - self._last_heartbeat
+                stuck = f"the event loop has been blocked for {silent:.0f} s" if silent > STUCK_SECONDS else None
                 return _verdict(stuck, "ok")
             case "/readyz":
                 return _verdict(self._lifecycle.unready(), "standing by" if self._lifecycle.stands_by else "ok")
@@ -58,7 +58,7 @@ def _verdict(problem: str | None, good: str) -> tuple[int, str, bytes]:
 
 @contextlib.contextmanager
 def serving(health: Health, host: str, port: int, certificate: FreshCertificate | None = None) -> Iterator[int]:
-    """Answers on the port; the number where it was left to chance. Raises Problem where it is taken."""
+    """Serves on the port; the value is its number. Raises UserError if the port is in use."""
     server = _listen(host, port, health)
     server.certificate = certificate
     thread = threading.Thread(target=server.serve_forever, name="health port", daemon=True)
@@ -75,7 +75,7 @@ class _Server(SecureServing, ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A prober that hung up concerns nobody."""
+        """Ignores clients that close the connection."""
 
 
 def _listen(host: str, port: int, health: Health) -> _Server:
@@ -91,15 +91,26 @@ def _listen(host: str, port: int, health: Health) -> _Server:
             self.wfile.write(body)
 
         def log_message(self, format: str, *arguments: object) -> None:
-            """Probes come every few seconds: nothing to write down."""
+            """No access log: probes come every few seconds."""
 
         def log_error(self, format: str, *arguments: object) -> None:
-            """A probe that gave up."""
+            """No log of client timeouts."""
 
     try:
         return _Server((host, port), Handler)
     except OSError as error:
-        raise Problem(
-            f"The health port {host}:{port} cannot be listened on ({error.strerror}).",
+        raise UserError(
+            f"Cannot listen on the health port {host}:{port} ({error.strerror}).",
             "Choose another with --health-port NUMBER, or 0 for a free one.",
         ) from None
+
+
+def endpoint_certificate(settings: Settings) -> FreshCertificate | None:
+    """The certificate of the metrics and health ports; None for plain HTTP. Raises UserError for invalid files."""
+    if not settings.tls:
+        return None
+    try:
+        return FreshCertificate(ServerTls(settings))
+    except NoCertificate as error:
+        why = f"There is no certificate for HTTPS: {error}."
+        raise UserError(why, "Check tls_cert_file and tls_key_file.") from None

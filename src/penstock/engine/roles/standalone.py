@@ -1,11 +1,9 @@
-"""A role as a process of its own, without a supervisor: what systemd, a container or a person at a terminal starts.
+"""Runs a role as a process without a supervisor, as started by systemd, by Kubernetes or in a terminal.
 
-It logs JSON lines to standard output, answers probes on its health port, and ends in order on SIGTERM. What is wrong
-for good ends it with one sentence. A Kafka that does not answer may only be late, as everything is when a cluster comes
-up, so it is waited for with `/readyz` at 503: a process that ended instead would be held back longer and longer by
-whoever starts it again. The wait has an end all the same (`kafka_wait_seconds`), so that a wrong address becomes a
-failed unit that somebody sees, and a new process that reads its settings and secrets anew.
-"""
+It logs JSON lines to standard output, serves probes on its health port, and stops gracefully on SIGTERM. Errors that
+the user has to fix end the process with one message. An unreachable Kafka may only be starting, so the process waits
+for it with `/readyz` at 503: if it exited, it would be restarted with increasing delays. After `kafka_wait_seconds` it
+exits, so that a wrong address is visible as a failed unit and the next process reads settings and secrets again."""
 
 from __future__ import annotations
 
@@ -24,13 +22,14 @@ from typing import TYPE_CHECKING
 import psutil
 import structlog
 
-from penstock.engine import datadir, exposure_check, jars, java, ports
+from penstock.engine import datadir, exposure_check, java, ports
 from penstock.engine.datadir import UMASK, check_owner
+from penstock.engine.jars import jar_cache
 from penstock.engine.roles import health
-from penstock.engine.roles.claim import name_alone
+from penstock.engine.roles.claim import name_standalone_instance
 from penstock.engine.roles.table import Role, loop_factory
 from penstock.observability.logs import configure_logging
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.runtime.lifecycle import Lifecycle, first
 from penstock.settings import IN_CLUSTER, SERVICE_ACCOUNT, Settings
 
@@ -38,34 +37,34 @@ if TYPE_CHECKING:
     from penstock.settings import Settings
 
 
-# One life of a role in its process, from the first line of its log to the exit code.
-
 log = structlog.get_logger()
 
 
-async def live(role: Role, settings: Settings, lifecycle: Lifecycle, released: asyncio.Event) -> int:
-    """Runs the role to its end; the exit code of the process."""
+async def run_role(role: Role, settings: Settings, lifecycle: Lifecycle, released: asyncio.Event) -> int:
+    """Runs the role until it ends; the exit code of the process."""
     log.info("starting", pid=os.getpid())
     try:
         await role.run(settings, lifecycle, released)
-    except Problem as problem:
+    except UserError as problem:
         log.error(problem.what, remedy=problem.remedy)
         lifecycle.fail(str(problem))
         return 1
-    except Exception as error:  # the process ends; its supervisor is shown why
+    except Exception as error:  # the process ends; the reason is sent to the supervisor
         log.exception("the component failed")
         lifecycle.fail(_reason(error))
         return 1
     if not lifecycle.stopping.is_set():
-        lifecycle.fail("it ended without being told to")
+        lifecycle.fail("it ended unexpectedly")
         return 1
     log.info("ended")
     return 0
 
 
-def end_with_threads(lifecycle: Lifecycle) -> None:
-    """Ends this process when a thread ends by an exception that no owner took. Callbacks have owners in their rooms:
-    here an error of one hostile connection could not be told from a defect."""
+def exit_on_thread_failure(lifecycle: Lifecycle) -> None:
+    """Exits when a thread without an owner ends with an exception.
+
+    Callbacks of the event loop are not included: an error of a single connection looks the same as a defect.
+    """
 
     def ended(arguments: threading.ExceptHookArgs) -> None:
         error = arguments.exc_value
@@ -86,34 +85,34 @@ def _reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}".splitlines()[0][:500]
 
 
-TURN_SECONDS = 1.0
-TELL_SECONDS = 30.0
-"""Between two lines about a Kafka that is waited for."""
+HEARTBEAT_SECONDS = 1.0
+LOG_SECONDS = 30.0
+"""Interval of log lines about an unreachable Kafka."""
 RETRY_SECONDS = 1.0
 
 
 def run(role: Role, settings: Settings) -> int:
-    """Runs the role until SIGTERM; the exit code. Raises Problem for what the user can put right."""
+    """Runs the role until SIGTERM; the exit code. Raises UserError for what the user can fix."""
     settings = prepare(role, settings)
-    name_alone(role.name)
+    name_standalone_instance(role.name)
     configure_logging(role.name, "debug" if settings.verbose else "info", stream=sys.stdout)
     with _metrics_folder(role, settings) as metrics, asyncio.Runner(loop_factory=loop_factory(role)) as runner:
         code = runner.run(_run(role, settings, metrics))
     sys.stdout.flush()
-    # Threads of libraries (librdkafka, py4j) must not hold up a process whose role has ended.
+    # Without waiting for threads of libraries (librdkafka, py4j).
     os._exit(code)
 
 
 def prepare(role: Role, settings: Settings) -> Settings:
-    """The settings as the role runs with them: with a folder that is there, and everything found that it needs."""
+    """Checks the settings for the role, creates its folders and fetches the jars; the resolved settings."""
     if role.uses_kafka and settings.kafka is None:
-        raise Problem(
-            f"`penstock {role.name}` needs a Kafka that is there already.",
-            "Name it: --kafka HOST:PORT, PENSTOCK_KAFKA, or kafka in penstock.toml. `penstock dev` brings its own.",
+        raise UserError(
+            f"`penstock {role.name}` needs an existing Kafka.",
+            "Set --kafka HOST:PORT, PENSTOCK_KAFKA, or kafka in penstock.toml. `penstock dev` starts its own Kafka.",
         )
     settings = settings.model_copy(update={"data_dir": settings.data_dir.expanduser().absolute()})
     if datadir.runs(settings.data_dir):
-        raise Problem(
+        raise UserError(
             f"A stack of `penstock dev` runs on the data folder {settings.data_dir}.",
             "Stop it, or start this role with another --data-dir.",
         )
@@ -124,9 +123,9 @@ def prepare(role: Role, settings: Settings) -> Settings:
     if settings.api_port == 0:
         settings = settings.model_copy(update={"api_port": ports.free_ports(1)[0]})
     if role.uses_spark:
-        found = java.find()
+        found = java.find_java()
         os.environ["JAVA_HOME"] = str(found.home)
-        jars.resolve(settings, found)
+        jar_cache.resolve(settings, found)
     os.umask(UMASK)
     _make_folders(settings.data_dir)
     return settings
@@ -134,12 +133,12 @@ def prepare(role: Role, settings: Settings) -> Settings:
 
 def _check_kubeconfig(kubeconfig: Path | None) -> None:
     if kubeconfig == IN_CLUSTER and not (SERVICE_ACCOUNT.is_dir() and "KUBERNETES_SERVICE_HOST" in os.environ):
-        raise Problem(
-            f"kubeconfig is in-cluster, but this is no Pod with a ServiceAccount: {SERVICE_ACCOUNT} is not there.",
+        raise UserError(
+            f"kubeconfig is in-cluster, but this is not a Pod with a ServiceAccount: {SERVICE_ACCOUNT} does not exist.",
             "Name a kubeconfig file, or let Kubernetes mount the token (automountServiceAccountToken).",
         )
     if kubeconfig is not None and kubeconfig != IN_CLUSTER and not kubeconfig.is_file():
-        raise Problem(f"The kubeconfig {kubeconfig} does not exist.", "Look at the setting `kubeconfig`.")
+        raise UserError(f"The kubeconfig {kubeconfig} does not exist.", "Check the setting `kubeconfig`.")
 
 
 def _make_folders(root: Path) -> None:
@@ -149,7 +148,7 @@ def _make_folders(root: Path) -> None:
         for name in datadir.FOLDERS:
             (root / name).mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
-        raise Problem(
+        raise UserError(
             f"The data folder {root} cannot be used: {error.strerror} ({error.filename}).",
             "Choose another with --data-dir.",
         ) from None
@@ -157,7 +156,8 @@ def _make_folders(root: Path) -> None:
 
 @contextlib.contextmanager
 def _metrics_folder(role: Role, settings: Settings) -> Iterator[Path | None]:
-    """Where this process and those it starts count; known before prometheus_client is imported, which looks once."""
+    """The metrics folder of this process and its children; set before the import of prometheus_client, which reads
+    it."""
     if not settings.metrics:
         yield None
         return
@@ -166,7 +166,7 @@ def _metrics_folder(role: Role, settings: Settings) -> Iterator[Path | None]:
         if left.is_dir() and not psutil.pid_exists(int(left.name.rpartition("-")[2])):
             shutil.rmtree(left, ignore_errors=True)
     folder = root / f"{role.name}-{os.getpid()}"
-    shutil.rmtree(folder, ignore_errors=True)  # of a container's process 1 before
+    shutil.rmtree(folder, ignore_errors=True)  # of an earlier process 1 in a container
     folder.mkdir(mode=0o700)
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
     try:
@@ -180,57 +180,57 @@ def _metrics_folder(role: Role, settings: Settings) -> Iterator[Path | None]:
 
 async def _run(role: Role, settings: Settings, metrics: Path | None) -> int:
     lifecycle, released = Lifecycle(), asyncio.Event()
-    end_with_threads(lifecycle)
+    exit_on_thread_failure(lifecycle)
     for signum in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(signum, lifecycle.stopping.set)
     state = health.Health(lifecycle, metrics)
     wanted = role.health_port if settings.health_port is None else settings.health_port
-    from penstock.engine.endpoint_tls import certificate_for  # cryptography, which few roles need
+    from penstock.engine.roles.health import endpoint_certificate  # cryptography, which few roles need
 
-    with health.serving(state, settings.host, wanted, certificate_for(settings)) as port:
-        log.info("answering probes", url=f"{settings.scheme}://{settings.host}:{port}", paths="/livez /readyz /metrics")
-        turning = asyncio.create_task(_turn(state))
+    with health.serving(state, settings.host, wanted, endpoint_certificate(settings)) as port:
+        log.info("serving probes", url=f"{settings.scheme}://{settings.host}:{port}", paths="/livez /readyz /metrics")
+        beating = asyncio.create_task(_heartbeats(state))
         releasing = asyncio.create_task(_release(role, settings, lifecycle, released))
-        living = asyncio.create_task(live(role, settings, lifecycle, released))
+        living = asyncio.create_task(run_role(role, settings, lifecycle, released))
         try:
             await asyncio.wait([releasing, living], return_when=asyncio.FIRST_COMPLETED)
             if releasing.done():
                 releasing.result()
             return await living
         finally:
-            for task in (turning, releasing, living):
+            for task in (beating, releasing, living):
                 task.cancel()
 
 
-async def _turn(state: health.Health) -> None:
+async def _heartbeats(state: health.Health) -> None:
     while True:
-        state.turned()
-        await asyncio.sleep(TURN_SECONDS)
+        state.heartbeat()
+        await asyncio.sleep(HEARTBEAT_SECONDS)
 
 
 async def _release(role: Role, settings: Settings, lifecycle: Lifecycle, released: asyncio.Event) -> None:
-    """Lets the role begin once Kafka is there, with the topics that it needs."""
+    """Lets the role start when Kafka is reachable and has the topics."""
     if role.uses_kafka:
         await first(_kafka_ready(settings, lifecycle), lifecycle.stopping.wait())
     released.set()
 
 
 async def _kafka_ready(settings: Settings, lifecycle: Lifecycle) -> None:
-    from penstock.engine.topics import setup as topic_setup
+    from penstock.engine.topics import topic_setup
 
-    began, told = time.monotonic(), -TELL_SECONDS
+    began, logged = time.monotonic(), -LOG_SECONDS
     while (problem := await asyncio.to_thread(unreachable, settings)) is not None:
         waited = time.monotonic() - began
         if waited >= settings.kafka_wait_seconds:
-            raise Problem(
-                f"Kafka at {settings.bootstrap} did not answer within {waited:.0f} s ({problem}).",
-                "Look at `kafka`, at `kafka_conf` if it asks for TLS or a password, and whether it runs.",
+            raise UserError(
+                f"Kafka at {settings.bootstrap} was not reachable within {waited:.0f} s ({problem}).",
+                "Check `kafka`, `kafka_conf` if it requires TLS or a password, and whether it runs.",
             )
-        if waited - told >= TELL_SECONDS:
-            told = waited
+        if waited - logged >= LOG_SECONDS:
+            logged = waited
             log.warning(
-                "Kafka does not answer; waiting for it. Look at the setting `kafka`, and at `kafka_conf` if it asks "
-                "for TLS or a password",
+                "Kafka is unreachable; waiting for it. Check the setting `kafka`, and `kafka_conf` if it requires TLS "
+                "or a password",
                 bootstrap=settings.bootstrap,
                 error=problem,
                 gives_up_after_seconds=settings.kafka_wait_seconds,
@@ -242,7 +242,7 @@ async def _kafka_ready(settings: Settings, lifecycle: Lifecycle) -> None:
 
 
 def unreachable(settings: Settings) -> str | None:
-    """Why Kafka does not answer; None where it does."""
+    """Why Kafka is unreachable, or None."""
     from penstock.kafka.admin import NotDone, TopicAdmin
 
     try:

@@ -1,10 +1,10 @@
-"""The roles by name: what each is for, what it needs, and how it runs in its own process.
+"""The table of roles: what each is for, what it needs, and how it runs in its own process.
 
-To add one, write `run(settings, lifecycle)` in its room, a function here that imports it and runs it, and a row in
-ROLES. `penstock <role>` with all settings, its health port, its drain on SIGTERM and its place among the children of
-`penstock dev` follow from the row; `engine/stack.py` says which of them a stack consists of.
+To add a role, write `run(settings, lifecycle)` in its package, a function here that imports and runs it, and a row in
+ROLES. `penstock ROLE` with all settings, its health port and its drain on SIGTERM follow from the row;
+`engine/stack.py` lists the components of a stack.
 
-Rooms are imported by the process that runs them only, so that the ingress does not pay for Spark.
+A package is only imported by the process that runs it, so that the ingress does not load Spark.
 """
 
 from __future__ import annotations
@@ -14,16 +14,69 @@ import importlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from penstock.engine.roles.life import Run, together
 from penstock.runtime.lifecycle import Lifecycle
 
 if TYPE_CHECKING:
     from penstock.settings import Settings
 
+
+Run = Callable[["Settings", Lifecycle], Awaitable[None]]
+
+
+async def run_together(runs: dict[str, Run], settings: Settings, lifecycle: Lifecycle) -> None:
+    """Runs several components in this process: ready when all are ready, failed when one fails."""
+    parts = {name: PartLifecycle(lifecycle) for name in runs}
+
+    def on_ready() -> None:
+        if all(part.is_ready for part in parts.values()):
+            lifecycle.ready(**{key: value for part in parts.values() for key, value in part.details.items()})
+
+    for part in parts.values():
+        part.on_ready = on_ready
+
+    async def one(name: str) -> None:
+        await runs[name](settings, parts[name])
+        if not lifecycle.stopping.is_set():
+            raise RuntimeError(f"{name} ended unexpectedly")
+
+    async with asyncio.TaskGroup() as group:
+        for name in runs:
+            group.create_task(one(name), name=name)
+
+
+class PartLifecycle(Lifecycle):
+    """The lifecycle of one of several components in a process."""
+
+    def __init__(self, whole: Lifecycle) -> None:
+        super().__init__()
+        self.stopping, self.doubts = whole.stopping, whole.doubts
+        self.is_ready = False
+        self.details: dict[str, Any] = {}
+        self.on_ready: Callable[[], None] = lambda: None
+        self._whole = whole
+
+    def ready(self, **details: Any) -> None:
+        """This component is ready."""
+        self.is_ready, self.details = True, details
+        self.on_ready()
+
+    def status(self, **details: Any) -> None:
+        """See `Lifecycle`."""
+        self._whole.status(**details)
+
+    def news(self, text: str) -> None:
+        """See `Lifecycle`."""
+        self._whole.news(text)
+
+    def fail(self, reason: str) -> None:
+        """See `Lifecycle`."""
+        self._whole.fail(reason)
+
+
 RunRole = Callable[["Settings", Lifecycle, asyncio.Event], Awaitable[None]]
-"""Runs a role until it is told to stop. The event is set when what it needs is ready."""
+"""Runs a role until it is stopped. The event is set when its dependencies are ready."""
 
 
 @dataclass(frozen=True)
@@ -35,15 +88,15 @@ class Role:
     """A sentence for `penstock <role> --help`."""
     run: RunRole
     health_port: int
-    """Where it answers probes when it is started alone and `health_port` is not set."""
+    """The default of `health_port` when it runs without a supervisor."""
     uses_kafka: bool = True
     uses_spark: bool = False
     uses_api: bool = False
     """Whether it needs the credentials that `kubeconfig` names; all roles of an installation have the same settings."""
     takes_events: bool = False
-    """Whether whoever reaches its port can send events."""
+    """Whether events can be sent to its port."""
     fast_loop: bool = False
-    """Whether requests per second count, so that the faster event loop is worth its import."""
+    """Whether it uses uvloop, which is faster but takes time to import."""
 
 
 async def _ingress(settings: Settings, lifecycle: Lifecycle, released: asyncio.Event) -> None:
@@ -56,7 +109,7 @@ async def _ingress(settings: Settings, lifecycle: Lifecycle, released: asyncio.E
 async def _control(settings: Settings, lifecycle: Lifecycle, released: asyncio.Event) -> None:
     """Controllers, and beside the embedded API the workloads that a cluster would run itself."""
     from penstock.controllers.service import run as run_controllers
-    from penstock.engine.roles.claim import holding
+    from penstock.engine.roles.claim import hold_role
     from penstock.kafka.admin import KafkaProbe
 
     runs: dict[str, Run] = {"controllers": run_controllers}
@@ -67,21 +120,21 @@ async def _control(settings: Settings, lifecycle: Lifecycle, released: asyncio.E
     if not await lifecycle.before_stop(released):
         return
     lifecycle.doubts.append(KafkaProbe(settings).problem)
-    if settings.kafka is None:  # its own: the lock of the data folder keeps every other away
-        await together(runs, settings, lifecycle)
+    if settings.kafka is None:  # the lock of the data folder excludes other processes
+        await run_together(runs, settings, lifecycle)
         return
-    async with holding("control", settings, lifecycle) as epoch:
+    async with hold_role("control", settings, lifecycle) as epoch:
         if epoch is not None:
-            await together(runs, settings, lifecycle)
+            await run_together(runs, settings, lifecycle)
 
 
 async def _pipeline(settings: Settings, lifecycle: Lifecycle, released: asyncio.Event) -> None:
     from penstock.engine import pipeline
-    from penstock.engine.roles.claim import holding
+    from penstock.engine.roles.claim import hold_role
     from penstock.kafka.admin import KafkaProbe
 
     lifecycle.doubts.append(KafkaProbe(settings).problem)
-    await pipeline.run(settings, lifecycle, released, partial(holding, "pipeline", settings, lifecycle))
+    await pipeline.run(settings, lifecycle, released, partial(hold_role, "pipeline", settings, lifecycle))
 
 
 async def _apiserver(settings: Settings, lifecycle: Lifecycle, released: asyncio.Event) -> None:
@@ -105,10 +158,10 @@ async def _history(settings: Settings, lifecycle: Lifecycle, released: asyncio.E
 
 
 async def _console(settings: Settings, lifecycle: Lifecycle, released: asyncio.Event) -> None:
-    """The console uses what the engine offers, as the command line does: it stands above it, and is found by name."""
-    room = importlib.import_module("penstock.console.app")
+    """Imported by name, because the console is in a higher layer than the engine."""
+    console = importlib.import_module("penstock.console.app")
     if await lifecycle.before_stop(released):
-        await room.run(settings, lifecycle)
+        await console.run(settings, lifecycle)
 
 
 ROLES = (

@@ -1,1 +1,1 @@
-"""Spark on a given cluster: its master, its properties, what executors are sent, and what may be wrong with them."""
+"""Spark on an existing cluster: its master, its properties, the packages for executors, and checks of executors."""

@@ -1,7 +1,7 @@
-"""Whether executors run the Python, the packages and the Spark that tasks need, looked at before tasks depend on it.
+"""Checks at the start whether executors have the Python, the packages and the Spark version that tasks need.
 
-Spark tries a task that fails on another executor, a thousand times, and what it logs of each is a page. Here the first
-pages are read and become one sentence that names the setting to look at.
+Spark retries a failed task a thousand times and logs a page for each. Here a first job is run, and its first errors
+become one message that names the setting to check.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import structlog
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from penstock.router import watchdogs
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
 if TYPE_CHECKING:
@@ -29,76 +29,76 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 EXECUTOR_SECONDS = 120.0
-"""How long the first executor may take: Kubernetes may have to fetch an image."""
-LOOK_SECONDS = 0.2
+"""How long the first executor may take to start: Kubernetes may have to pull an image."""
+POLL_SECONDS = 0.2
 PROBE_SECONDS = 120.0
 FAILURES = 8
-"""Tasks that may fail before the look is given up; a single bad executor among good ones makes a few."""
+"""Failed tasks after which the check is aborted; a single bad executor among good ones causes a few."""
 MOST_TASKS = 32
-GROUP = "penstock looks at executors"
+GROUP = "penstock checks executors"
 
 
 @dataclass(frozen=True)
 class TaskFailure:
-    """What a task said that failed."""
+    """A failed task and its error."""
 
     host: str
     text: str
 
 
-def not_taken(master: str, text: str) -> Problem:
-    """The master answers, and the application did not start there."""
+def application_rejected(master: str, text: str) -> UserError:
+    """The error for a reachable master on which the application did not start."""
     first = next((line.strip() for line in text.splitlines() if "Exception" in line or "Error" in line), "")
-    return Problem(
+    return UserError(
         f"The Spark master {master} did not take the application. {_shortened(first)}".strip(),
-        f"It must be Spark {version('pyspark')}, as pyspark here is, and reach this machine under spark_driver_host; "
-        "where it asks for a secret, spark_conf has to hold it (spark.authenticate.secret). If it took the application "
-        "and could start no executor, the logs of its Workers say why.",
+        f"It must be Spark {version('pyspark')}, the version of pyspark here, and reach this machine at "
+        "spark_driver_host; if it requires a secret, set spark.authenticate.secret in spark_conf. If it accepted the "
+        "application but started no executor, see the logs of its Workers.",
     )
 
 
-def explained(failure: TaskFailure, python: str) -> Problem:
-    """What is wrong with an executor, by what a task that failed there said."""
+def explain_failure(failure: TaskFailure, python: str) -> UserError:
+    """The message for an error of a task on an executor."""
     host, text = failure.host, failure.text
     if found := re.search(r'Cannot run program "([^"]+)"', text):
-        return Problem(
+        return UserError(
             f"The executor on {host} has no Python {found.group(1)!r}.",
-            f"Install {python} there, or name its Python with spark_python.",
+            f"Install {python} there, or set spark_python to its Python.",
         )
     if "PYTHON_VERSION_MISMATCH" in text or "Python in worker has different version" in text:
         found = re.search(r"different version: ([\d.]+)", text)
         other = found.group(1) if found else "another version"
-        return Problem(
+        return UserError(
             f"The executor on {host} runs Python {other}, and this machine {platform.python_version()}.",
-            "Both must have the same minor version: name the right one with spark_python.",
+            "Both must have the same minor version: set spark_python.",
         )
     if found := re.search(r"ModuleNotFoundError: No module named '([^']+)'", text):
-        return Problem(
+        return UserError(
             f"The Python of the executor on {host} lacks the package {found.group(1)!r}.",
-            f"Install penstock {version('penstock')} there, or leave spark_python empty so that it is sent along.",
+            f"Install penstock {version('penstock')} there, or leave spark_python empty, so that penstock sends it.",
         )
     if found := re.search(r"ImportError: (.+)", text):
-        return Problem(
+        return UserError(
             f"The Python of the executor on {host} cannot load a package: {_shortened(found.group(1))}.",
-            "Packages that are sent along fit the system and processor of this machine only; for others install "
-            "penstock there and name that Python with spark_python.",
+            "The packages that penstock sends fit the system and processor of this machine only; otherwise install "
+            "penstock there and set spark_python to that Python.",
         )
     if "InvalidClassException" in text or "serialVersionUID" in text or "NoSuchMethodError" in text:
-        return Problem(
-            f"The executor on {host} is another version of Spark than pyspark here ({version('pyspark')}).",
-            "Run the same version on the cluster that spark_master names.",
+        return UserError(
+            f"The executor on {host} has another version of Spark than pyspark here ({version('pyspark')}).",
+            "Run the same version on the cluster of spark_master.",
         )
-    return Problem(
+    return UserError(
         f"A first task failed on the executor on {host}: {_shortened(text.strip().splitlines()[-1])}",
-        "Look at the executor's own log, and at spark_conf.",
+        "Check the executor's own log, and spark_conf.",
     )
 
 
-def look(session: SparkSession, settings: Settings, python: str) -> None:
-    """Waits for executors and tries what tasks need on them. Raises Problem where none is of use."""
-    there = _await_slots(session, settings)
+def check_executors(session: SparkSession, settings: Settings, python: str) -> None:
+    """Waits for executors and runs a job that imports what tasks need. Raises UserError if all tasks fail."""
+    slots = _await_slots(session, settings)
     context = session.sparkContext
-    tasks = min(there, MOST_TASKS)
+    tasks = min(slots, MOST_TASKS)
     seen: list[Any] = []
 
     def run() -> None:
@@ -106,41 +106,41 @@ def look(session: SparkSession, settings: Settings, python: str) -> None:
             context.setJobGroup(GROUP, GROUP, interruptOnCancel=True)
             seen.extend(context.parallelize(range(tasks), tasks).mapPartitions(_describe).collect())
         except Py4JError as error:
-            log.debug("the look at executors was ended", error=str(error).splitlines()[0])
+            log.debug("the check of executors was cancelled", error=str(error).splitlines()[0])
 
-    thread = threading.Thread(target=run, name="look at executors", daemon=True)
+    thread = threading.Thread(target=run, name="check executors", daemon=True)
     thread.start()
     deadline = time.monotonic() + PROBE_SECONDS
     failures: list[TaskFailure] = []
     while thread.is_alive() and len(failures) < FAILURES and time.monotonic() < deadline:
-        thread.join(LOOK_SECONDS)
+        thread.join(POLL_SECONDS)
         failures = list(_failures(session))
     if thread.is_alive():
         context.cancelJobGroup(GROUP)
     for failure in {one.host: one for one in failures}.values():
-        log.error("an executor is of no use", problem=str(explained(failure, python)))
+        log.error("an executor cannot run tasks", problem=str(explain_failure(failure, python)))
     if not seen:
         if failures:
-            raise explained(failures[0], python)
-        raise Problem(
+            raise explain_failure(failures[0], python)
+        raise UserError(
             f"Executors of {settings.spark_master} did not run a task within {PROBE_SECONDS:g} s.",
-            "Executors must reach this machine: look at spark_driver_host and spark_driver_bind.",
+            "Executors must reach this machine: check spark_driver_host and spark_driver_bind.",
         )
-    log.info("executors are of use", slots=there, hosts=sorted({host for host, _ in seen}))
+    log.info("executors are ready", slots=slots, hosts=sorted({host for host, _ in seen}))
 
 
 def _await_slots(session: SparkSession, settings: Settings) -> int:
     deadline = time.monotonic() + EXECUTOR_SECONDS
-    while not (there := watchdogs.count(session)):
+    while not (slots := watchdogs.count(session)):
         if time.monotonic() > deadline:
-            raise Problem(
-                f"{settings.spark_master} gave no executor within {EXECUTOR_SECONDS:g} s.",
-                f"Each is to have {settings.spark_executor_memory_mib} MiB (spark_executor_memory_mib) and "
+            raise UserError(
+                f"{settings.spark_master} started no executor within {EXECUTOR_SECONDS:g} s.",
+                f"Each needs {settings.spark_executor_memory_mib} MiB (spark_executor_memory_mib) and "
                 f"{settings.spark_executor_cores or 'all'} cores of a Worker (spark_executor_cores): the cluster may "
-                "have less, or be taken by others. Its own page says which.",
+                "have less, or be used by others. See its web page.",
             )
-        time.sleep(LOOK_SECONDS)
-    return there
+        time.sleep(POLL_SECONDS)
+    return slots
 
 
 def _failures(session: SparkSession) -> Iterator[TaskFailure]:
@@ -156,14 +156,14 @@ def _failures(session: SparkSession) -> Iterator[TaskFailure]:
                     if task.status() == "FAILED" and task.errorMessage().isDefined():
                         yield TaskFailure(str(task.host()), str(task.errorMessage().get()))
     except (Py4JError, OSError):
-        return  # the stage is not known yet
+        return  # the stage does not exist yet
 
 
 def _describe(_: Iterable[int]) -> Iterator[tuple[str, str]]:
-    """Runs on an executor, and imports there what a dispatcher task imports."""
+    """Runs on an executor and imports what a dispatcher task imports."""
     import penstock.dispatcher.worker  # noqa: F401
 
-    time.sleep(LOOK_SECONDS)  # so that the others go to other executors
+    time.sleep(POLL_SECONDS)  # so that the other tasks run on other executors
     yield socket.gethostname(), platform.python_version()
 
 

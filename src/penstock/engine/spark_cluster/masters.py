@@ -1,7 +1,7 @@
-"""The master of a given cluster: what kind it is, whether it answers, and what of this machine its executors can reach.
+"""The master of an existing cluster: its kind, whether it is reachable, and how its executors reach this machine.
 
-A Spark that cannot reach its master says so after a minute and in many words, and executors that cannot reach Kafka
-never say it at all. So both are looked at before anything starts.
+Spark reports an unreachable master only after a minute, and executors that cannot reach Kafka report nothing. So both
+are checked before the start.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import psutil
 
 from penstock.runtime import hosts
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
 CONNECT_SECONDS = 5.0
@@ -27,141 +27,138 @@ Kind = Literal["local", "standalone", "kubernetes", "yarn"]
 
 @dataclass(frozen=True)
 class Master:
-    """A master as `spark_master` names it."""
+    """The master in `spark_master`."""
 
     url: str
     kind: Kind
-    places: tuple[tuple[str, int], ...] = ()
-    """Hosts and ports, of which one at least must answer."""
+    addresses: tuple[tuple[str, int], ...] = ()
+    """Hosts and ports, at least one of which must be reachable."""
 
 
 def parse(url: str) -> Master:
-    """The master behind a URL. Raises Problem for one that Spark would not understand."""
+    """Parses the URL of a master. Raises UserError for an invalid one."""
     try:
         if url == "local" or url.startswith("local["):
             return Master(url, "local")
         if url == "yarn":
             return Master(url, "yarn")
         if url.startswith("spark://"):
-            places = [_place(f"spark://{one}", STANDALONE_PORT) for one in url[len("spark://") :].split(",")]
-            return Master(url, "standalone", tuple(places))
+            addresses = [_host_and_port(f"spark://{one}", STANDALONE_PORT) for one in url[len("spark://") :].split(",")]
+            return Master(url, "standalone", tuple(addresses))
         if url.startswith("k8s://"):
             address = url[len("k8s://") :]
             secure = not address.startswith("http://")
             return Master(
                 url,
                 "kubernetes",
-                (_place(address if "://" in address else f"https://{address}", 443 if secure else 80),),
+                (_host_and_port(address if "://" in address else f"https://{address}", 443 if secure else 80),),
             )
     except ValueError:
         pass
-    raise Problem(
-        f"spark_master is {url!r}, which is no master of Spark.",
+    raise UserError(
+        f"spark_master is {url!r}, which is not a Spark master.",
         "Write spark://host:7077 for a standalone cluster, k8s://https://host:6443 for Kubernetes, or yarn; "
-        "leave it empty for a Spark on this machine.",
+        "leave it empty to run Spark on this machine.",
     )
 
 
-def _place(url: str, port: int) -> tuple[str, int]:
+def _host_and_port(url: str, port: int) -> tuple[str, int]:
     parts = urlsplit(url)
     if not parts.hostname:
         raise ValueError(url)
     return parts.hostname, parts.port or port
 
 
-def _knock(place: tuple[str, int]) -> None:
-    socket.create_connection(place, CONNECT_SECONDS).close()
+def _connect(address: tuple[str, int]) -> None:
+    socket.create_connection(address, CONNECT_SECONDS).close()
 
 
-def check_reachable(master: Master, knock: Callable[[tuple[str, int]], None] = _knock) -> None:
-    """Raises Problem where nobody answers at the master's address."""
+def check_reachable(master: Master, connect: Callable[[tuple[str, int]], None] = _connect) -> None:
+    """Raises UserError if no address of the master is reachable."""
     if master.kind == "yarn" and not (os.environ.get("HADOOP_CONF_DIR") or os.environ.get("YARN_CONF_DIR")):
-        raise Problem(
-            "spark_master is yarn, and nothing says where YARN is.",
-            "Set HADOOP_CONF_DIR to the folder of its configuration.",
+        raise UserError(
+            "spark_master is yarn, but HADOOP_CONF_DIR is not set.",
+            "Set it to the folder with YARN's configuration.",
         )
     failures = []
-    for host, port in master.places:
+    for host, port in master.addresses:
         try:
-            knock((host, port))
+            connect((host, port))
             return
         except OSError as error:
             failures.append(f"{host}:{port}: {error.strerror or error}")
     if failures:
-        raise Problem(
+        raise UserError(
             f"The Spark master {master.url} cannot be reached ({'; '.join(failures)}).",
-            "Look at spark_master: the address is that of the master's own start, such as spark://host:7077.",
+            "Check spark_master: it must be the address that the master logs at its start, such as spark://host:7077.",
         )
 
 
 def check_kafka_in_reach(settings: Settings, master: Master) -> None:
-    """Raises Problem where executors on other machines would be told to reach Kafka at an address of their own."""
+    """Raises UserError if executors on other machines would get a loopback address of Kafka."""
     if on_this_machine(master):
         return
     if settings.kafka is None:
-        raise Problem(
+        raise UserError(
             f"The embedded Kafka listens on 127.0.0.1, where executors of {master.url} cannot reach it.",
-            "Give a Kafka that every executor reaches with --kafka, or leave spark_master empty.",
+            "Set --kafka to a Kafka that every executor can reach, or leave spark_master empty.",
         )
     for address in settings.kafka.split(","):
         host = urlsplit(f"kafka://{address.strip()}").hostname or ""
         if is_loopback(host):
-            raise Problem(
-                f"kafka names {address.strip()}, which for every executor of {master.url} is its own machine.",
-                "Give the addresses that every executor reaches, or leave spark_master empty.",
+            raise UserError(
+                f"kafka contains {address.strip()}, which on every executor of {master.url} is its own machine.",
+                "Use addresses that every executor can reach, or leave spark_master empty.",
             )
 
 
 def on_this_machine(master: Master) -> bool:
-    """Whether the master runs here, as it does where somebody tries a cluster out. Its executors then may do so too."""
+    """Whether the master runs on this machine, as in a test. Its executors may then run here too."""
     own = {address.address for found in psutil.net_if_addrs().values() for address in found}
-    return bool(master.places) and all(
-        is_loopback(host) or any(found in own for found in _addresses(host)) for host, _ in master.places
+    return bool(master.addresses) and all(
+        is_loopback(host) or any(found in own for found in _resolve(host)) for host, _ in master.addresses
     )
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a name or an address means the machine that uses it."""
+    """Whether a name or an address is a loopback address."""
     return host.endswith(".localhost") or hosts.is_loopback(host)
 
 
-def _addresses(host: str) -> Iterator[str]:
+def _resolve(host: str) -> Iterator[str]:
     try:
         yield from {str(found[4][0]) for found in socket.getaddrinfo(host, None, proto=socket.IPPROTO_TCP)}
     except OSError:
         return
 
 
-# Where executors of a given cluster reach the driver: they connect to it, not it to them.
-
-
 @dataclass(frozen=True)
 class DriverAddress:
-    """What the driver tells others, and what it listens on."""
+    """The address of the driver for executors, which connect to it, and the address it listens on."""
 
     host: str
     bind: str
 
 
-def find(settings: Settings, master: Master) -> DriverAddress:
-    """The address of the settings, or else the one by which this machine reaches the master."""
+def driver_address(settings: Settings, master: Master) -> DriverAddress:
+    """The address in the settings, or the local address of this machine on the way to the master."""
     if settings.spark_driver_host is not None:
         return DriverAddress(settings.spark_driver_host, settings.spark_driver_bind or "0.0.0.0")  # noqa: S104
-    host = _towards(*master.places[0]) if master.places else _own_name()
+    host = _address_towards(*master.addresses[0]) if master.addresses else _own_name()
     return DriverAddress(host, settings.spark_driver_bind or host)
 
 
-def _towards(host: str, port: int) -> str:
-    """The address of this machine that packets to a host leave from. None is sent."""
+def _address_towards(host: str, port: int) -> str:
+    """The local address for packets to a host, without sending one."""
     try:
-        family, kind, proto, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+        family, kind, proto, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind, proto) as probe:
-            probe.connect(place)
+            probe.connect(address)
             return str(probe.getsockname()[0])
     except OSError as error:
-        raise Problem(
-            f"This machine has no way to the Spark master at {host}:{port} ({error.strerror or error}).",
-            "Look at spark_master, or name the address of this machine with spark_driver_host.",
+        raise UserError(
+            f"There is no route to the Spark master at {host}:{port} ({error.strerror or error}).",
+            "Check spark_master, or set spark_driver_host to the address of this machine.",
         ) from None
 
 

@@ -1,8 +1,7 @@
-"""What executors need of this machine's Python, as one archive that Spark sends them: penstock and all it depends on.
+"""Packs penstock and its dependencies into one archive, which Spark sends to executors.
 
-Not the interpreter, which an environment does not contain, and not pyspark, which every executor has. The archive is
-named after what is in it, so a start finds the one of the last start, and is kept in the cache folder.
-"""
+It contains neither the interpreter nor pyspark, which executors have. Its name contains a hash of its content, so that
+a start reuses the archive in the cache folder."""
 
 from __future__ import annotations
 
@@ -18,32 +17,32 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
 
-from penstock.engine.jars import cache_root
-from penstock.runtime.errors import Problem
+from penstock.engine.jars.jar_cache import cache_root
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
 FOLDER = "penstock-python"
-"""Where an executor unpacks it, below its working folder."""
+"""The folder into which an executor unpacks it, below its working folder."""
 
 PRESENT = frozenset({"pyspark", "py4j"})
-"""What every executor has."""
+"""Packages that every executor has."""
 
 KEPT = 4
-"""Archives that stay in the cache folder: those used last."""
+"""How many archives are kept in the cache folder, the most recently used."""
 
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 Progress = Callable[[int, int, str], None]
-"""Called with the number of packages that are packed, the number of all, and the one that is packed now."""
+"""Called with the number of packed packages, the number of all packages, and the current package."""
 
 
 def python() -> str:
-    """The interpreter that executors are to run: the same minor version, for compiled packages fit no other."""
+    """The interpreter for executors: the same minor version, which compiled packages require."""
     return f"python{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def ensure(settings: Settings, progress: Progress = lambda done, total, what: None) -> Path:
-    """The archive for executors, made first if it is not there. Raises Problem if that fails."""
+    """The archive for executors; creates it if needed. Raises UserError if that fails."""
     packages = sorted(_needed("penstock"), key=_name)
     folder = cache_root(settings) / "executors"
     try:
@@ -57,16 +56,16 @@ def ensure(settings: Settings, progress: Progress = lambda done, total, what: No
             for old in sorted(folder.glob("penstock-*.tar.gz"), key=lambda one: one.stat().st_mtime)[:-KEPT]:
                 old.unlink()
     except OSError as error:
-        raise Problem(
-            f"What executors need could not be packed in {folder}: {error.strerror} ({error.filename}).",
-            "Make room or change its rights, choose another folder with --cache-dir, or name a Python of the executors "
-            "that has penstock with spark_python.",
+        raise UserError(
+            f"The packages for executors could not be packed in {folder}: {error.strerror} ({error.filename}).",
+            "Free some disk space or change its permissions, choose another folder with --cache-dir, or set "
+            "spark_python to a Python of the executors that has penstock.",
         ) from None
     return path
 
 
 def _pack(packages: list[Distribution], path: Path, progress: Progress) -> None:
-    """Into a file beside, which then takes its name: there is never half an archive."""
+    """Writes a temporary file and renames it."""
     staging = path.with_suffix(".new")
     with tarfile.open(staging, "w:gz", compresslevel=3) as archive:
         for done, package in enumerate(packages):
@@ -78,7 +77,7 @@ def _pack(packages: list[Distribution], path: Path, progress: Progress) -> None:
 
 
 def _needed(name: str, found: dict[str, Distribution] | None = None) -> list[Distribution]:
-    """A package and what it requires, without extras and what only other platforms need."""
+    """A package and its dependencies, without extras and without those for other platforms."""
     found = {} if found is None else found
     key = _canonical(name)
     if key in found or key in PRESENT:
@@ -86,7 +85,7 @@ def _needed(name: str, found: dict[str, Distribution] | None = None) -> list[Dis
     try:
         found[key] = distribution(name)
     except PackageNotFoundError:
-        return list(found.values())  # of another platform or Python: it is not installed here either
+        return list(found.values())  # for another platform or Python version
     for requirement in found[key].requires or ():
         if "extra ==" not in requirement and (match := _NAME.match(requirement)):
             _needed(match.group(), found)
@@ -94,8 +93,8 @@ def _needed(name: str, found: dict[str, Distribution] | None = None) -> list[Dis
 
 
 def _files(package: Distribution) -> Iterator[tuple[Path, str]]:
-    """The files of a package and their names in the archive; neither programs nor what Python compiled."""
-    if _canonical(_name(package)) == "penstock":  # perhaps installed in a way that leaves it where it is developed
+    """The files of a package and their names in the archive, without programs and bytecode."""
+    if _canonical(_name(package)) == "penstock":  # may be an editable installation
         yield from _modules("penstock")
     for file in package.files or ():
         name = file.as_posix()
@@ -115,7 +114,7 @@ def _modules(name: str) -> Iterator[tuple[Path, str]]:
 
 
 def _fingerprint(packages: list[Distribution]) -> str:
-    """By the versions of all packages and the content of penstock itself, which changes while it is developed."""
+    """A hash of the versions of all packages and of the files of penstock, which may be under development."""
     digest = hashlib.sha256(f"{platform.python_version()} {sysconfig.get_platform()}".encode())
     for package in packages:
         digest.update(f"{_name(package)}=={package.version}\n".encode())

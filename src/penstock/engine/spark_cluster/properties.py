@@ -1,7 +1,7 @@
-"""Properties of Spark: which of them a user may set, and what a given cluster gets. Pure.
+"""Properties of Spark: which of them a user may set, and which an existing cluster gets. Pure.
 
-Any property may be set, over what penstock chose, but for those on which it depends that no event is lost, and those
-that have a setting of their own.
+Users can override any property except those that have a setting of their own and those that penstock needs in order not
+to lose events.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from penstock.engine.spark_cluster import packed_python
 from penstock.engine.spark_cluster.masters import DriverAddress, Master
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
 Properties = dict[str, str]
@@ -38,23 +38,23 @@ REFUSED = {
     "spark.dynamicAllocation.enabled": "tasks never end, and a new generation of routes needs its slots at once",
     "spark.speculation": "a second copy of a task would write every event twice",
     "spark.task.cpus": "a task waits most of its time; slots are counted as cores",
-    "spark.task.maxFailures": "a dispatcher task is started again as often as it dies",
+    "spark.task.maxFailures": "a dispatcher task is restarted whenever it fails",
     "spark.scheduler.mode": "tasks never end, so shares mean nothing",
     "spark.sql.adaptive.enabled": "Real-Time Mode plans a query once",
     "spark.sql.shuffle.partitions": _SETTING.format("partitions"),
     "spark.sql.session.timeZone": "filters compare moments in UTC",
-    "spark.sql.mapKeyDedupPolicy": "an event with a header that comes twice must not end the query",
-    "spark.sql.streaming.stopTimeout": "a query that hangs would hold up the router",
-    "spark.sql.streaming.checkpointLocation": "where routing stands is known from penstock.matched",
+    "spark.sql.mapKeyDedupPolicy": "an event with a duplicate header must not end the query",
+    "spark.sql.streaming.stopTimeout": "a query that hangs would block the router",
+    "spark.sql.streaming.checkpointLocation": "the position of the router is in penstock.matched",
 }
 """Properties that cannot be set, and why."""
 
 EXTENDED = {"spark.jars": ",", "spark.archives": ",", "spark.executorEnv.PYTHONPATH": ":"}
-"""Lists that penstock has entries of its own in, and what stands between entries: what the user names is added."""
+"""Lists with entries of penstock, and their separators: entries of the user are appended."""
 
 AUTHENTICATED = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
-"""The driver's ports deserialise objects of Java, so they ask for the application's secret. Spark makes one for each
-application; only with a standalone cluster it has to be that of the cluster."""
+"""The driver's ports deserialize Java objects, so they require the application's secret. Spark generates one for each
+application; on a standalone cluster it must be the secret of the cluster."""
 
 HUNG_HOST = {
     "spark.executor.heartbeatInterval": "3s",
@@ -63,36 +63,36 @@ HUNG_HOST = {
     "spark.network.timeoutInterval": "2s",
     "spark.storage.blockManagerHeartbeatTimeoutMs": "15s",
 }
-"""An executor that shows no sign of life is given up after seconds: Spark's own two minutes are events that wait."""
+"""An unresponsive executor is dropped after 15 seconds, because its events wait; Spark's default is two minutes."""
 
 
 def check(given: Mapping[str, object]) -> None:
-    """Raises Problem that names every property which cannot be set. Values are not shown: they may be secrets."""
+    """Raises UserError with all properties that cannot be set, without their values, which may be secrets."""
     wrong = [f"spark_conf cannot set {name}: {REFUSED[name]}." for name in sorted(given) if name in REFUSED]
     wrong += [
-        f"spark_conf has {name!r}, which is no property of Spark: their names begin with spark."
+        f"spark_conf has {name!r}, which is not a property of Spark: their names begin with spark."
         for name in sorted(given)
         if not name.startswith("spark.")
     ]
     if wrong:
-        raise Problem("\n".join(wrong), "`docs/spark.md` says which properties can be set.")
+        raise UserError("\n".join(wrong), "`docs/spark.md` says which properties can be set.")
 
 
 def check_secret(master: Master, given: Mapping[str, object]) -> None:
-    """Raises Problem where a standalone cluster is named without its secret."""
+    """Raises UserError where a standalone cluster is named without its secret."""
     authenticates = str(given.get("spark.authenticate", True)).lower() != "false"
     if master.kind == "standalone" and authenticates and "spark.authenticate.secret" not in given:
-        raise Problem(
-            f"spark_conf has no spark.authenticate.secret, by which {master.url}, its executors and this driver know "
-            "each other.",
+        raise UserError(
+            f"spark_conf has no spark.authenticate.secret, with which {master.url}, its executors and this driver "
+            "authenticate each other.",
             "Set spark.authenticate and spark.authenticate.secret for the Master and the Workers, and the secret in "
-            "spark_conf. spark.authenticate = false there does without: then all who reach the driver's ports can run "
-            "code in it.",
+            "spark_conf. With spark.authenticate = false in spark_conf anyone who can reach the driver's ports can "
+            "run code in it.",
         )
 
 
 def with_given(chosen: Properties, given: Mapping[str, object]) -> Properties:
-    """The properties that penstock chose, with those of the user over them or, where they are lists, behind them."""
+    """The properties of penstock, overridden by those of the user; lists are appended."""
     merged = dict(chosen)
     for name, value in given.items():
         text = str(value).lower() if isinstance(value, bool) else str(value)
@@ -101,23 +101,23 @@ def with_given(chosen: Properties, given: Mapping[str, object]) -> Properties:
 
 
 def local_jars(given: Mapping[str, object]) -> list[str]:
-    """Paths of the jars that the user names and that are files of this machine: the driver loads them too."""
+    """Paths of the user's jars that are local files: the driver loads them too."""
     listed = [one.strip() for one in str(given.get("spark.jars", "")).split(",") if one.strip()]
     return [urlsplit(one).path for one in listed if urlsplit(one).scheme in ("", "file")]
 
 
 @dataclass(frozen=True)
 class SparkPlacement:
-    """Where the driver and the executors of a given cluster meet, and what the executors are sent."""
+    """The addresses of a cluster and its driver, and the packages for executors."""
 
     master: Master
     driver: DriverAddress
     packed: Path | None = None
-    """The archive with penstock; None where the executors have it."""
+    """The archive with penstock; None if executors have it installed."""
 
 
 def of_cluster(settings: Settings, placement: SparkPlacement) -> Properties:
-    """What a cluster gets beyond the properties of every session."""
+    """Additional properties for a cluster."""
     master, driver = placement.master, placement.driver
     return {
         "spark.master": master.url,
@@ -135,7 +135,7 @@ def of_cluster(settings: Settings, placement: SparkPlacement) -> Properties:
 
 
 def _sent(packed: Path | None) -> Properties:
-    """Executors unpack the archive into their working folder, in which their Python processes start."""
+    """Executors unpack the archive into the working folder of their Python processes."""
     if packed is None:
         return {}
     return {
@@ -145,7 +145,7 @@ def _sent(packed: Path | None) -> Properties:
 
 
 def _sizes(settings: Settings, master: Master) -> Properties:
-    """A standalone cluster gives what its Workers have; the others are asked for executors of a size."""
+    """A standalone cluster uses the size of its Workers; the others get the size of executors."""
     if master.kind == "standalone":
         cores = settings.spark_executor_cores
         return {} if cores is None else {"spark.executor.cores": str(cores)}

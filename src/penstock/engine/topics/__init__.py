@@ -1,1 +1,1 @@
-"""The topics in Kafka: how they should be, making and checking them, and giving them more partitions."""
+"""The topics in Kafka: their configuration, creation, checks, and additional partitions."""

@@ -1,11 +1,11 @@
-"""Going on with a `penstock.events` that is another log than before: a copy with other offsets, or one made again.
+"""`penstock topics --adopt-events`: continues with a `penstock.events` that is a new log, a copy with other offsets.
 
-What was made of the former log, and refers to it by offsets, is removed: the cursors with the deliveries under way, the
-attempts, the matched events, and what routers noted. The routes stay, and begin with the oldest event of the log as it
-is. So every route gets all that the log holds, also what it had before.
+Everything that refers to offsets of the former log is removed: the cursors with deliveries in progress, the attempts,
+the matched events, and the reports of routers. The routes stay and begin with the oldest event in the new log, so every
+route gets all events in it, including those that it had before.
 
-What routers noted goes last, since it tells that there is something to adopt: should this be ended before, pipelines
-refuse the log still, and it can be done again.
+The reports are removed last, because they identify the former log: if this is interrupted, pipelines still refuse the
+new log and the command can be repeated.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import msgspec
 
 from penstock.contract.routes import Record, Route, ServiceName, Target, Version, encode
 from penstock.contract.topics import ATTEMPTS, CURSORS, MATCHED, REPORTS
-from penstock.engine.topics import installation_state, setup
+from penstock.engine.topics import installation_state, topic_setup
 from penstock.kafka.admin import TopicAdmin
 from penstock.kafka.clients import topic_name
 from penstock.kafka.routes import RoutesTopic, StoredRoutes
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
 MADE_OF_EVENTS = (CURSORS, ATTEMPTS, MATCHED, REPORTS)
@@ -29,20 +29,20 @@ GONE_SECONDS = 60.0
 
 
 def adopt(settings: Settings) -> list[str]:
-    """Removes what refers to the former log; returns what was done, in lines. Raises Problem where a pipeline works."""
-    admin = setup.connect(settings)
-    with setup.refusals(settings):
-        setup.create_missing(admin, settings, admin.topics())
+    """Removes what refers to the former Kafka; returns what it did, in lines. Raises UserError if a pipeline runs."""
+    admin = topic_setup.connect(settings)
+    with topic_setup.kafka_errors(settings):
+        topic_setup.create_missing(admin, settings, admin.topics())
         if working := installation_state.instances(settings, "router", "dispatcher"):
-            raise Problem(
-                f"A pipeline works here: {', '.join(working)}.",
-                "Stop every control and pipeline, and repeat this.",
+            raise UserError(
+                f"A pipeline is running: {', '.join(working)}.",
+                "Stop every control and pipeline, and repeat the command.",
             )
         count = _begin_anew(settings)
         for name in MADE_OF_EVENTS:
             admin.delete([name])
             _await_gone(admin, name)
-        setup.create_missing(admin, settings, admin.topics())
+        topic_setup.create_missing(admin, settings, admin.topics())
     return [f"{count} routes begin with the oldest event"] + [
         f"made {topic_name(settings, name)} again, empty" for name in MADE_OF_EVENTS
     ]
@@ -60,9 +60,9 @@ def _begin_anew(settings: Settings) -> int:
 
 
 def without_starts(stored: StoredRoutes) -> tuple[dict[str, Record], Version]:
-    """The routes as they are, but from the oldest event on, and the version that completes the change. Pure.
+    """The routes without start offsets, and the version that completes the change. Pure.
 
-    A Replay keeps what it asks for, which is a part of the former log.
+    Replays are not changed: their range refers to the former log.
     """
     changes: dict[str, Record] = {
         key: msgspec.structs.replace(record, start=())
@@ -79,5 +79,5 @@ def _await_gone(admin: TopicAdmin, name: str) -> None:
     deadline = time.monotonic() + GONE_SECONDS
     while name in admin.topics():
         if time.monotonic() > deadline:
-            raise Problem(f"Kafka has not removed {name} yet.", "Repeat this.")
+            raise UserError(f"Kafka has not removed {name} yet.", "Repeat the command.")
         time.sleep(0.2)

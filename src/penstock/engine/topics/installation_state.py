@@ -1,4 +1,4 @@
-"""Reading from Kafka how far an installation has got: its routes, who takes events, and what is under way."""
+"""Reads the state of an installation from Kafka: its routes, its running instances, and pending events."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from penstock.contract import reports, topics
 from penstock.contract.reports import Ack, Component
 from penstock.contract.routes import Route
 from penstock.dispatcher.cursors.cursor_store import Restored, understand
-from penstock.engine.topics.sizing import PartitionStanding
+from penstock.engine.topics.sizing import PartitionProgress
 from penstock.kafka.table import SnapshotFollower, TableFollower
 from penstock.kafka.topic_ends import KafkaAway, TopicEnds
 from penstock.kafka.transactions import load_partition
 from penstock.router.matched_record import MatchedRecord, decode
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
 READ_SECONDS = 60.0
@@ -22,7 +22,7 @@ LISTEN_SECONDS = 1.5 * reports.HEARTBEAT_SECONDS
 
 
 def routes(settings: Settings) -> dict[str, Route]:
-    """What is published, by uid."""
+    """The published routes by uid."""
     failures: list[BaseException] = []
     follower = SnapshotFollower(settings, lambda snapshot: None, failures.append)
     follower.start()
@@ -33,8 +33,10 @@ def routes(settings: Settings) -> dict[str, Route]:
 
 
 def instances(settings: Settings, *components: Component) -> list[str]:
-    """Instances of these components that are at work: those that are heard of while this listens. No clock is asked,
-    since those of machines differ."""
+    """Running instances of these components: those that send a report while this listens.
+
+    Timestamps are not used, because clocks of machines differ.
+    """
     heard: dict[str, Ack] = {}
     end, failures = threading.Event(), list[BaseException]()
 
@@ -55,24 +57,24 @@ def instances(settings: Settings, *components: Component) -> list[str]:
     return sorted(ack.instance for ack in heard.values())
 
 
-def standings(settings: Settings, partitions: int) -> list[PartitionStanding]:
-    """How far each partition has got."""
+def partition_progress(settings: Settings, partitions: int) -> list[PartitionProgress]:
+    """The progress of each partition."""
     ends: TopicEnds[MatchedRecord] = TopicEnds(settings, decode)
     try:
-        return [_standing(settings, ends, partition) for partition in range(partitions)]
+        return [_progress_of(settings, ends, partition) for partition in range(partitions)]
     except KafkaAway as error:
-        raise Problem(f"Kafka at {settings.bootstrap} does not answer: {error}.") from None
+        raise UserError(f"Kafka at {settings.bootstrap} is unreachable: {error}.") from None
     finally:
         ends.close()
 
 
-def _standing(settings: Settings, ends: TopicEnds[MatchedRecord], partition: int) -> PartitionStanding:
+def _progress_of(settings: Settings, ends: TopicEnds[MatchedRecord], partition: int) -> PartitionProgress:
     events = ends.retained(topics.EVENTS, partition + 1)[partition]
     matched = ends.retained(topics.MATCHED, partition + 1)[partition]
     newest = ends.newest(partition)
     written = load_partition(settings, "standing", topics.CURSORS, partition, threading.Event())
     known = understand({key: stored.value for key, stored in written.items()}, partition, set())
-    return PartitionStanding(
+    return PartitionProgress(
         stored=events.end,
         routed=events.first if newest is None else newest.origin + 1,
         matched=matched.end,
@@ -82,7 +84,7 @@ def _standing(settings: Settings, ends: TopicEnds[MatchedRecord], partition: int
 
 
 def _waiting(known: Restored) -> dict[str, int]:
-    """What each route was given and has not settled; one that reads behind the tail has at least one event to get."""
+    """The number of unfinished events by route; a route that reads behind the tail has at least one."""
     return {
         uid: len(cursor.outstanding) + (0 if cursor.attached else max(1, cursor.behind))
         for uid, cursor in known.cursors.items()
@@ -93,4 +95,4 @@ def _check(read: bool, failures: list[BaseException]) -> None:
     if failures:
         raise failures[0]
     if not read:
-        raise Problem(f"A topic could not be read within {READ_SECONDS:g} s.", "Look at the setting kafka.")
+        raise UserError(f"A topic could not be read within {READ_SECONDS:g} s.", "Check the setting kafka.")

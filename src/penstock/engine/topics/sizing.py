@@ -1,12 +1,10 @@
-"""When topics may get more partitions without any event overtaking another of its key. Pure.
+"""When partitions can be added without reordering events of a key, and how many replicas topics get. Pure.
 
-With more partitions most keys have another one. Events of a key that lie in its old partition and those that come to
-the new one would be read side by side, and a route with `penstock.dev/ordering: key` could get a later one first. So
-where there is such a route, nothing may be under way when the partitions are made: no ingress takes events, everything
-stored has been routed, and every route has settled what it was given. The last counts for all routes, as a delivery
-under way may put a reply into the log. Then all that is stored later is later for everybody. Routes without an order
-have nothing to wait for: where there are only such routes, partitions are made at any time.
-"""
+With more partitions most keys move to another one. Events of a key in the old and in the new partition are read
+concurrently, so a route with `penstock.dev/ordering: key` could get a later one first. If there is such a route,
+nothing may be in progress when partitions are added: no ingress runs, all stored events are routed, and every route has
+finished its events. The last applies to all routes, because a delivery may still store a reply. If no route has an
+order, partitions can be added at any time."""
 
 from __future__ import annotations
 
@@ -20,44 +18,44 @@ from penstock.settings import Settings
 
 
 @dataclass(frozen=True)
-class PartitionStanding:
-    """How far one partition has got."""
+class PartitionProgress:
+    """The progress of one partition."""
 
     stored: int
-    """Where `penstock.events` ends."""
+    """End offset of `penstock.events`."""
     routed: int
-    """The first event that is not known to have been routed."""
+    """Offset of the first event that may not be routed yet."""
     matched: int
-    """Where `penstock.matched` ends."""
+    """End offset of `penstock.matched`."""
     taken: int
-    """The first record of it that the dispatcher has not taken."""
+    """Offset of its first record that the dispatcher has not read."""
     waiting: Mapping[str, int] = field(default_factory=dict)
-    """By uid of a route, what it was given and has not settled."""
+    """Number of unfinished events by uid of the route."""
 
 
 def keeps_order(routes: Iterable[Route]) -> bool:
-    """Whether any route asks for the order of its events."""
+    """Whether any route has ordered delivery."""
     return any(route.ordering == "key" for route in routes)
 
 
 def obstacles(
-    routes: Mapping[str, Route], ingresses: Sequence[str], partitions: Sequence[PartitionStanding]
+    routes: Mapping[str, Route], ingresses: Sequence[str], partitions: Sequence[PartitionProgress]
 ) -> list[str]:
-    """What has to end before partitions may be made, each in a line; empty when they may."""
+    """What prevents the addition of partitions, one line each; empty if nothing does."""
     return list(_obstacles(routes, ingresses, partitions)) if keeps_order(routes.values()) else []
 
 
 def _obstacles(
-    routes: Mapping[str, Route], ingresses: Sequence[str], partitions: Sequence[PartitionStanding]
+    routes: Mapping[str, Route], ingresses: Sequence[str], partitions: Sequence[PartitionProgress]
 ) -> Iterator[str]:
     for name in ingresses:
-        yield f"the ingress {name} takes events: stop it"
+        yield f"the ingress {name} is running: stop it"
     unrouted = sum(max(0, one.stored - one.routed) for one in partitions)
     if unrouted:
-        yield f"{unrouted} events are not known to have been routed: let the pipeline run for a few seconds more"
+        yield f"{unrouted} events may not be routed yet: let the pipeline run for a few seconds"
     untaken = sum(max(0, one.matched - one.taken) for one in partitions)
     if untaken:
-        yield f"{untaken} matched events have not been taken for delivery: let the pipeline run"
+        yield f"{untaken} matched events have not been read by the dispatcher: let the pipeline run"
     waiting: Counter[str] = Counter()
     for one in partitions:
         waiting.update(one.waiting)
@@ -67,26 +65,23 @@ def _obstacles(
             yield f"{route.kind} {route.namespace}/{route.name} has {count} events to deliver: wait, or delete it"
 
 
-# How many replicas topics get, by what can be known of the cluster: also of its brokers that are away. Pure.
-
 ENOUGH = 3
-"""More make a write slower and hardly safer: with three, one may be away and another may fail."""
+"""More replicas make writes slower and hardly safer: with three, one broker can be down and another can fail."""
 
 
 @dataclass(frozen=True)
 class Replication:
-    """How many replicas are wanted, and why."""
+    """The wanted number of replicas, and the reason."""
 
     replicas: int
     reason: str
 
 
 def wanted_replication(settings: Settings, brokers: Brokers) -> Replication:
-    """What a new topic should have.
+    """The replication of new topics.
 
-    Brokers that are away do not answer, but they leave traces: replicas of topics that were made when they were there,
-    and the number of replicas that the brokers themselves are configured to give to internal topics.
-    """
+    Brokers that are down can be inferred from the replicas of existing topics, and from the replication that the
+    brokers are configured to use for internal topics."""
     if settings.replication is not None:
         return Replication(settings.replication, "the setting replication says so")
     if settings.kafka is None:
@@ -106,16 +101,16 @@ def wanted_replication(settings: Settings, brokers: Brokers) -> Replication:
 
 
 def too_few(replication: Replication, brokers: Brokers) -> str | None:
-    """Why topics cannot be made now; None if they can."""
+    """Why topics cannot be created now, or None."""
     alive = len(brokers.alive)
     if replication.replicas <= alive:
         return None
     return (
-        f"Topics are to have {replication.replicas} replicas, because {replication.reason}, but only {alive} "
-        f"{'broker answers' if alive == 1 else 'brokers answer'}."
+        f"Topics need {replication.replicas} replicas, because {replication.reason}, but only {alive} "
+        f"{'broker is' if alive == 1 else 'brokers are'} reachable."
     )
 
 
 def min_insync(replicas: int) -> int:
-    """How many replicas must have a record before it counts as stored."""
+    """The value of min.insync.replicas."""
     return 2 if replicas >= ENOUGH else 1

@@ -1,4 +1,4 @@
-"""What `penstock topics` does: looks at the topics, and creates, configures or widens them where it is told to."""
+"""`penstock topics`: compares the topics with their wanted configuration; creates, configures or enlarges them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from penstock.contract.topics import EVENTS, TOPICS
-from penstock.engine.topics import installation_state, setup
+from penstock.engine.topics import installation_state, topic_setup
 from penstock.engine.topics.sizing import keeps_order, obstacles, wanted_replication
 from penstock.kafka.admin import FoundTopic, TopicAdmin, TopicShape
 from penstock.kafka.clients import topic_name
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
-
-# Where topics are not as they should be, and what to do about each difference. Pure.
 
 REASSIGN = "move it with Kafka's kafka-reassign-partitions: a client cannot"
 CONFIGURE = "penstock topics --configure"
@@ -23,17 +21,17 @@ CONFIGURE = "penstock topics --configure"
 
 @dataclass(frozen=True)
 class TopicDifference:
-    """One thing that is not as it should be."""
+    """A difference between a topic and its wanted configuration."""
 
     topic: str
-    """By its name in Kafka."""
+    """Its name in Kafka."""
     what: str
     """`topic`, `partitions`, `replication`, or a setting of the topic."""
     found: str
     wanted: str
     remedy: str
     harmful: bool = False
-    """Whether events or routes could be lost, so that nothing starts on it."""
+    """Whether events or routes could be lost; penstock then refuses to start."""
 
     def as_data(self) -> dict[str, Any]:
         """For programs."""
@@ -46,15 +44,17 @@ class TopicDifference:
 def differences(
     shapes: Iterable[TopicShape], found: Mapping[str, FoundTopic], configs: Mapping[str, Mapping[str, str]]
 ) -> list[TopicDifference]:
-    """How the topics differ from what is wanted. All are named as in Kafka."""
+    """The differences of the topics. All names are those in Kafka."""
     return [
         difference
         for shape in shapes
-        for difference in _of_topic(shape, found.get(shape.name), configs.get(shape.name, {}))
+        for difference in _differences_of(shape, found.get(shape.name), configs.get(shape.name, {}))
     ]
 
 
-def _of_topic(shape: TopicShape, found: FoundTopic | None, config: Mapping[str, str]) -> Iterator[TopicDifference]:
+def _differences_of(
+    shape: TopicShape, found: FoundTopic | None, config: Mapping[str, str]
+) -> Iterator[TopicDifference]:
     if found is None:
         yield TopicDifference(shape.name, "topic", "missing", "there", "penstock topics --create")
         return
@@ -77,7 +77,7 @@ MIB = 2**20
 
 @dataclass(frozen=True)
 class TopicRow:
-    """A topic as it is."""
+    """A topic in the report."""
 
     name: str
     partitions: int
@@ -99,7 +99,7 @@ class TopicRow:
 
 @dataclass
 class TopicsReport:
-    """How the topics are, what was done, and what still differs."""
+    """The topics, what was changed, and what still differs."""
 
     topics: list[TopicRow] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
@@ -114,18 +114,18 @@ class TopicsReport:
         }
 
 
-def look_after(
+def administer_topics(
     settings: Settings, *, create: bool, configure: bool, partitions: int | None, force: bool
 ) -> TopicsReport:
-    """Does what it is told, then compares. Raises Problem where that cannot be."""
-    admin = setup.connect(settings)
+    """Creates, configures and enlarges the topics as requested, then compares. Raises UserError."""
+    admin = topic_setup.connect(settings)
     report = TopicsReport()
-    with setup.refusals(settings):
+    with topic_setup.kafka_errors(settings):
         if create:
-            made = setup.create_missing(admin, settings, admin.topics())
-            report.done += [f"made {topic_name(settings, name)}" for name in made]
+            made = topic_setup.create_missing(admin, settings, admin.topics())
+            report.done += [f"created {topic_name(settings, name)}" for name in made]
         if partitions is not None:
-            report.done += _grow(admin, settings, partitions, force=force)
+            report.done += _add_partitions(admin, settings, partitions, force=force)
         shapes = _shapes(admin, settings, partitions)
         if configure:
             report.done += _configure(admin, settings, shapes)
@@ -136,7 +136,7 @@ def look_after(
 def _compare_when_settled(
     admin: TopicAdmin, settings: Settings, shapes: list[TopicShape], report: TopicsReport
 ) -> None:
-    """What was just changed reaches one broker after the other; any of them may be asked."""
+    """Compares until there is no difference, for some seconds: changes take time to reach every broker."""
     until = time.monotonic() + (SETTLE_SECONDS if report.done else 0.0)
     _compare(admin, settings, shapes, report)
     while report.differences and time.monotonic() < until:
@@ -146,11 +146,11 @@ def _compare_when_settled(
 
 def _shapes(admin: TopicAdmin, settings: Settings, partitions: int | None) -> list[TopicShape]:
     replicas = wanted_replication(settings, admin.cluster()).replicas
-    return setup.shapes(settings, replicas, partitions)
+    return topic_setup.shapes(settings, replicas, partitions)
 
 
 def _configure(admin: TopicAdmin, settings: Settings, shapes: list[TopicShape]) -> list[str]:
-    """Changes only what differs. What would be harmful to nobody is left to who runs Kafka."""
+    """Changes only the settings that differ."""
     found = admin.configs(admin.topics())
     changes = {
         shape.name: {name: value for name, value in shape.config.items() if found[shape.name].get(name, value) != value}
@@ -190,17 +190,17 @@ def _row(name: str, found: FoundTopic, config: Mapping[str, str]) -> TopicRow:
     )
 
 
-def _grow(admin: TopicAdmin, settings: Settings, wanted: int, *, force: bool) -> list[str]:
-    """Makes partitions, those of the events last: then there is a place for all that is made of an event."""
+def _add_partitions(admin: TopicAdmin, settings: Settings, wanted: int, *, force: bool) -> list[str]:
+    """Adds partitions, to `penstock.events` last, because its records are written to partitions of the other topics."""
     found = admin.topics()
     wide = [topic.name for topic in TOPICS if topic.per_partition]
     if missing := [name for name in wide if name not in found]:
-        raise Problem(
-            f"The topic {topic_name(settings, missing[0])} is missing.", "Make it first: penstock topics --create"
+        raise UserError(
+            f"The topic {topic_name(settings, missing[0])} is missing.", "Create it first: penstock topics --create"
         )
     if too_wide := [name for name in wide if found[name].partitions > wanted]:
         name, has = topic_name(settings, too_wide[0]), found[too_wide[0]].partitions
-        raise Problem(f"The topic {name} has {has} partitions, and Kafka takes none away.", exit_code=2)
+        raise UserError(f"The topic {name} has {has} partitions; Kafka cannot remove partitions.", exit_code=2)
     narrow = [name for name in wide if found[name].partitions < wanted]
     if not narrow:
         return []
@@ -211,13 +211,14 @@ def _grow(admin: TopicAdmin, settings: Settings, wanted: int, *, force: bool) ->
     admin.grow({name: wanted for name in narrow if name != EVENTS})
     admin.grow({name: wanted for name in narrow if name == EVENTS})
     done = [
-        f"{topic_name(settings, name)} has {wanted} partitions now, before {found[name].partitions}" for name in narrow
+        f"{topic_name(settings, name)} has {wanted} partitions now instead of {found[name].partitions}"
+        for name in narrow
     ]
     if not force and keeps_order(installation_state.routes(settings).values()):
-        done += _came_meanwhile(before, admin.ends(EVENTS, list(range(width)), 10.0))
+        done += _stored_meanwhile(before, admin.ends(EVENTS, list(range(width)), 10.0))
     return [
         *done,
-        f"set partitions={wanted} for all that you start from now on; a pipeline that runs starts again itself",
+        f"set partitions={wanted} for every role; a running pipeline restarts itself",
     ]
 
 
@@ -226,19 +227,21 @@ def _check_order(settings: Settings, partitions: int) -> None:
     if not keeps_order(routes.values()):
         return
     found = obstacles(
-        routes, installation_state.instances(settings, "ingress"), installation_state.standings(settings, partitions)
+        routes,
+        installation_state.instances(settings, "ingress"),
+        installation_state.partition_progress(settings, partitions),
     )
     if found:
-        raise Problem(
-            "There are routes that keep the order of events by key, and with more partitions a key has another one. So "
-            "nothing may be under way:\n" + "\n".join(found),
-            "Then ask again; or --force, with which events of one key may change their order once.",
+        raise UserError(
+            "Some routes deliver the events of a key in order, and more partitions move keys to other partitions. So "
+            "nothing may be in progress:\n" + "\n".join(found),
+            "Repeat the command then; or use --force, which may reorder events of a key once.",
         )
 
 
-def _came_meanwhile(before: Mapping[int, int], after: Mapping[int, int]) -> list[str]:
-    """Somebody began to store events in this very moment."""
+def _stored_meanwhile(before: Mapping[int, int], after: Mapping[int, int]) -> list[str]:
+    """A warning if events were stored meanwhile."""
     grown = [str(partition) for partition, end in before.items() if after.get(partition, end) != end]
     if not grown:
         return []
-    return [f"events came in meanwhile (partitions {', '.join(grown)}): the order of their keys is not certain"]
+    return [f"events were stored meanwhile (partitions {', '.join(grown)}): the order of their keys is not certain"]

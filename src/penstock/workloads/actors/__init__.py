@@ -1,1 +1,1 @@
-"""The programs of the conformance tests, which send, receive and record events."""
+"""The built-in programs: sources, sinks and transformations, and the actors of conformance tests."""

@@ -1,6 +1,6 @@
 """A built-in program as a process: `python -m penstock.workloads.actors`, with the node at the other end of its stdin.
 
-Its modules are few, because it starts with every container: no settings, no client of Kubernetes, no Kafka, no Spark.
+It imports few modules, because it starts with every container: no settings, no Kubernetes client, no Kafka, no Spark.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from penstock.workloads.images import Exit, Run
 
 
 def main() -> int:
-    """Runs the program that the node names; its exit code."""
+    """Runs the program that the node requests; its exit code."""
     line = socket.socket(fileno=os.dup(0))
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -41,29 +41,29 @@ async def _main(line: socket.socket) -> int:
     try:
         await first(run(), node.read())
     except ConnectionError:
-        return 1  # the node is gone, and its Pods with it
+        return 1  # the node has ended
     return ended[-1].code
 
 
 async def _run(start: Start, node: NodeLine) -> Exit:
     log = PodLog(sys.stdout)
-    told: list[asyncio.Task[None]] = []
+    notifications: list[asyncio.Task[None]] = []
     try:
         program = program_of(start, node, log)
     except BrokenEnvironment as broken:
         ended = Exit(1, f"failed to process the environment: {broken}")
     else:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, program.stop, start.grace)
-        ended = await program.run(lambda: told.append(asyncio.create_task(node.tell("ready"))))
-    await asyncio.gather(*told)
+        ended = await program.run(lambda: notifications.append(asyncio.create_task(node.notify("ready"))))
+    await asyncio.gather(*notifications)
     if ended.message:
         log.write(ended.message)
-        await node.tell("ended", message=ended.message)
+        await node.notify("ended", message=ended.message)
     return ended
 
 
 def program_of(start: Start, node: NodeLine, log: PodLog) -> Run:
-    """The program that the node names. Raises BrokenEnvironment."""
+    """The program that the node requests. Raises BrokenEnvironment."""
 
     def listener(port: int) -> socket.socket | None:
         try:
@@ -83,7 +83,7 @@ def program_of(start: Start, node: NodeLine, log: PodLog) -> Run:
     async def record(component: str, name: str, message: str) -> None:
         await node.ask("record", None, component=component, name=name, message=message)
 
-    # Imported where they are needed: a receiver has no use for an HTTP client, nor `event_display` for either.
+    # Imported where they are needed: a receiver needs no HTTP client.
     match start.program:
         case "event_display":
             from penstock.workloads.actors.event_display import EventDisplay

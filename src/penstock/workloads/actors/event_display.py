@@ -47,7 +47,7 @@ class EventDisplay(HttpActor):
 
 
 def display(event: CloudEvent) -> str:
-    """The event for people."""
+    """The event as text."""
     lines = ["☁️  cloudevents.Event", "Context Attributes,", f"  specversion: {event.specversion}"]
     known = {"specversion", *_SHOWN}
     lines += [f"  {name}: {event.attributes[name]}" for name in _SHOWN if name in event.attributes]
@@ -63,6 +63,6 @@ def _data(data: bytes, content_type: str) -> list[str]:
     media = media_type.parse(content_type)
     if media is not None and media.essence == "application/json":
         with contextlib.suppress(msgspec.MsgspecError):
-            # Spaced anew, not read and written: numbers and escapes stay as the sender wrote them.
+            # Only reformatted, so that numbers and escapes stay as the sender wrote them.
             data = msgspec.json.format(data, indent=2).replace(b"\n", b"\n  ")
     return ["Data,", f"  {data.decode(errors='replace')}"]

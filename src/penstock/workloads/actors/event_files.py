@@ -1,4 +1,4 @@
-"""Events in files: in the YAML of the CloudEvents conformance project (INPUT_YAML), or one in JSON (FROM_FILES)."""
+"""Reads events from files: YAML of the CloudEvents conformance project (INPUT_YAML), or JSON (FROM_FILES)."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ async def _texts(source: str, files: VolumeFiles, outgoing: Outgoing) -> list[st
     try:
         if not source.startswith(("http://", "https://")):
             return await files.texts(source)
-        answer = await outgoing.send("GET", source)
-        text = answer.body.decode()
+        response = await outgoing.send("GET", source)
+        text = response.body.decode()
     except (OSError, UnicodeDecodeError, NotSent) as error:
         raise BrokenEnvironment(f"INPUT_YAML: {source} cannot be read: {error}") from error
-    if not 200 <= answer.status < 300:
-        raise BrokenEnvironment(f"INPUT_YAML: {source} cannot be read: the answer has the status {answer.status}")
+    if not 200 <= response.status < 300:
+        raise BrokenEnvironment(f"INPUT_YAML: {source} cannot be read: the response has the status {response.status}")
     return [text]

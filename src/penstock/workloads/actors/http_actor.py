@@ -1,4 +1,4 @@
-"""What actors have in common that answer HTTP at their Pod's ports until they are told to stop."""
+"""Base class of built-in programs that serve HTTP at their Pod's ports."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ PORT, TLS_PORT = 8080, 8443
 
 
 class HttpActor(Stoppable, ABC):
-    """A program that answers requests."""
+    """A program that serves HTTP requests."""
 
     def __init__(self, take_listener: TakeListener, tls: ShownCertificate | None = None, *, plain: bool = True) -> None:
-        """`tls`: it answers over TLS, and over HTTP beside it where `plain` says so."""
+        """`tls` adds a port with TLS; `plain` is whether there is a port without."""
         super().__init__()
         self._take_listener, self._tls = take_listener, tls
         self._ports = ({PORT: None} if plain else {}) | ({TLS_PORT: tls.context} if tls is not None else {})
@@ -48,15 +48,15 @@ class HttpActor(Stoppable, ABC):
         return Exit(0)
 
     async def prepare(self) -> str | None:
-        """Before the first request; why the program cannot run, if it cannot."""
+        """Called before the first request; returns why the program cannot run, or None."""
         return None
 
     @abstractmethod
     async def answer(self, request: Request) -> Response:
-        """The answer to one request."""
+        """The response to a request."""
 
     async def close(self) -> None:
-        """After the last request, or where it cannot run."""
+        """Called after the last request, or if it cannot run."""
         return
 
     async def _app(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,4 +1,4 @@
-"""JSONata expressions, evaluated in a process that is ended when one takes too long."""
+"""Evaluates JSONata expressions in a process that is killed when one takes too long."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Any
 
 LIMIT_SECONDS = 5.0
 START_SECONDS = 60.0
-"""A busy machine may take its time to start Python."""
+"""Generous, because Python starts slowly on a busy machine."""
 LONGEST_LINE = 64 * 1024 * 1024
 
 
 class CannotTransform(Exception):
-    """The expression fails for this input, or for all; the text says why."""
+    """The expression is invalid or failed for the input."""
 
 
 class Expressions:
@@ -30,28 +30,30 @@ class Expressions:
         self._turn = asyncio.Lock()
 
     async def start(self) -> None:
-        """Starts the process. Raises CannotTransform where an expression cannot be read."""
+        """Starts the process. Raises CannotTransform for an invalid expression."""
         async with self._turn:
-            await self._running()
+            await self._running_process()
 
     async def evaluate(self, name: str, value: Any) -> Any:
-        """What the expression makes of the value. Raises CannotTransform."""
+        """The result of the expression for the value. Raises CannotTransform."""
         async with self._turn:
-            process = await self._running()
+            process = await self._running_process()
             try:
-                return await self._ask(process, {"name": name, "input": value, "seconds": 2 * self._limit}, self._limit)
+                return await self._request(
+                    process, {"name": name, "input": value, "seconds": 2 * self._limit}, self._limit
+                )
             except TimeoutError:
-                await self._end()
+                await self._kill()
                 raise CannotTransform(f"the expression took more than {self._limit:g} s and was stopped") from None
 
     async def close(self) -> None:
         """Ends the process."""
-        await self._end()
+        await self._kill()
 
-    async def _running(self) -> Process:
+    async def _running_process(self) -> Process:
         if self._process is not None and self._process.returncode is None:
             return self._process
-        await self._end()
+        await self._kill()
         self._process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -62,13 +64,13 @@ class Expressions:
             env={"PATH": os.environ.get("PATH", ""), "PYTHONSAFEPATH": "1"},
         )
         try:
-            await self._ask(self._process, {"expressions": self._sources}, START_SECONDS)
+            await self._request(self._process, {"expressions": self._sources}, START_SECONDS)
         except (TimeoutError, CannotTransform):
-            await self._end()
+            await self._kill()
             raise
         return self._process
 
-    async def _ask(self, process: Process, request: dict[str, Any], seconds: float) -> Any:
+    async def _request(self, process: Process, request: dict[str, Any], seconds: float) -> Any:
         if process.stdin is None or process.stdout is None:
             raise RuntimeError("the process of the expressions has no pipes")
         try:
@@ -77,21 +79,21 @@ class Expressions:
                 await process.stdin.drain()
                 line = await process.stdout.readline()
         except (ConnectionError, ValueError) as error:
-            await self._end()
+            await self._kill()
             raise CannotTransform(f"the expression ended its process: {error}") from error
         except asyncio.CancelledError:
-            # What was asked may be answered later, to somebody else's question.
-            await self._end()
+            # Otherwise a late response would be read as that of the next request.
+            await self._kill()
             raise
         if not line:
-            await self._end()
+            await self._kill()
             raise CannotTransform("the expression ended its process; it may have needed too much memory")
-        answer = json.loads(line)
-        if "error" in answer:
-            raise CannotTransform(answer["error"])
-        return answer["result"]
+        response = json.loads(line)
+        if "error" in response:
+            raise CannotTransform(response["error"])
+        return response["result"]
 
-    async def _end(self) -> None:
+    async def _kill(self) -> None:
         process, self._process = self._process, None
         if process is not None and process.returncode is None:
             with contextlib.suppress(ProcessLookupError):

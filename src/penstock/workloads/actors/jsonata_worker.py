@@ -1,8 +1,7 @@
 """A process that evaluates JSONata: one line of JSON in, one line out.
 
-It is a process of its own because a program may need for ever, or all memory: this one can be ended at any moment, and
-has a limit of memory. It ends with whoever started it; should that happen within an evaluation, an alarm ends it.
-"""
+It is a separate process because an expression may run for ever or use all memory: it can be killed at any time and has
+a memory limit. It ends with its parent, during an evaluation by an alarm. """
 
 from __future__ import annotations
 
@@ -21,19 +20,19 @@ MEMORY_BYTES = 512 * 1024 * 1024
 
 
 def main() -> None:
-    """First the expressions by name; then, for each request, the name of one and its input."""
-    with contextlib.suppress(ValueError, OSError):  # some systems know no such limit
+    """The first request has all expressions by name; each further one has a name and an input."""
+    with contextlib.suppress(ValueError, OSError):  # not supported on all systems
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     expressions: dict[str, Jsonata] = {}
     for line in sys.stdin:
         request = json.loads(line)
         if "expressions" in request:
-            _tell(_compile(request["expressions"], expressions))
+            _write_line(_compile(request["expressions"], expressions))
         else:
             signal.setitimer(signal.ITIMER_REAL, request["seconds"])
-            answer = _outcome(partial(expressions[request["name"]].evaluate, request["input"]))
+            result = _outcome(partial(expressions[request["name"]].evaluate, request["input"]))
             signal.setitimer(signal.ITIMER_REAL, 0)
-            _tell(answer)
+            _write_line(result)
 
 
 def _compile(sources: dict[str, str], expressions: dict[str, Jsonata]) -> dict[str, Any]:
@@ -52,15 +51,15 @@ def _outcome(work: Callable[[], Any]) -> dict[str, Any]:
         return {"error": "the expression calls itself too deeply"}
     except MemoryError:
         return {"error": "the expression needs too much memory"}
-    except Exception as error:  # the library raises errors of many types for what users write
+    except Exception as error:  # the library raises many types of errors for invalid expressions
         return {"error": str(error) or type(error).__name__}
 
 
-def _tell(answer: dict[str, Any]) -> None:
+def _write_line(result: dict[str, Any]) -> None:
     try:
-        text = json.dumps(answer)
+        text = json.dumps(result)
     except (TypeError, ValueError, MemoryError, RecursionError) as error:
-        text = json.dumps({"error": f"the result is no JSON: {error}"})
+        text = json.dumps({"error": f"the result is not JSON: {error}"})
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 

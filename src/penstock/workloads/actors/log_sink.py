@@ -20,9 +20,9 @@ SERVICE, NO_HTTP = "HTTPS_SERVICE", "DISABLE_HTTP_SERVER"
 HEALTH = "/q/health"
 MOST_BYTES = 16 * 1024 * 1024
 NOT_SHOWN = HOP_BY_HOP | {"authorization"}
-"""Headers that are no part of the event. A token is not for the log."""
+"""Headers that are not part of the event. Tokens must not be logged."""
 NOTHING = "OFF"
-"""The level with which nothing is logged."""
+"""The level that disables logging."""
 _SECRET = re.compile(
     r"""(?i)((?:passw(?:or)?d|passphrase|secretkey|accesstoken|clientsecret|authorization)"?\s*[=:]\s*"?)[^\s",&}]+"""
 )
@@ -45,7 +45,7 @@ class LogOptions:
 
     @classmethod
     def read(cls, env: Mapping[str, str]) -> LogOptions:
-        """What the environment says, with Camel's defaults for the rest."""
+        """Reads the environment, with Camel's defaults."""
 
         def text(name: str, default: str) -> str:
             return env.get(PREFIX + name.upper()) or default
@@ -99,7 +99,7 @@ class LogSink(HttpActor):
 
 
 def logged(options: LogOptions, headers: Mapping[str, str], body: bytes) -> str:
-    """The line, or lines, of one request: attributes of an event in binary mode are among its headers."""
+    """The log lines of a request; attributes of an event in binary mode are headers."""
     text = body.decode(errors="replace")
     shown = {name: value for name, value in sorted(headers.items()) if name not in NOT_SHOWN}
     kind = "byte[]" if body else "null"

@@ -1,17 +1,17 @@
 """The connection between a built-in program and its node: JSON lines over the socket that is the program's stdin.
 
-The node first sends how to start. Then the program may ask it for these, for its own Pod only, and for nothing else:
+The node first sends `Start`. Then the program may call the following, for its own Pod only:
 
-| call | answer |
+| call | result |
 |---|---|
-| `locate` (url) | the addresses behind the URL that the Pod's namespace may send to |
-| `record` (component, name, message) | an Event about the Pod is written |
-| `review` (token, audience) | whose token it is, as a TokenReview tells it |
+| `locate` (url) | the addresses of the URL to which the Pod's namespace may send |
+| `record` (component, name, message) | none; writes an Event about the Pod |
+| `review` (token, audience) | the user of the token, as in a TokenReview |
 | `certificate` (service) | a certificate and its key for a Service of the Pod's namespace |
-| `ready`, `ended` (message) | nothing: the program serves now; why it ends |
+| `ready`, `ended` (message) | none; the program is ready; why it ended |
 
-A ServiceAccount token would serve for `record` and `review`, but neither for addresses nor for certificates, and every
-Pod of a built-in program would need a Role for it. So the program has no credentials and no access to the API at all.
+With a ServiceAccount token the program could record Events and review tokens, but not get addresses and certificates,
+and every such Pod would need a Role. So the program has no credentials and no access to the API.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from penstock.contract.names import Target
 from penstock.workloads.images import ActorName
 
 LONGEST_LINE = 8 * 1024 * 1024
-"""An Event of the Kubernetes API has at most 3 MiB."""
+"""Larger than any Event of the Kubernetes API (3 MiB)."""
 
 
 class NodeRefused(Exception):
-    """The node could not do what it was asked for; the text says why."""
+    """The node returned an error for a call."""
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -43,17 +43,17 @@ class Start(msgspec.Struct, frozen=True):
     """The Pod's name."""
     ip: str
     ports: dict[int, int]
-    """The ports that the Pod has in place of those of the image."""
+    """The ports to listen on for the ports of the image."""
     volumes: list[tuple[str, str]]
     """(path in the container, path on this machine)"""
     most_bytes: int
     """The largest event."""
     grace: float
-    """Seconds for requests under way when the program is stopped."""
+    """Seconds for open requests when the program is stopped."""
 
 
 class Call(msgspec.Struct, frozen=True):
-    """What the program asks for."""
+    """A call of the program."""
 
     number: int
     name: str
@@ -61,7 +61,7 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """What the node answers."""
+    """The node's reply to a call."""
 
     number: int
     result: Any = None
@@ -69,18 +69,18 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 class Reach(msgspec.Struct, frozen=True):
-    """Where a URL leads."""
+    """The location of a URL."""
 
     targets: list[Target]
     trusted: str = ""
-    """The trust bundles in PEM, for a URL of TLS."""
+    """The trust bundles in PEM, for an https URL."""
 
 
 _STARTS, _REPLIES = msgspec.json.Decoder(Start), msgspec.json.Decoder(Reply)
 
 
 class NodeLine:
-    """The program's end."""
+    """The program's end of the connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
@@ -89,15 +89,15 @@ class NodeLine:
 
     @classmethod
     async def on(cls, line: socket.socket) -> NodeLine:
-        """The end at this socket."""
+        """The connection at this socket."""
         return cls(*await asyncio.open_connection(sock=line, limit=LONGEST_LINE))
 
     async def start(self) -> Start:
-        """What the node sends first. Raises ConnectionError where it is gone."""
+        """Reads the first message. Raises ConnectionError if the node has ended."""
         return _STARTS.decode(await self._line())
 
     async def read(self) -> None:
-        """Takes the node's answers, for ever. Raises ConnectionError when the node is gone."""
+        """Reads replies for ever. Raises ConnectionError when the node has ended."""
         while True:
             reply = _REPLIES.decode(await self._line())
             asked = self._asked.pop(reply.number, None)
@@ -105,7 +105,7 @@ class NodeLine:
                 asked.set_result(reply)
 
     async def ask(self, name: str, kind: Any, /, **arguments: str) -> Any:
-        """The node's answer, which is of this type. Raises NodeRefused."""
+        """Calls the node; the result, converted to the type. Raises NodeRefused."""
         number = next(self._numbers)
         asked = self._asked[number] = asyncio.get_running_loop().create_future()
         try:
@@ -117,8 +117,8 @@ class NodeLine:
             raise NodeRefused(reply.error)
         return msgspec.convert(reply.result, kind)
 
-    async def tell(self, name: str, /, **arguments: str) -> None:
-        """Tells the node what needs no answer."""
+    async def notify(self, name: str, /, **arguments: str) -> None:
+        """Calls the node without waiting for a reply."""
         await self._send(Call(0, name, arguments))
 
     async def _send(self, call: Call) -> None:

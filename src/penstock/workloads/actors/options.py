@@ -1,6 +1,6 @@
-"""What the environment asks of an actor, read once and typed. A mistake is told with the variable's name and value.
+"""Parses the environment of the images `recordevents` and `eventshub`, which can be receiver, sender or forwarder.
 
-The variables are those of the images `recordevents` and `eventshub`; variables of others are passed over.
+Errors contain the name and the value of the variable. Other variables are ignored.
 """
 
 from __future__ import annotations
@@ -14,20 +14,18 @@ import msgspec
 
 from penstock.workloads.images import ActorName
 
-# Durations as the test images take them: Go's notation (`1m30s`, `250ms`) or a plain number of seconds.
-
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
 _WHOLE = re.compile(rf"(?:{_PART.pattern})+")
 
 
 def seconds(text: str) -> float:
-    """The duration in seconds. Raises ValueError with a sentence for people."""
+    """Parses a duration in Go's notation (`1m30s`, `250ms`) or a number of seconds. Raises ValueError."""
     text = text.strip()
     if text.isdecimal():
         return float(text)
     if not _WHOLE.fullmatch(text):
-        raise ValueError(f'"{text}" is no duration: write a number of seconds, or for example 500ms, 5s, 1m30s')
+        raise ValueError(f'"{text}" is not a duration: write a number of seconds, or for example 500ms, 5s, 1m30s')
     return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
 
 
@@ -39,17 +37,17 @@ Vent = Literal["logger", "recorder"]
 
 
 CERTIFICATES, TOKEN = "EVENTSHUB_CERTIFICATES", "EVENTSHUB_TOKEN"
-PLACES = {CERTIFICATES: "/etc/tls/certificates", TOKEN: "/oidc/token"}
-"""Where the image has the files that its Pod mounts, as variables: paths in those lead to where files really are."""
+DEFAULT_PATHS = {CERTIFICATES: "/etc/tls/certificates", TOKEN: "/oidc/token"}
+"""Default paths of mounted files in the image, which variables can override."""
 
 
 class BrokenEnvironment(ValueError):
-    """The program would end at once with this message and exit code 1."""
+    """Invalid environment: the program exits with this message and code 1."""
 
 
 @dataclass(frozen=True)
 class Common:
-    """What both roles have."""
+    """Options of all roles."""
 
     name: str
     """`observer` of everything it reports: the Pod's name."""
@@ -64,7 +62,7 @@ class ReceiverOptions:
     """A program that receives events."""
 
     skips: Callable[[], Skips]
-    """Makes a fresh counter for each start of the program."""
+    """Creates a counter for each start of the program."""
     skip_code: int = 409
     skip_body: str = ""
     skip_headers: Mapping[str, str] = field(default_factory=dict)
@@ -76,9 +74,9 @@ class ReceiverOptions:
     wait: float = 0.0
     format: Literal["", "binary", "structured"] = ""
     certificates: str = ""
-    """The folder with `tls.crt` and `tls.key`, where events are taken over TLS only."""
+    """The folder with `tls.crt` and `tls.key`, if TLS is required."""
     audience: str = ""
-    """Tokens must be for it; empty where none are asked for."""
+    """The required audience of tokens. Empty: no tokens."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +90,7 @@ class SenderOptions:
     """Number of events; 0 sends without end."""
     encoding: Literal["binary", "structured"]
     event: Mapping[str, object] | None
-    """Its data as they were written, as `msgspec.Raw`."""
+    """Its data are unparsed (`msgspec.Raw`)."""
     headers: Mapping[str, str]
     body: str
     method: str
@@ -104,16 +102,16 @@ class SenderOptions:
     probe: bool
     probe_timeout: float
     files: tuple[str, ...] = ()
-    """JSON events to forward, each of which must reach the sink; nothing else is sent then."""
+    """JSON events to forward, each of which must reach the sink."""
     ca_certs: str = ""
-    """By which the sink may be believed, beside what the system trusts."""
+    """CA certificates of the sink, in addition to those of the system."""
     token: str = ""
-    """The file with the token to show; empty where none is shown."""
+    """The file with the token to send. Empty: no token."""
 
 
 @dataclass(frozen=True)
 class ActorOptions:
-    """Everything one container is to do."""
+    """All options of a container."""
 
     common: Common
     receiver: ReceiverOptions | None
@@ -121,7 +119,7 @@ class ActorOptions:
 
 
 def read_options(image: ActorName, env: Mapping[str, str]) -> ActorOptions:
-    """What the environment asks for. Raises BrokenEnvironment."""
+    """Parses the environment. Raises BrokenEnvironment."""
     roles: tuple[Role, ...] = _choices(env, "EVENT_GENERATORS", ("receiver", "sender", "forwarder"))
     if not roles:
         raise BrokenEnvironment("EVENT_GENERATORS is empty: name receiver, sender, both, or forwarder")
@@ -162,7 +160,7 @@ def _receiver(env: Mapping[str, str]) -> ReceiverOptions:
         reply_append=env.get("REPLY_APPEND_DATA", ""),
         wait=_read(env, "RESPONSE_WAIT_TIME", seconds, 0.0),
         format=_read(env, "EVENT_FORMAT", _format, ""),
-        certificates=_place(env, CERTIFICATES) if _read(env, "ENFORCE_TLS", _flag, False) else "",
+        certificates=_path(env, CERTIFICATES) if _read(env, "ENFORCE_TLS", _flag, False) else "",
         audience=env.get("OIDC_AUDIENCE", ""),
     )
 
@@ -226,12 +224,12 @@ def _sender(image: ActorName, env: Mapping[str, str]) -> SenderOptions:
         probe=_read(env, "PROBE_SINK", _flag, image == "eventshub"),
         probe_timeout=_read(env, "PROBE_SINK_TIMEOUT", seconds, 60.0),
         ca_certs=env.get("CA_CERTS", ""),
-        token=_place(env, TOKEN) if _read(env, "ENABLE_OIDC_AUTH", _flag, False) else "",
+        token=_path(env, TOKEN) if _read(env, "ENABLE_OIDC_AUTH", _flag, False) else "",
     )
 
 
-def _place(env: Mapping[str, str], name: str) -> str:
-    return env.get(name) or PLACES[name]
+def _path(env: Mapping[str, str], name: str) -> str:
+    return env.get(name) or DEFAULT_PATHS[name]
 
 
 def _read(env: Mapping[str, str], name: str, parse: Callable[[str], T], default: T) -> T:
@@ -294,8 +292,7 @@ def _object(text: str) -> Mapping[str, object] | None:
 
 
 def _data_as_written(event: str) -> msgspec.Raw:
-    """Everything from the colon to the end of the data: the images send these bytes, the spaces before the data
-    included, and the receiver sees their number in Content-Length."""
+    """The bytes from the colon to the end of the data, including spaces, which the images send unchanged."""
     data = bytes(_MEMBERS.decode(event)["data"])
     found = re.search(rb'"data"\s*:(\s*)' + re.escape(data), event.encode())
     return msgspec.Raw((found[1] if found else b"") + data)
@@ -317,9 +314,8 @@ def _format(text: str) -> Literal["", "binary", "structured"]:
     raise ValueError("use binary or json")
 
 
-# Which of the events that arrive a receiver rejects: decided by their number alone, counted from 1.
-
 Skips = Callable[[int], bool]
+"""Whether a receiver rejects the event with this number, counted from 1."""
 
 
 def nothing(number: int) -> bool:

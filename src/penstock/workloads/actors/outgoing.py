@@ -1,6 +1,6 @@
-"""Requests of a built-in program to others: the node says which addresses they may go to, and they go to one of those.
+"""HTTP requests of built-in programs. The node resolves the URL to the allowed addresses, and one of them is used.
 
-So a name cannot lead elsewhere between the check and the connection, and the program needs neither the names of
+So the name cannot resolve to another address between check and connection, and the program needs neither the names of
 Services nor the lists of destinations.
 """
 
@@ -20,11 +20,11 @@ from penstock.workloads.actors.node_line import NodeLine, NodeRefused, Reach
 USER_AGENT = "penstock-workloads"
 CONNECT_TIMEOUT = timedelta(seconds=10)
 MOST_CLIENTS = 64
-"""Of names that have addresses here, with the certificates by which they are believed."""
+"""Cached clients, one per address and set of CA certificates."""
 
 
 class NotSent(Exception):
-    """The request got no answer that can be used; the text says why."""
+    """The request got no usable response."""
 
 
 class Outgoing:
@@ -33,8 +33,8 @@ class Outgoing:
     def __init__(
         self, node: NodeLine, most_bytes: int, ca_certs: str | None = None, *, with_bundles: bool = False
     ) -> None:
-        """`most_bytes` of an answer are read. `ca_certs` in PEM are believed beside what the system trusts; without
-        them, or `with_bundles`, the trust bundles are, as they are now."""
+        """`most_bytes` limits responses. `ca_certs` (PEM) are trusted in addition to the system's CAs; without them, or
+        `with_bundles`, the current trust bundles are trusted, too."""
         self._node, self._most, self._ca_certs = node, most_bytes, ca_certs
         self._with_bundles = with_bundles or ca_certs is None
         self._clients: OrderedDict[tuple[tuple[str, str, int] | None, str], Client] = OrderedDict()
@@ -42,7 +42,7 @@ class Outgoing:
     async def send(
         self, method: str, url: str, headers: Sequence[tuple[str, str]] = (), body: bytes | None = None
     ) -> Answer:
-        """The answer. Raises NotSent."""
+        """The response. Raises NotSent."""
         try:
             reach = await self._node.ask("locate", Reach, url=url)
             bundles = reach.trusted if self._with_bundles else ""
@@ -51,21 +51,20 @@ class Outgoing:
                 try:
                     return await self._send(target, trusted, method, headers, body)
                 except ConnectError as error:
-                    unreachable = error  # another address of the name may answer
+                    unreachable = error  # another address may be reachable
         except (NodeRefused, PyreqwestError, AnswerTooLarge) as error:
             raise NotSent(f"{type(error).__name__}: {error}") from error
         raise NotSent(f"ConnectError: {unreachable}") from unreachable
 
     async def close(self) -> None:
-        """Ends its connections."""
+        """Closes all connections."""
         for client in self._clients.values():
             await client.close()
 
     async def _send(
         self, target: Target, trusted: str, method: str, headers: Sequence[tuple[str, str]], body: bytes | None
     ) -> Answer:
-        # The address was judged for the host of the URL; as in Go's client, whose programs these are, a header does not
-        # name another.
+        # The address was checked for the host of the URL, so a Host header must not override it (as in Go's client).
         sent = [(name, value) for name, value in headers if name.lower() != "host"]
         request = self._client(target.lead, trusted).request(method, target.url).headers(sent)
         if target.host:
@@ -75,7 +74,7 @@ class Outgoing:
         answer = await answer_of(request, self._most)
         encodings = {value.strip().lower() for name, value in answer.headers if name == "content-encoding"}
         if encodings - {"", "identity"}:
-            raise NotSent(f"the answer has the Content-Encoding {', '.join(encodings)}, which was not asked for")
+            raise NotSent(f"unexpected Content-Encoding of the response: {', '.join(encodings)}")
         return answer
 
     def _client(self, lead: tuple[str, str, int] | None, trusted: str) -> Client:

@@ -1,4 +1,4 @@
-"""One run of a container: the receiver and the sender that its environment asks for, from start to exit code."""
+"""Runs a container of `recordevents` or `eventshub`: its receiver and its sender, from start to exit code."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from penstock.workloads.server import PortTaken, TakeListener, serving
 
 @dataclass(frozen=True)
 class ActorEnvironment:
-    """What a program needs of its node."""
+    """The interface of the program to its node."""
 
     node: NodeLine
     files: VolumeFiles
     most_bytes: int
-    """Of an answer."""
+    """Limit for responses."""
     reports: Reports
     take_listener: TakeListener
 
@@ -39,7 +39,7 @@ class EventsHub(Stoppable):
         self._options, self._around = options, surroundings
 
     async def run(self, ready: Callable[[], None]) -> Exit:
-        """Runs to its end. `ready` is called once it serves."""
+        """Runs until it ends. `ready` is called when it is ready."""
         async with contextlib.AsyncExitStack() as running:
             if self._options.receiver:
                 try:
@@ -56,7 +56,7 @@ class EventsHub(Stoppable):
             return ended
 
     def _receiving(self, wanted: ReceiverOptions) -> contextlib.AbstractAsyncContextManager[None]:
-        """Receives meanwhile, at both ports where TLS is asked for. Raises BrokenEnvironment and PortTaken."""
+        """Receives events, also on the TLS port if TLS is required. Raises BrokenEnvironment and PortTaken."""
         receiver = Receiver(self._options.common.name, wanted, self._around.reports, self._review)
         ports: dict[int, ssl.SSLContext | None] = {PORT: None}
         if wanted.certificates:
@@ -70,7 +70,7 @@ class EventsHub(Stoppable):
         return user
 
     async def _sending(self, wanted: SenderOptions) -> Exit:
-        """Sends until that is done, or until stopped."""
+        """Sends all events, or until stopped."""
         # Imported here, because a receiver alone needs neither an HTTP client nor YAML.
         from penstock.workloads.actors.outgoing import Outgoing
         from penstock.workloads.actors.sender import SendingActor
@@ -88,7 +88,7 @@ class EventsHub(Stoppable):
 
 
 def tls_from(folder: str, files: VolumeFiles) -> ssl.SSLContext:
-    """TLS of a server with the certificate of a mounted Secret. Raises BrokenEnvironment."""
+    """A server's TLS context with the certificate of a mounted Secret. Raises BrokenEnvironment."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         context.load_cert_chain(files.find(f"{folder}/tls.crt"), files.find(f"{folder}/tls.key"))

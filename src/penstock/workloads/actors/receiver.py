@@ -1,6 +1,6 @@
-"""The receiver: an HTTP server that takes events, rejects those it is told to, replies to the others, and reports all.
+"""The receiver: an HTTP server that accepts or rejects events as configured, sends replies, and reports all events.
 
-The observation is reported before the answer is given, so whoever has the answer can already read the report.
+The report is written before the response, so that a sender that has the response can read the report.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ READY_PATH = "/health/ready"
 MOST_BYTES = 16 * 1024 * 1024
 
 Review = Callable[[str, str], Awaitable[Mapping[str, Any] | None]]
-"""Whose a token is that is for this audience; None where it is nobody's or for another. (token, audience)"""
+"""(token, audience) -> the user of the token; None if it is invalid or for another audience."""
 
 
 class RequestRefused(Exception):
-    """The request is not taken; the text says why."""
+    """The request is rejected with a status."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -92,7 +92,7 @@ class Receiver:
         return self._reply(event)
 
     async def _admitted(self, request: Request) -> Mapping[str, Any] | None:
-        """Who sends; None where nobody asks. Raises RequestRefused."""
+        """The sender; None without authentication. Raises RequestRefused."""
         if self._wanted.certificates and request.url.scheme != "https":
             raise RequestRefused(400, f"failed to enforce TLS connection for request {request.url.path}")
         if not self._wanted.audience:
@@ -113,7 +113,7 @@ class Receiver:
         except MalformedEvent as malformed:
             return None, str(malformed)
         if self._wanted.format and mode != self._wanted.format:
-            return event, f"the event came in {mode} mode, {self._wanted.format} was expected"
+            return event, f"the event is in {mode} mode, {self._wanted.format} was expected"
         return event, ""
 
     def _reply(self, event: CloudEvent | None) -> Response:
@@ -131,7 +131,7 @@ class Receiver:
 
 
 def reply_to(event: CloudEvent, wanted: options.ReceiverOptions) -> CloudEvent:
-    """The event with what the options replace; everything else, extensions included, stays."""
+    """The event with the replacements of the options; all other attributes stay."""
     data, changes = event.data, {}
     if wanted.reply_type:
         changes["type"] = wanted.reply_type
@@ -147,7 +147,7 @@ def reply_to(event: CloudEvent, wanted: options.ReceiverOptions) -> CloudEvent:
 
 
 def _text_of(event: CloudEvent) -> str:
-    """The data as the Go SDK reads it into a text: a JSON string or plain text; any other data gives none."""
+    """The data as the Go SDK converts it to a string: a JSON string or plain text, otherwise empty."""
     parsed = media_type.parse(event.attributes.get("datacontenttype") or "application/json")
     kind, data = parsed.essence if parsed else "", event.data or b""
     if kind == "text/plain":

@@ -1,4 +1,8 @@
-"""Where an actor's observations go: the Pod's log (`kubectl logs`) and Kubernetes Events (`kubectl get events`)."""
+"""Reports of observed events, to the Pod's log (`kubectl logs`) and as Kubernetes Events (`kubectl get events`).
+
+Reports are JSON with a documented order of fields. `Received` and `Rejected` are counted separately, so the first event
+that is received after three rejected ones has sequence 1.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +15,6 @@ from typing import Any, Literal, TextIO
 from penstock.events.event import CloudEvent
 from penstock.workloads.actors.node_line import NodeRefused
 from penstock.workloads.actors.options import Common
-
-# What an actor reports about one event: the JSON that the documents print, its fields in their order. `Received` and
-# `Rejected` are counted apart, which is why the first event that is received after three rejected ones has the
-# sequence 1 again.
 
 Kind = Literal["Received", "Rejected", "Sent", "Response"]
 
@@ -37,10 +37,10 @@ class EventInfo:
     origin: str = ""
     sent_id: str = ""
     user: Mapping[str, Any] | None = None
-    """Whose token came with the event, as a TokenReview tells it."""
+    """The user of the token, as in a TokenReview."""
 
     def to_json(self) -> str:
-        """The report as one line, without fields that say nothing."""
+        """The report as one line, without empty fields."""
         fields: dict[str, Any] = {"kind": self.kind}
         if self.error:
             fields["error"] = self.error
@@ -104,7 +104,7 @@ Record = Callable[[str, str, str], Awaitable[None]]
 
 
 class PodLog:
-    """What `kubectl logs` shows: the program's output."""
+    """The program's output, which `kubectl logs` shows."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
@@ -122,7 +122,7 @@ class Reports:
         self._common, self._log, self._record = common, log, record
 
     async def report(self, info: EventInfo) -> None:
-        """Hands the observation to everything that EVENT_LOGS names. A failure is logged, never raised."""
+        """Writes the report to everything in EVENT_LOGS. Errors are logged."""
         message = info.to_json()
         if "logger" in self._common.vents:
             self._log.write(message)
@@ -130,9 +130,9 @@ class Reports:
             name = f"{self._common.name}.{info.kind}.{info.sequence}"
             try:
                 await self._record(self._common.agent, name, message)
-            except (NodeRefused, OSError) as error:  # the event was observed, whatever became of the report
+            except (NodeRefused, OSError) as error:  # the event counts as observed even so
                 self._log.write(f"the Event {name} could not be written: {error}")
 
     def say(self, text: str) -> None:
-        """A line for the log alone."""
+        """Writes a line to the log only."""
         self._log.write(text)

@@ -1,4 +1,4 @@
-"""The sender: posts an event, or several, to its sink and reports what it sent and what came back."""
+"""The sender: sends events to its sink and reports them and the responses."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class SendingActor:
         self._token = ""
 
     async def run(self) -> None:
-        """Waits, probes the sink where asked to, sends. Raises BrokenEnvironment for what cannot be sent."""
+        """Waits, probes the sink if configured, and sends. Raises BrokenEnvironment for invalid events."""
         await asyncio.sleep(self._wanted.delay)
         if self._wanted.token:
             self._token = await self._read_token(self._wanted.token)
@@ -57,7 +57,7 @@ class SendingActor:
             await self._send(number, message)
 
     async def _probe(self) -> None:
-        """Returns when the sink gives any HTTP answer."""
+        """Returns when the sink responds with any status."""
         deadline = asyncio.get_running_loop().time() + self._wanted.probe_timeout
         while True:
             try:
@@ -65,7 +65,7 @@ class SendingActor:
             except NotSent as error:
                 if asyncio.get_running_loop().time() >= deadline:
                     raise BrokenEnvironment(
-                        f"the sink {self._wanted.sink} gave no answer within {self._wanted.probe_timeout:g} s: {error}"
+                        f"the sink {self._wanted.sink} did not respond within {self._wanted.probe_timeout:g} s: {error}"
                     ) from error
                 await asyncio.sleep(PROBE_SECONDS)
             else:
@@ -134,7 +134,7 @@ class SendingActor:
         )
 
     async def _request(self, method: str, headers: list[tuple[str, str]], body: bytes) -> Answer:
-        # With the spelling of Go's client, because receivers report headers as they come.
+        # With the spelling of Go's client, because receivers report headers unchanged.
         sent = [(canonical_name(name), value) for name, value in headers]
         if self._token:
             sent.append(("Authorization", f"Bearer {self._token}"))
@@ -150,7 +150,7 @@ class SendingActor:
 
 
 def next_message(wanted: options.SenderOptions, number: int) -> Message:
-    """The request with this number, from 1. INPUT_HEADERS and INPUT_BODY win over INPUT_EVENT."""
+    """The request with this number, from 1. INPUT_HEADERS and INPUT_BODY override INPUT_EVENT."""
     if wanted.headers or wanted.body:
         headers = [(name.lower(), value) for name, value in wanted.headers.items()]
         return Message(headers, wanted.body.encode(), None)
@@ -166,7 +166,7 @@ def next_message(wanted: options.SenderOptions, number: int) -> Message:
     try:
         event = json_format.decode(msgspec.json.encode(members))
     except MalformedEvent as malformed:
-        raise BrokenEnvironment(f"INPUT_EVENT is no CloudEvent: {malformed}") from malformed
+        raise BrokenEnvironment(f"INPUT_EVENT is not a CloudEvent: {malformed}") from malformed
     written = members.get("data")
     if isinstance(written, msgspec.Raw) and event.data == bytes(written).lstrip():
         event = CloudEvent(event.attributes, bytes(written))
@@ -174,6 +174,6 @@ def next_message(wanted: options.SenderOptions, number: int) -> Message:
 
 
 def message_of(event: CloudEvent, wanted: options.SenderOptions) -> Message:
-    """The event in the encoding that was asked for."""
+    """The event in the configured encoding."""
     headers, body = http.to_structured(event) if wanted.encoding == "structured" else http.to_binary(event)
     return Message(headers, body, event)

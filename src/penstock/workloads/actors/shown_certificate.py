@@ -1,6 +1,6 @@
-"""The certificate of a built-in program's server: made by the node, which alone has the authority's key.
+"""The server certificate of a built-in program. Only the node has the CA's key, so the node creates it.
 
-The program asks for it regularly, so that it shows the next one before the current one expires.
+The program requests it regularly, so that it has the next one before the current one expires.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ class Pair(msgspec.Struct, frozen=True):
 
 
 class ShownCertificate(RenewedContext):
-    """What a server shows."""
+    """The TLS context of a server."""
 
-    def __init__(self, ask: Callable[[], Awaitable[Pair]], tell: Callable[[str], None]) -> None:
-        """`ask` raises NodeRefused; `tell` writes to the log."""
+    def __init__(self, ask: Callable[[], Awaitable[Pair]], log: Callable[[str], None]) -> None:
+        """`ask` raises NodeRefused; `log` writes to the log."""
         super().__init__()
-        self._ask, self._tell = ask, tell
+        self._ask, self._log = ask, log
         self._shown: Pair | None = None
 
     async def look(self) -> None:
-        """Shows the certificate as it is now to connections from now on. Raises NodeRefused."""
+        """Uses the current certificate for new connections. Raises NodeRefused."""
         pair = await self._ask()
         if pair != self._shown:
             await asyncio.to_thread(self.show, pair.certificate.encode(), pair.key.encode())
             self._shown = pair
 
     async def run(self) -> None:
-        """Looks again and again; what fails is told once, and the certificate stays as it is."""
-        told = ""
+        """Renews the certificate regularly. An error is logged once, and the certificate stays the same."""
+        last_error = ""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             try:
                 await self.look()
-                told = ""
+                last_error = ""
             except NodeRefused as error:
-                if str(error) != told:
-                    self._tell(f"the certificate stays as it is: {error}")
-                told = str(error)
+                if str(error) != last_error:
+                    self._log(f"the certificate could not be renewed: {error}")
+                last_error = str(error)

@@ -1,6 +1,6 @@
 """The actor `timer-source`: sends the same message at intervals, as Knative's image of that name does by Apache Camel.
 
-An event that the sink does not take is logged and not sent again, as there.
+As there, an event that the sink rejects is logged and not sent again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from penstock.events import http
 from penstock.events.event import CloudEvent
 from penstock.runtime.lifecycle import first
 from penstock.runtime.times import rfc3339
-from penstock.workloads.actors.options import PLACES, TOKEN, BrokenEnvironment
+from penstock.workloads.actors.options import DEFAULT_PATHS, TOKEN, BrokenEnvironment
 from penstock.workloads.actors.outgoing import NotSent, Outgoing
 from penstock.workloads.actors.reporting import PodLog
 from penstock.workloads.actors.volume_files import VolumeFiles
@@ -41,20 +41,20 @@ class TimerOptions:
     """0: without end."""
     overrides: Mapping[str, str]
     certificates: str
-    """In PEM, of who signed the sink's. The trust bundles are believed as well."""
+    """CA certificates of the sink in PEM, in addition to the trust bundles."""
     token: str
-    """The file with the token to send with; empty where none is asked for."""
+    """The file with the token to send. Empty: no token."""
 
     @classmethod
     def read(cls, env: Mapping[str, str]) -> TimerOptions:
-        """What the environment says. Raises BrokenEnvironment."""
+        """Parses the environment. Raises BrokenEnvironment."""
         try:
             overrides = (json.loads(env.get("K_CE_OVERRIDES") or "{}") or {}).get("extensions") or {}
             period, repeat = int(env.get(f"{PREFIX}PERIOD") or 1000), int(env.get(f"{PREFIX}REPEATCOUNT") or 0)
         except (ValueError, AttributeError) as error:
             raise BrokenEnvironment(str(error)) from error
         if not env.get("K_SINK"):
-            raise BrokenEnvironment("K_SINK names no sink")
+            raise BrokenEnvironment("K_SINK is empty")
         return cls(
             env["K_SINK"],
             max(period, 1) / 1000,
@@ -63,7 +63,7 @@ class TimerOptions:
             repeat,
             {str(name): str(value) for name, value in overrides.items()},
             env.get("K_CA_CERTS", ""),
-            (env.get(TOKEN) or PLACES[TOKEN]) if env.get(OIDC_ENABLED) == "true" else "",
+            (env.get(TOKEN) or DEFAULT_PATHS[TOKEN]) if env.get(OIDC_ENABLED) == "true" else "",
         )
 
 
@@ -106,12 +106,12 @@ class TimerSource(Stoppable):
     async def _send(self, event: CloudEvent) -> None:
         options = self._options
         headers, body = http.to_binary(event)
-        if options.token:  # another one from time to time
+        if options.token:  # renewed from time to time
             token = (await self._files.read(options.token)).decode().strip()
             headers = [*headers, ("Authorization", f"Bearer {token}")]
-        answer = await self._outgoing.send("POST", options.sink, headers, body)
-        if not 200 <= answer.status < 300:
-            self._log.write(f"an event was not taken by {options.sink}: {answer.status}")
+        response = await self._outgoing.send("POST", options.sink, headers, body)
+        if not 200 <= response.status < 300:
+            self._log.write(f"an event was rejected by {options.sink}: {response.status}")
 
 
 def timer_event(options: TimerOptions, event_id: str, now: str) -> CloudEvent:

@@ -1,6 +1,7 @@
-"""The actor `transform-jsonata`: answers an event with what a JSONata expression makes of it, or sends that to a sink.
+"""The actor `transform-jsonata`: transforms events with a JSONata expression and returns the result or sends it to a
+sink.
 
-With a sink the answer is the sink's, so whoever sent the event knows whether it got through. It accepts nothing itself.
+With a sink, the response is that of the sink, so that the sender of the event knows whether it was delivered.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Transform(HttpActor):
         self._log, self._outgoing = log, outgoing
 
     async def prepare(self) -> str | None:
-        """Has the expressions parsed."""
+        """Parses the expressions."""
         if not self._ports:
             return f"{NO_HTTP} leaves nothing to serve where {SERVICE} does not name a Service"
         try:
@@ -60,7 +61,7 @@ class Transform(HttpActor):
         return None
 
     async def close(self) -> None:
-        """Ends the process that evaluates, and connections to the sink."""
+        """Ends the process of the expressions and closes connections to the sink."""
         await self._expressions.close()
         await self._outgoing.close()
 
@@ -86,7 +87,7 @@ class Transform(HttpActor):
     async def _transform(self, headers: Mapping[str, str], body: bytes) -> Response:
         made = await self._expressions.evaluate("input", document_of(headers, body))
         if made is None:
-            raise CannotTransform("the expression gives nothing for this event")
+            raise CannotTransform("the expression has no result for this event")
         if self._sink is None:
             return Response(_encode(made), 200, media_type=content_type_of(made))
         sent = [("Content-Type", content_type_of(made))]
@@ -94,14 +95,14 @@ class Transform(HttpActor):
         if self._discard or not answer.body:
             return Response(status_code=answer.status)
         if not self._replies:
-            passed = {name: value for name, value in answer.headers if _tells_of_the_event(name)}
+            passed = {name: value for name, value in answer.headers if _is_event_header(name)}
             return Response(answer.body, answer.status, passed)
         reply = await self._expressions.evaluate("reply", document_of(dict(answer.headers), answer.body))
         return Response(_encode(reply), answer.status, media_type=content_type_of(reply))
 
 
 def document_of(headers: Mapping[str, str], body: bytes) -> Any:
-    """What the expression sees: the event in the JSON format; the body where it is none."""
+    """The input of the expression: the event in the JSON format, or the body if it is not an event."""
     try:
         return json.loads(json_format.encode(http.from_http(headers, body)))
     except MalformedEvent:
@@ -113,7 +114,7 @@ def document_of(headers: Mapping[str, str], body: bytes) -> Any:
 
 
 def content_type_of(made: Any) -> str:
-    """As the result says itself; else that of an event where it is one."""
+    """The content type in the result, otherwise that of an event or of JSON."""
     if isinstance(made, dict) and made.get("contenttype"):
         return str(made["contenttype"])
     return STRUCTURED if isinstance(made, dict) and "specversion" in made else JSON
@@ -123,12 +124,12 @@ def _encode(made: Any) -> bytes:
     return json.dumps(made, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _tells_of_the_event(header: str) -> bool:
+def _is_event_header(header: str) -> bool:
     return header == "content-type" or header.startswith("ce-")
 
 
 def _refusal_of(headers: Mapping[str, str]) -> Response | None:
-    """What can be refused without the body."""
+    """The response to a request that is rejected without reading the body."""
     if http.is_encoded(headers):
         return Response(status_code=415, headers={"accept-encoding": "identity"})
     if headers.get("content-type", "").startswith("application/cloudevents-batch"):

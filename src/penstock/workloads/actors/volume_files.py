@@ -1,7 +1,7 @@
-"""The files that a built-in program may open: those of its container's volumes, by their paths in the container.
+"""Access of a built-in program to the files in its container's volumes, by their paths in the container.
 
-No other file of this machine is opened, whatever the environment names: a path has to be below the mount of a volume,
-and what it leads to, after links, below the folder of that volume.
+No other file of this machine is opened, whatever the environment contains: a path must be below the mount of a volume,
+and with symbolic links resolved below the folder of that volume.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ class VolumeFiles:
         self._mounts = sorted(mounts, key=lambda mount: len(mount[0].parts), reverse=True)
 
     def find(self, path: str) -> Path:
-        """Where a path of the container is on this machine. Raises OSError for one that is not in a volume."""
+        """The path on this machine of a path in the container. Raises OSError if it is not in a volume."""
         wanted = PurePosixPath(os.path.normpath(path))
         for target, source in self._mounts:
             if wanted.is_relative_to(target):
                 return self._inside(source, source / wanted.relative_to(target), path)
-        raise PermissionError(f"{path} is in no volume of this container")
+        raise PermissionError(f"{path} is not in a volume of this container")
 
     async def read(self, path: str) -> bytes:
-        """What a file has. Raises OSError."""
+        """The content of a file. Raises OSError."""
         return await asyncio.to_thread(self._read, self.find(path), path)
 
     async def texts(self, path: str) -> list[str]:
-        """What a file has, or every `.yaml` file of a folder, in their order. Raises OSError and UnicodeDecodeError."""
+        """The text of a file, or of the `.yaml` files of a folder in order. Raises OSError and UnicodeDecodeError."""
         return await asyncio.to_thread(self._texts, self.find(path), path)
 
     def _texts(self, place: Path, path: str) -> list[str]:

@@ -1,1 +1,1 @@
-"""The life of Pods: taken, started, probed, started again, stopped, and what kubectl shows of it."""
+"""Pods: their containers are started, probed, restarted and stopped, and their status is written."""

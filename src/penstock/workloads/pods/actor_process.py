@@ -1,7 +1,8 @@
 """A built-in program as a process of its own, and the node's end of the connection to it.
 
-The program gets its environment over that connection and not as variables of its process: what a Pod may set
-(`LD_PRELOAD`, `PYTHONPATH`, …) changes nothing for the interpreter. What it may ask for is in `node_line`.
+The program gets the Pod's environment over that connection and not as variables of its process, so that variables such
+as `LD_PRELOAD` and `PYTHONPATH` do not affect the interpreter. Its calls are defined in `node_line`; they only concern
+its own Pod.
 """
 
 from __future__ import annotations
@@ -30,13 +31,11 @@ from penstock.workloads.actors.shown_certificate import Pair
 from penstock.workloads.images import Exit
 from penstock.workloads.kubernetes import Manifest, PodApi
 from penstock.workloads.processes.process import Launch, LocalProcess
-from penstock.workloads.proxy import Locate, place
-
-# What the node answers to a built-in program: for its own Pod, and nothing that is not in `node_line`.
+from penstock.workloads.proxy import Locate, locate_for
 
 REASON = "CloudEventObserved"
 MOST_LOOKUPS = 4
-"""Of names, for all programs: each takes a thread of the node for as long as DNS does."""
+"""Concurrent DNS lookups for all programs: each takes a thread."""
 
 MakeCertificate = Callable[[datetime], KeyPair]
 """Raises NoCertificate."""
@@ -46,38 +45,38 @@ _SERVICE = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 
 @dataclass(frozen=True)
 class ActorServices:
-    """What the node does for built-in programs."""
+    """Services of the node for built-in programs."""
 
     api: PodApi
     locate: Locate
     destinations: Destinations
     trusted: Callable[[], str]
-    """The trust bundles as they are now, in PEM."""
+    """The current trust bundles, in PEM."""
     certificate: Callable[[Sequence[str]], MakeCertificate]
-    """Makes certificates of a server for these names."""
+    """Creates server certificates for these names."""
     most_bytes: int
     """The largest event."""
     lookups: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOST_LOOKUPS))
 
 
 class ActorCalls:
-    """Answers the calls of one program."""
+    """Handles the calls of one program."""
 
     def __init__(self, pod: Manifest, services: ActorServices) -> None:
         self._pod, self._services = pod, services
         self._certificates: dict[str, MakeCertificate] = {}
 
     async def answer(self, call: Call) -> Reply:
-        """What the program gets; a failure is an answer, too."""
+        """The reply to a call; errors are replies, too."""
         try:
             return Reply(call.number, await self._result(call))
         except (Refused, NothingThere, NoCertificate) as refusal:
             return Reply(call.number, error=str(refusal))
-        except Exception as error:  # a program sends what it likes: whatever it causes is its answer
+        except Exception as error:  # any error that an untrusted program causes is sent back to it
             return Reply(call.number, error=describe(error))
 
     async def _result(self, call: Call) -> Any:
-        """What a call gives. Raises Refused, NothingThere, NoCertificate, or what the API fails with."""
+        """The result of a call. Raises Refused, NothingThere, NoCertificate, or errors of the API."""
         services, asked = self._services, call.arguments
         match call.name:
             case "locate":
@@ -95,14 +94,14 @@ class ActorCalls:
 
     async def _locate(self, url: str) -> Reach:
         namespace = self._pod["metadata"]["namespace"]
-        location = place(self._services.locate, url, namespace)
+        location = locate_for(self._services.locate, url, namespace)
         async with self._services.lookups:
             targets = await targets_of(location, self._services.destinations, namespace)
         return Reach(targets, self._services.trusted() if url.startswith("https:") else "")
 
     async def _certificate(self, service: str) -> Pair:
-        # Whoever may make Pods in a namespace may not speak for anyone but its Services: no name has a dot, and of the
-        # names in full those are left out that are short enough to mean a host elsewhere.
+        # Users of a namespace may only get certificates for its Services: the name has no dot, and of the resulting
+        # host names the short ones, which could be hosts elsewhere, are excluded.
         if _SERVICE.fullmatch(service) is None:
             raise Refused(f'"{service}" is not the name of a Service')
         if service not in self._certificates:
@@ -113,10 +112,10 @@ class ActorCalls:
 
 
 MOST_CALLS = 16
-"""Of one program under way."""
+"""Concurrent calls of a program."""
 
 LAST_WORDS_SECONDS = 10.0
-"""For what a program said before it ended to be read, while calls of it are still under way."""
+"""Limit for reading the last messages of a program that has ended."""
 
 _CALLS = msgspec.json.Decoder(Call)
 
@@ -144,7 +143,7 @@ class ActorProcess:
         try:
             ended = await self._process.run(theirs.close, theirs.fileno())
             theirs.close()
-            # What it said last may not be read yet.
+            # Its last messages may not be read yet.
             await asyncio.wait({serving}, timeout=LAST_WORDS_SECONDS)
         finally:
             theirs.close()
@@ -153,7 +152,7 @@ class ActorProcess:
         return Exit(ended.code, self._message or ended.message)
 
     async def _serve(self, line: socket.socket, ready: Callable[[], None]) -> None:
-        """Starts the program and answers its calls until it is gone."""
+        """Starts the program and handles its calls until it has ended."""
         reader, writer = await asyncio.open_connection(sock=line, limit=LONGEST_LINE)
         turns, calls = asyncio.Semaphore(MOST_CALLS), set[asyncio.Task[None]]()
         try:
@@ -173,7 +172,7 @@ class ActorProcess:
         except ConnectionError:
             return  # it has ended
         except (ValueError, KeyError) as error:
-            log.warning("a built-in program cannot be understood and is stopped", error=describe(error))
+            log.warning("stopping a built-in program that sent an invalid message", error=describe(error))
             self.stop(0)
         finally:
             for task in calls:

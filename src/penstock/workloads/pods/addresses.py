@@ -1,7 +1,7 @@
-"""Addresses of Pods: each has its own loopback address, so that its containerPort holds as it is written.
+"""Addresses of Pods: each has its own loopback address, so that it can listen on its containerPort.
 
-Linux answers on the whole of 127.0.0.0/8. Where only 127.0.0.1 can be bound (macOS), Pods share that address and have
-free ports; the annotation `penstock.dev/pod-ports` (`8080=41234`) says so, and the Service's endpoints follow it.
+On Linux all of 127.0.0.0/8 is local. If only 127.0.0.1 can be bound (macOS), Pods share that address and get other
+ports, which the annotation `penstock.dev/pod-ports` (`8080=41234`) records for the Service's endpoints.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from penstock.runtime.sockets import bound_socket
 NETWORK = "127.66"
 SHARED = "127.0.0.1"
 CLAIM_PORT = 47806
-"""UDP port whose holder has the address: a program's TCP ports stay free, and other stacks see that it is taken."""
+"""Binding this UDP port claims an address: TCP ports stay free, and other stacks see that it is taken."""
 
 _HOSTS = 254 * 254
 _TRIES = 64
@@ -30,12 +30,12 @@ class PodAddress:
     claim: socket.socket | None = None
 
     def close(self) -> None:
-        """Leaves the address to others."""
+        """Releases the address."""
         if self.claim is not None:
             self.claim.close()
 
     def port(self, wanted: int) -> int:
-        """The port to listen on in place of `wanted`: the same, unless somebody has it already."""
+        """The port to listen on for `wanted`: the same, or a free one if it is in use."""
         try:
             bound_socket(self.ip, wanted).close()
         except OSError:
@@ -52,13 +52,13 @@ class PodAddress:
 
 
 def candidates(seed: str, count: int = _TRIES) -> list[str]:
-    """Addresses to try for a Pod, in order. Spread by the seed, so that stacks on one machine rarely meet."""
+    """Addresses to try for a Pod, in order. They depend on the seed, so that stacks rarely collide."""
     start = zlib.crc32(seed.encode()) % _HOSTS
     return [_address((start + step) % _HOSTS) for step in range(count)]
 
 
 def claim(seed: str) -> PodAddress:
-    """An address that no other Pod of this machine has; the shared one where there is none."""
+    """An address that no other Pod of this machine has, or the shared one."""
     for ip in candidates(seed):
         holder = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         try:

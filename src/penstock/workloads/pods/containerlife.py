@@ -1,9 +1,9 @@
 r"""The life of one container: prepared, run, probed, and started again as the Pod's restartPolicy says.
 
 ```
-image unknown --> ImagePullBackOff for good
-config missing --> CreateContainerConfigError, tried again
-program missing --> RunContainerError, later each time
+image unknown --> ImagePullBackOff, permanent
+config missing --> CreateContainerConfigError, retried
+program missing --> RunContainerError, retried with back-off
 run --> ended --restartPolicy--> CrashLoopBackOff --> run
             \--> Completed | Error
 ```
@@ -25,16 +25,14 @@ from penstock.workloads.processes import probes
 from penstock.workloads.processes.environment import ConfigError
 from penstock.workloads.processes.process import START_ERROR, CannotStart
 
-# When a container that has ended is started again: as the Pod's restartPolicy says, later each time.
-
 FIRST_SECONDS = 10.0
 LONGEST_SECONDS = 300.0
 FORGIVEN_SECONDS = 600.0
-"""A container that ran this long before it ended is started again as if it had never failed."""
+"""A run of this length resets the back-off."""
 
 
 def restarts(policy: str, exit_code: int) -> bool:
-    """Whether a container that ended with `exit_code` is started again."""
+    """Whether a container that ended with `exit_code` is restarted."""
     return policy == "Always" or (policy == "OnFailure" and exit_code != 0)
 
 
@@ -49,7 +47,7 @@ def waiting_message(seconds: float, container: str, pod: str, namespace: str, ui
 
 
 def event_message(container: str, pod: str, namespace: str, uid: str) -> str:
-    """What the Event says that comes with it."""
+    """The message of the Event about it."""
     return f"Back-off restarting failed container {container} in pod {pod}_{namespace}({uid})"
 
 
@@ -60,7 +58,7 @@ Image = Actor | Program | None
 
 
 class Home(Protocol):
-    """What a container needs of its Pod."""
+    """The interface of a Pod for its containers."""
 
     pod: Manifest
     stopping: asyncio.Event
@@ -71,14 +69,14 @@ class Home(Protocol):
     async def change(self, container: Container) -> None:
         """Writes the container's new state into the Pod's status."""
 
-    async def tell(self, reason: str, message: str, *, warning: bool = False) -> None:
+    async def record_event(self, reason: str, message: str, *, warning: bool = False) -> None:
         """An Event about the Pod."""
 
     async def pause(self, seconds: float) -> bool:
-        """Waits; tells whether the Pod is still to live then."""
+        """Waits; False if the Pod is being stopped."""
 
     def check(self, spec: Manifest, image: Actor | Program, probe: probes.Probe) -> Callable[[], Awaitable[str | None]]:
-        """A check of the container, which gives None where it succeeds, and else why not."""
+        """A check of the container, which returns an error or None."""
 
 
 class ContainerLife:
@@ -99,13 +97,13 @@ class ContainerLife:
         self._grace = 0.0
 
     def stop(self, grace: float) -> None:
-        """Ends the run under way within `grace` seconds."""
+        """Stops the current run within `grace` seconds."""
         self._grace = grace
         if self._program is not None:
             self._program.stop(grace)
 
     async def run(self) -> bool:
-        """Lives until the container has ended for good, or is stopped; whether it ended well."""
+        """Runs until the container has ended permanently or is stopped; whether it succeeded."""
         if self._image is None:
             await self._refuse()
             return False
@@ -132,7 +130,9 @@ class ContainerLife:
         message = f'Back-off pulling image "{self.state.image}": ErrImagePull: {reason}'
         await self._change(state=Waiting("ImagePullBackOff", message))
         for tries in itertools.count(1):
-            await self._home.tell("Failed", f'Failed to pull image "{self.state.image}": {reason}', warning=True)
+            await self._home.record_event(
+                "Failed", f'Failed to pull image "{self.state.image}": {reason}', warning=True
+            )
             if not await self._home.pause(back_off(tries)):
                 return
 
@@ -142,7 +142,7 @@ class ContainerLife:
             program = await self._prepared(image)
         except CannotStart as error:
             reason = f"failed to start container {self.state.name!r}: {error}"
-            await self._home.tell("Failed", f"Error: {reason}", warning=True)
+            await self._home.record_event("Failed", f"Error: {reason}", warning=True)
             return Terminated(START_ERROR, started, rfc3339(), reason, "StartError")
         if program is None:
             return None
@@ -161,7 +161,7 @@ class ContainerLife:
                 waiting = Waiting("CreateContainerConfigError", str(error))
                 if self.state.state != waiting:
                     await self._change(state=waiting)
-                await self._home.tell("Failed", f"Error: {error}", warning=True)
+                await self._home.record_event("Failed", f"Error: {error}", warning=True)
                 await self._home.pause(CONFIG_RETRY_SECONDS)
         return None
 
@@ -182,7 +182,7 @@ class ContainerLife:
             if watching is not None:
                 watching.cancel()
                 await asyncio.wait({watching})
-            if not running.done():  # the life was cut off: the program must not outlive it
+            if not running.done():  # this task was cancelled: the program must not continue
                 program.stop(0)
                 await asyncio.wait({running})
 
@@ -191,12 +191,12 @@ class ContainerLife:
         await self._change(
             state=Running(started, ready=not wanted.keys() & {"startup", "readiness"}, up="startup" not in wanted)
         )
-        await self._home.tell("Started", f"Started container {self.state.name}")
+        await self._home.record_event("Started", f"Started container {self.state.name}")
         if wanted:
             await self._probe(image, program, wanted)
 
     async def _probe(self, image: Actor | Program, program: Run, wanted: dict[probes.Name, probes.Probe]) -> None:
-        """Checks the container for as long as it runs; one that is not alive is stopped."""
+        """Probes the container while it runs; stops it if the startup or liveness probe fails."""
         startup = wanted.get("startup")
         if startup:
             if not await self._until(image, startup, held=False):
@@ -221,8 +221,8 @@ class ContainerLife:
         await self._kill(program, probe)
 
     async def _until(self, image: Actor | Program, probe: probes.Probe, *, held: bool, first: bool = True) -> bool:
-        """Checks until the probe says something else than `held`; a startup probe may also give up. `first`: the
-        container has only just been started."""
+        """Checks until the result differs from `held`, or the time of a startup probe is over. `first`: the container
+        has just been started."""
         count, began = probes.Count(probe, held), asyncio.get_running_loop().time()
         check = self._home.check(self._spec, image, probe)
         await asyncio.sleep(probe.initial_delay if first else probe.period)
@@ -230,8 +230,8 @@ class ContainerLife:
             failure = await check()
             if failure is not None:
                 what = f"{probe.name.capitalize()} probe failed: {failure}"
-                if count.tells():
-                    await self._home.tell("Unhealthy", what, warning=True)
+                if count.is_worth_an_event():
+                    await self._home.record_event("Unhealthy", what, warning=True)
             verdict = count.take(failure is None)
             if verdict is not held:
                 return verdict
@@ -241,7 +241,9 @@ class ContainerLife:
             await asyncio.sleep(probe.pause(eager=first and not held))
 
     async def _kill(self, program: Run, probe: probes.Probe) -> None:
-        await self._home.tell("Killing", f"Container {self.state.name} failed {probe.name} probe, will be restarted")
+        await self._home.record_event(
+            "Killing", f"Container {self.state.name} failed {probe.name} probe, will be restarted"
+        )
         grace = probe.grace if probe.grace is not None else self._home.pod["spec"].get("terminationGracePeriodSeconds")
         program.stop(float(30 if grace is None else grace))
 
@@ -258,7 +260,7 @@ class ContainerLife:
         else:
             waiting = Waiting("CrashLoopBackOff", waiting_message(pause, *where))
         await self._change(state=waiting, last=last)
-        await self._home.tell("BackOff", event_message(*where), warning=True)
+        await self._home.record_event("BackOff", event_message(*where), warning=True)
         await self._home.pause(pause)
         self.state = replace(self.state, restarts=self.state.restarts + 1)
 

@@ -1,4 +1,4 @@
-"""The node: one life per Pod, begun, stopped and cleared away as the API says."""
+"""The Pods of the node: started, stopped and removed as the API says. Their logs are kept short."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class Pods:
         return len(self._lives)
 
     def take(self, news: PodList | PodChange) -> None:
-        """Acts on what the API said."""
+        """Applies a change from the API."""
         if isinstance(news, PodList):
             present = {_uid(pod) for pod in news.pods}
-            clear_away(self._node, news.pods)
+            remove_leftovers(self._node, news.pods)
             for uid in [uid for uid in self._lives if uid not in present]:
                 self._gone(uid)
             for pod in news.pods:
@@ -48,7 +48,7 @@ class Pods:
             self._present(news.pod)
 
     async def stop(self, grace: float) -> None:
-        """Ends all Pods with the node; they stay in the API and start again with it."""
+        """Stops all Pods with the node. They stay in the API and are started again with the node."""
         for life, _ in self._lives.values():
             life.stop(grace)
         tasks = [*(task for _, task in self._lives.values()), *self._leaving]
@@ -75,11 +75,11 @@ class Pods:
         self._lives[uid] = (life, task)
 
     async def _guard(self, life: PodLife) -> None:
-        """One Pod that cannot be run (an API that is away, say) is tried again and does not end the others."""
+        """Runs a Pod, with retries after errors such as an unreachable API."""
         while True:
             try:
                 await life.run()
-            except Exception:  # whatever keeps one Pod from running must not end the others
+            except Exception:  # an error of one Pod must not stop the others
                 log.exception("a Pod could not be run; trying again", pod=life.title)
             else:
                 return
@@ -126,8 +126,8 @@ class Pods:
         await asyncio.to_thread(life.forget)
 
 
-def clear_away(node: Node, pods: list[Manifest]) -> None:
-    """Removes what Pods left behind that went while nobody looked."""
+def remove_leftovers(node: Node, pods: list[Manifest]) -> None:
+    """Removes folders of Pods that were deleted while the node was not running."""
     kept = {node.surroundings.folder_of(pod) for pod in pods} | {log_folder(node.log_dir, pod) for pod in pods}
     for parent in (node.surroundings.data_dir / "pods", node.log_dir):
         for folder in parent.glob("*/*"):
@@ -141,38 +141,36 @@ def _uid(pod: Manifest) -> str:
 
 
 def _is_ours(pod: Manifest) -> bool:
-    """Whether the Pod is to be run by this node: not ended, and not given to another."""
+    """Whether this node runs the Pod: it has not ended and is not assigned to another node."""
     spec: dict[str, Any] = pod.get("spec") or {}
     ended = (pod.get("status") or {}).get("phase") in ENDED
     return not ended and spec.get("nodeName") in (None, "", NODE_NAME)
 
-
-# Logs of Pods that grow: what is too long is cut to its end, so that no program fills the disk with its words.
 
 LIMIT_BYTES, KEPT_BYTES = 10 * 1024 * 1024, 1024 * 1024
 EVERY_SECONDS = 10.0
 NOTE = b"[the log was longer than 10 MiB; what came before was dropped]\n"
 
 
-async def keep_short(logs: Path) -> None:
-    """Looks at all logs now and then, for ever."""
+async def trim_logs(logs: Path) -> None:
+    """Trims the logs regularly; never returns."""
     while True:
         await asyncio.sleep(EVERY_SECONDS)
-        await asyncio.to_thread(cut_all, logs)
+        await asyncio.to_thread(trim_all, logs)
 
 
-def cut_all(logs: Path, limit: int = LIMIT_BYTES, kept: int = KEPT_BYTES) -> None:
-    """Cuts every log that is longer than the limit."""
+def trim_all(logs: Path, limit: int = LIMIT_BYTES, kept: int = KEPT_BYTES) -> None:
+    """Trims every log above the limit to its end, so that no program fills the disk."""
     for path in logs.glob("*/*/*.log"):
         try:
             if path.stat().st_size > limit:
                 _cut(path, kept)
         except FileNotFoundError:
-            continue  # its Pod went meanwhile
+            continue  # its Pod was deleted
 
 
 def _cut(path: Path, kept: int) -> None:
-    """In place: the program goes on to append to the same file."""
+    """Trims the file in place, because the program continues to append to it."""
     with path.open("r+b") as file:
         file.seek(-kept, 2)
         end = file.read()

@@ -1,4 +1,4 @@
-"""The life of one Pod on this node, from the moment it is seen to the moment it is gone.
+"""The life of one Pod on this node, from its creation to its deletion.
 
 ```
 seen --> address taken --> init containers, one after the other --> containers, all at once --> Succeeded | Failed
@@ -41,15 +41,14 @@ DEFAULT_GRACE_SECONDS = 30.0
 
 
 @dataclass
-class Told:
-    """A complaint that has been told. One that repeats is counted in its Event, as in Kubernetes, more and more rarely:
-    a Pod that waits for good must not fill the API with it."""
+class RecordedWarning:
+    """A warning that was recorded as an Event. Repetitions increase its count, with a back-off, as in Kubernetes."""
 
     name: str
-    """Of the Event."""
+    """The name of the Event."""
     count: int = 0
     due: float = 0.0
-    """When it may be told again."""
+    """When it may be recorded again."""
 
 
 class PodLife:
@@ -65,21 +64,21 @@ class PodLife:
         self._preparation: Preparation | None = None
         self._started = rfc3339()
         self._written = asyncio.Lock()
-        self._told: dict[tuple[str, str], Told] = {}
+        self._warnings: dict[tuple[str, str], RecordedWarning] = {}
 
     @property
     def title(self) -> str:
-        """`namespace/name`, for people."""
+        """`namespace/name`, for messages."""
         return f"{self.pod['metadata']['namespace']}/{self.pod['metadata']['name']}"
 
     def stop(self, grace: float) -> None:
-        """Ends the containers within `grace` seconds; `run` returns then."""
+        """Stops the containers within `grace` seconds; `run` then returns."""
         self.stopping.set()
         for life in self._lives:
             life.stop(grace)
 
     async def run(self) -> None:
-        """Lives until the containers have ended for good or the Pod is stopped."""
+        """Runs until the containers have ended permanently or the Pod is stopped."""
         if _was_running(self.pod) and self.pod["spec"].get("restartPolicy") == "Never":
             await self._node.api.write_status(self.pod, lost_status(self.pod, rfc3339()))
             return
@@ -90,19 +89,19 @@ class PodLife:
                 self._address.close()
 
     def forget(self) -> None:
-        """Removes what the Pod leaves behind on this node."""
+        """Removes the files of the Pod."""
         shutil.rmtree(self._logs(), ignore_errors=True)
         shutil.rmtree(self._node.surroundings.folder_of(self.pod), ignore_errors=True)
 
     async def _live(self) -> None:
         if not self.pod["spec"].get("nodeName"):
             await self._node.api.bind(self.pod)
-            await self.tell("Scheduled", f"Successfully assigned {self.title} to {NODE_NAME}")
+            await self.record_event("Scheduled", f"Successfully assigned {self.title} to {NODE_NAME}")
         self._address = addresses.claim(self.pod["metadata"].get("uid") or self.title)
         self.pod.setdefault("status", {}).update({"podIP": self._address.ip, "hostIP": addresses.SHARED})
         self._logs().mkdir(parents=True, exist_ok=True)
         self._preparation = Preparation(self.pod, self._node, self._logs(), self._address)
-        inits, mains = self._employ()
+        inits, mains = self._create_containers()
         keeping = asyncio.create_task(self._keep_files_fresh())
         try:
             for init in inits:
@@ -114,8 +113,7 @@ class PodLife:
             await asyncio.gather(keeping, return_exceptions=True)
 
     async def _keep_files_fresh(self) -> None:
-        """As long as the Pod lives, its volumes show what their ConfigMaps and Secrets hold; of one that is gone, what
-        it held last."""
+        """Updates the volumes from their ConfigMaps and Secrets. After one is deleted, its last content stays."""
         preparation, spec = self._preparation, self.pod["spec"]
         if preparation is None or not any(volumes.changes(one) for one in spec.get("volumes") or ()):
             return
@@ -128,18 +126,18 @@ class PodLife:
                 except (KubeError, OSError, ValueError) as error:
                     log.warning("a Pod's volumes could not be refreshed", pod=self.title, error=describe(error))
 
-    def _employ(self) -> tuple[list[ContainerLife], list[ContainerLife]]:
+    def _create_containers(self) -> tuple[list[ContainerLife], list[ContainerLife]]:
         spec, status = self.pod["spec"], self.pod["status"]
         known = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
         again = 1 if _was_running(self.pod) else 0
         counts = {one["name"]: int(one.get("restartCount", 0)) + again for one in known}
 
-        def employ(container: Manifest, init: bool) -> ContainerLife:
+        def create(container: Manifest, init: bool) -> ContainerLife:
             image = self._node.images.find(container.get("image") or "", self.pod["metadata"]["namespace"])
             return ContainerLife(self, container, image, restarts=counts.get(container["name"], 0), init=init)
 
-        inits = [employ(container, True) for container in spec.get("initContainers") or ()]
-        mains = [employ(container, False) for container in spec.get("containers") or ()]
+        inits = [create(container, True) for container in spec.get("initContainers") or ()]
+        mains = [create(container, False) for container in spec.get("containers") or ()]
         self._lives = [*inits, *mains]
         return inits, mains
 
@@ -168,7 +166,7 @@ class PodLife:
             await self._write(status)
 
     async def _write(self, status: Manifest) -> None:
-        """Writes the status, however long the API is away: the containers go on meanwhile."""
+        """Writes the status, with retries while the API is unreachable. The containers continue."""
         while True:
             try:
                 await self._node.api.write_status(self.pod, status)
@@ -180,29 +178,29 @@ class PodLife:
             if self.stopping.is_set():
                 return
 
-    async def tell(self, reason: str, message: str, *, warning: bool = False) -> None:
-        """An Event of the node itself; that it cannot be written changes nothing for the Pod."""
+    async def record_event(self, reason: str, message: str, *, warning: bool = False) -> None:
+        """Records an Event of the node. Errors are logged."""
         now = asyncio.get_running_loop().time()
-        told = self._told.get((reason, message)) if warning else None
-        if told is None:
-            told = Told(f"{self.pod['metadata']['name']}.{secrets.token_hex(8)}")
-        elif now < told.due:
+        known = self._warnings.get((reason, message)) if warning else None
+        if known is None:
+            known = RecordedWarning(f"{self.pod['metadata']['name']}.{secrets.token_hex(8)}")
+        elif now < known.due:
             return
-        told.count += 1
-        told.due = now + containerlife.back_off(told.count)
+        known.count += 1
+        known.due = now + containerlife.back_off(known.count)
         if warning:
-            self._told[reason, message] = told
+            self._warnings[reason, message] = known
         try:
-            if told.count > 1 and await self._node.api.recount(self.pod, told.name, told.count):
+            if known.count > 1 and await self._node.api.recount(self.pod, known.name, known.count):
                 return
             await self._node.api.record(
-                self.pod, name=told.name, reason=reason, message=message[:1024], warning=warning, count=told.count
+                self.pod, name=known.name, reason=reason, message=message[:1024], warning=warning, count=known.count
             )
         except KubeError as error:
             log.warning("an Event of a Pod could not be written", pod=self.title, reason=reason, error=describe(error))
 
     async def pause(self, seconds: float) -> bool:
-        """Waits; tells whether the Pod is still to live then."""
+        """Waits; False if the Pod is being stopped."""
         await self._sleep(seconds)
         return not self.stopping.is_set()
 
@@ -215,7 +213,7 @@ class PodLife:
 
 
 def log_folder(logs: Path, pod: Mapping[str, Any]) -> Path:
-    """Where the logs of a Pod's containers are."""
+    """The folder of the logs of a Pod."""
     return path_below(logs, pod["metadata"]["namespace"], pod["metadata"]["name"])
 
 

@@ -14,7 +14,7 @@ HOST_IP = "127.0.0.1"
 
 @dataclass(frozen=True)
 class Waiting:
-    """Not running, and why."""
+    """Not running, with the reason."""
 
     reason: str = "ContainerCreating"
     message: str = ""
@@ -22,7 +22,7 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Running:
-    """Running since."""
+    """Running."""
 
     started: str
     ready: bool = True

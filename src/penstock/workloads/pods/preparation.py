@@ -1,4 +1,4 @@
-"""From a container's description to a program that can be run: its environment, command, files and log."""
+"""Prepares the run of a container: environment, command, files and log. Also runs its probes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from penstock.workloads.kubernetes import Manifest, PodApi
 from penstock.workloads.pods.actor_process import ActorProcess, ActorServices
 from penstock.workloads.pods.addresses import PodAddress
 from penstock.workloads.processes import probes, volumes
-from penstock.workloads.processes import probes as checks
-from penstock.workloads.processes import volumes as files
 from penstock.workloads.processes.command import PASSED_ON, base_environment, check_variables, command_of, first_port
 from penstock.workloads.processes.environment import ConfigError, environment, references
 from penstock.workloads.processes.node_context import NodeContext
@@ -35,7 +33,7 @@ class Node:
     api: PodApi
     client: Client
     services: ActorServices
-    """What built-in programs may ask for."""
+    """Services for built-in programs."""
     log_dir: Path
     images: Images
     surroundings: NodeContext
@@ -51,7 +49,7 @@ class Preparation:
 
     @property
     def moved_ports(self) -> dict[int, int]:
-        """The ports that containers have in place of others: somebody listens on those already."""
+        """Container ports that are in use, and the ports that are used instead."""
         return {wanted: port for wanted, port in self._ports.items() if wanted != port}
 
     async def run(self, spec: Manifest, image: Actor | Program) -> Run:
@@ -62,17 +60,17 @@ class Preparation:
             return await self._actor(image, spec, environment(self._pod, spec, found), path)
         check_variables(environment(self._pod, spec, found), image)
         port = await self._port(first_port(spec, PORT))
-        laid = await files.lay_out(self._pod, spec, self._node.api, self._node.surroundings)
-        around = self._node.surroundings
-        base = base_environment(self._pod, os.environ, port=port, proxies=around.proxies)
+        laid = await volumes.lay_out(self._pod, spec, self._node.api, self._node.surroundings)
+        context = self._node.surroundings
+        base = base_environment(self._pod, os.environ, port=port, proxies=context.proxies)
         env = environment(self._pod, spec, found, {**base, **laid.env})
         command = [laid.replaced(word) for word in command_of(spec, image, env)]
         env = {name: laid.replaced(value) for name, value in env.items()}
         env[MARK] = str(self._node.surroundings.data_dir)
         self._environments[spec["name"]] = env
         await asyncio.to_thread(_begin_log, path)
-        told = spec.get("terminationMessagePolicy") == "FallbackToLogsOnError"
-        launch = Launch(command, env, _folder(spec), path, laid.mounts, laid.root, told)
+        from_log = spec.get("terminationMessagePolicy") == "FallbackToLogsOnError"
+        launch = Launch(command, env, _folder(spec), path, laid.mounts, laid.root, from_log)
         try:
             return LocalProcess(launch)
         except CannotStart as error:
@@ -80,11 +78,11 @@ class Preparation:
             raise CannotStart(f"{error} (named by {image.setting})" if image.command else str(error)) from None
 
     async def refresh(self, spec: Manifest) -> None:
-        """Has a container that runs see what its volumes show by now. Raises ConfigError."""
-        await files.refresh(self._pod, spec, self._node.api, self._node.surroundings)
+        """Updates the volumes of a running container. Raises ConfigError."""
+        await volumes.refresh(self._pod, spec, self._node.api, self._node.surroundings)
 
     def check(self, spec: Manifest, image: Actor | Program, probe: probes.Probe) -> Callable[[], Awaitable[str | None]]:
-        """A check of the container, which gives None where it succeeds, and else why not."""
+        """A check of the container, which returns an error or None."""
 
         async def ask() -> str | None:
             try:
@@ -98,26 +96,26 @@ class Preparation:
         ((kind, action),) = probe.action.items()
         if kind == "exec":
             if isinstance(image, Actor):
-                return "a built-in program runs no other"
+                return "built-in programs do not support exec probes"
             if image.command:
-                return f"{image.setting} names the only command of this image; [] would allow the Pod's own"
+                return f"{image.setting} sets the only command of this image; [] would allow the Pod's own"
             command, env = list(action.get("command") or ()), self._environments.get(spec["name"], {})
-            return await checks.execute(command, env, _folder(spec), probe.timeout)
+            return await probes.execute(command, env, _folder(spec), probe.timeout)
         number = probes.port_number(spec, action["port"])
         port, host = self._ports.get(number, number), str(action.get("host") or self._address.ip)
         if kind == "httpGet":
-            return await checks.http_get(self._node.client, action, host, port, probe.timeout)
-        return await checks.connect(host, port, probe.timeout)
+            return await probes.http_get(self._node.client, action, host, port, probe.timeout)
+        return await probes.connect(host, port, probe.timeout)
 
     async def _port(self, wanted: int) -> int:
-        """The port that the Pod has in place of `wanted`, for as long as it lives."""
+        """The port that the Pod uses for `wanted` as long as it exists."""
         if wanted not in self._ports:
             self._ports[wanted] = await asyncio.to_thread(self._address.port, wanted)
         return self._ports[wanted]
 
     async def _actor(self, actor: Actor, spec: Manifest, env: Mapping[str, str], log: Path) -> Run:
-        around = self._node.surroundings
-        shown = await files.lay_out_volumes(self._pod, spec, self._node.api, around)
+        context = self._node.surroundings
+        shown = await volumes.lay_out_volumes(self._pod, spec, self._node.api, context)
         grace = self._pod["spec"].get("terminationGracePeriodSeconds")
         start = Start(
             program=actor.name,
@@ -131,19 +129,19 @@ class Preparation:
         )
         await asyncio.to_thread(_begin_log, log)
         own = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-        mounts = files.only_volumes(self._pod, around)
-        launch = Launch(ActorProcess.COMMAND, own | {MARK: str(around.data_dir)}, Path("/"), log, *mounts)
+        mounts = volumes.only_volumes(self._pod, context)
+        launch = Launch(ActorProcess.COMMAND, own | {MARK: str(context.data_dir)}, Path("/"), log, *mounts)
         return ActorProcess(self._pod, start, launch, self._node.services)
 
 
 def _folder(spec: Mapping[str, Any]) -> Path:
-    """Where the program runs: the Pod's workingDir where this machine has it, else where penstock was started."""
+    """The working folder: the container's workingDir if it exists on this machine, otherwise the current folder."""
     wanted = Path(spec.get("workingDir") or "")
     return wanted if wanted.is_absolute() and wanted.is_dir() else Path.cwd()
 
 
 def _begin_log(path: Path) -> None:
-    """Keeps the log of the run before."""
+    """Starts a new log and keeps that of the previous run."""
     if path.exists():
         path.replace(path.with_suffix(".previous.log"))
     path.touch()

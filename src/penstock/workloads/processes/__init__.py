@@ -1,1 +1,1 @@
-"""Containers as processes of this machine: their command, files, checks, and the process itself."""
+"""Containers as processes of this machine: command, environment, files, probes, and the process."""

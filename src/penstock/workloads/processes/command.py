@@ -1,4 +1,4 @@
-"""What a container runs: the setting of its image and what the Pod says, with `$(NAME)` replaced. Pure."""
+"""The command and base environment of a container, from the setting of its image and from the Pod. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.workloads.images import Program
 from penstock.workloads.processes.environment import ConfigError, expand
 
 PASSED_ON = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER")
-"""What a program gets of penstock's own environment. Everything else it needs, the Pod says."""
+"""Variables that programs inherit from penstock. All others are set by the Pod."""
 
 RUN_OTHER_CODE = (
     # The loader, the C library and OpenSSL
@@ -41,26 +41,26 @@ RUN_OTHER_CODE = (
     # Git
     "GIT_*",
 )
-"""Variables by which the program that a setting names would run other code than its own: a Pod may not set them, unless
-the setting allows it. The list cannot be complete: whoever may run a program of this machine may find another way."""
+"""Variables that can make a program run other code: a Pod may not set them for an image with a command, unless the
+setting allows it. The list cannot be complete."""
 
 UNPROXIED = "localhost,127.0.0.1,::1,127.0.0.0/8"
 
 
 @dataclass(frozen=True)
 class Proxies:
-    """What leads programs of Pods to Services by name."""
+    """The proxies through which programs of Pods reach Services by name."""
 
     plain: str
-    """URL of the one for HTTP."""
+    """URL of the proxy for HTTP."""
     tunnels: str
-    """URL of the one for TLS."""
+    """URL of the proxy for HTTPS (CONNECT)."""
     password: str
-    """Of both, for programs of Pods alone."""
+    """The password of both proxies."""
 
     def variables(self, namespace: str) -> dict[str, str]:
-        """By which HTTP clients find them."""
-        # A proxy learns from the user's name whose names are meant: `http://sink` is a Service of the Pod's namespace.
+        """The environment variables for HTTP clients."""
+        # The user name is the namespace for short names: `http://sink` is a Service of the Pod's namespace.
         user = f"://{namespace}:{self.password}@"
         plain, secure = (url.replace("://", user, 1) for url in (self.plain, self.tunnels))
         names = {"http_proxy": plain, "HTTP_PROXY": plain, "https_proxy": secure, "HTTPS_PROXY": secure}
@@ -68,8 +68,8 @@ class Proxies:
 
 
 def command_of(container: Mapping[str, Any], program: Program, env: Mapping[str, str]) -> list[str]:
-    """The command line. A command that the setting names is what runs, whatever the Pod's `command` says: that one
-    means a file in an image. Raises ConfigError."""
+    """The command line, with `$(NAME)` replaced. The command of the setting overrides the Pod's `command`, which is a
+    path in an image. Raises ConfigError."""
     entry = [*(program.command or container.get("command") or ())]
     if not entry:
         raise ConfigError(f"no command specified: {program.setting} leaves it to the Pod, and the Pod has none")
@@ -77,8 +77,7 @@ def command_of(container: Mapping[str, Any], program: Program, env: Mapping[str,
 
 
 def check_variables(names: Iterable[str], program: Program) -> None:
-    """Raises ConfigError for a variable of the Pod that the program may not have. A Pod whose own command is run may
-    run what it likes anyway."""
+    """Raises ConfigError for variables that the Pod may not set. A Pod that runs its own command may set any."""
     if not program.command:
         return
     for name in names:
@@ -93,7 +92,7 @@ def check_variables(names: Iterable[str], program: Program) -> None:
 def base_environment(
     pod: Mapping[str, Any], own: Mapping[str, str], *, port: int, proxies: Proxies | None
 ) -> dict[str, str]:
-    """What every program has in its environment before its Pod adds to it."""
+    """The environment of every program, to which the Pod's variables are added."""
     metadata, status = pod["metadata"], pod.get("status") or {}
     return {
         **{name: own[name] for name in PASSED_ON if name in own},
@@ -105,11 +104,11 @@ def base_environment(
 
 
 def first_port(container: Mapping[str, Any], default: int) -> int:
-    """The port that the container says it listens on."""
+    """The first containerPort."""
     ports = container.get("ports") or ()
     return int(ports[0]["containerPort"]) if ports else default
 
 
 def exit_code(returned: int) -> int:
-    """The exit code as containers have it: 128 and the signal's number where a signal ended the program."""
+    """The exit code as in containers: 128 plus the signal's number for a program that was ended by a signal."""
     return 128 - returned if returned < 0 else returned

@@ -1,6 +1,6 @@
 """The environment of a container, from its Pod: values, references to the Pod's own fields, and `$(NAME)` in values.
 
-The ConfigMaps and Secrets that it refers to are handed in, so that this stays pure.
+Pure: the ConfigMaps and Secrets that it refers to are arguments.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 Kind = Literal["configmap", "secret"]
 Entries = Mapping[tuple[Kind, str], Mapping[str, str] | None]
-"""What the ConfigMaps and Secrets hold, by kind and name; None for one that does not exist."""
+"""Content of ConfigMaps and Secrets by kind and name; None for one that does not exist."""
 
 _KEY_REFS: tuple[tuple[str, Kind], ...] = (("configMapKeyRef", "configmap"), ("secretKeyRef", "secret"))
 _FROM_REFS: tuple[tuple[str, Kind], ...] = (("configMapRef", "configmap"), ("secretRef", "secret"))
@@ -21,7 +21,7 @@ _FROM_REFS: tuple[tuple[str, Kind], ...] = (("configMapRef", "configmap"), ("sec
 _SUBSCRIPT = re.compile(r"^metadata\.(labels|annotations)\['([^']+)'\]$")
 _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
 
-# More digits than any quantity of Kubernetes has: the number with an exponent of a million takes minutes to write down.
+# Limited digits and exponents: formatting a number with an exponent of a million takes minutes.
 _QUANTITY = re.compile(r"([+-]?(?:\d{1,30}\.?\d{0,30}|\.\d{1,30})(?:[eE][+-]?\d{1,2})?)([KMGTPE]i|[numkMGTPE]|)")
 _UNITS = {
     "": Decimal(1),
@@ -32,7 +32,7 @@ _UNITS = {
 
 
 LONGEST, MOST = 1024 * 1024, 8 * 1024 * 1024
-"""Letters of a text that variables are put into, and of all that a container has. Linux takes fewer."""
+"""Longest expanded text, and limit for all variables of a container, in characters. Linux allows less."""
 
 
 class ConfigError(ValueError):
@@ -56,7 +56,7 @@ def environment(
             resolved[entry["name"]] = value
             length += len(value)
         if length > MOST:
-            raise ConfigError(f"the variables have more than {MOST} letters, with what they refer to")
+            raise ConfigError(f"the variables have more than {MOST} characters after expansion")
     return resolved
 
 
@@ -99,12 +99,11 @@ def _from_source(
             if value is None and not ref.get("optional"):
                 raise ConfigError(f'couldn\'t find key {ref["key"]} in {kind} "{ref["name"]}"')
             return value
-    raise ConfigError(f"no environment can be made from {', '.join(source) or 'an empty valueFrom'}")
+    raise ConfigError(f"unsupported valueFrom: {', '.join(source) or 'it is empty'}")
 
 
 def resource_value(pod: Mapping[str, Any], container: Mapping[str, Any], ref: Mapping[str, Any]) -> str:
-    """A request or limit as a whole number of its divisor, rounded up; 0 where the container names none. Nothing here
-    enforces them."""
+    """A resource request or limit divided by the divisor, rounded up; 0 if there is none. They are not enforced."""
     wanted = ref.get("containerName") or container["name"]
     named = next((one for one in (pod.get("spec") or {}).get("containers") or () if one["name"] == wanted), container)
     part, _, name = str(ref["resource"]).partition(".")
@@ -117,12 +116,12 @@ def quantity(text: str | float) -> Decimal:
     """A number as Kubernetes writes it: `500m`, `64Mi`, `1e3`."""
     found = _QUANTITY.fullmatch(str(text).strip())
     if not found:
-        raise ConfigError(f'"{text}" is no quantity such as 500m or 64Mi')
+        raise ConfigError(f'"{text}" is not a quantity such as 500m or 64Mi')
     return Decimal(found[1]) * _UNITS[found[2]]
 
 
 def field_value(pod: Mapping[str, Any], path: str) -> str:
-    """What the downward API gives for a path. Raises ConfigError."""
+    """The value of the downward API for a field path. Raises ConfigError."""
     metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
     subscript = _SUBSCRIPT.match(path)
     if subscript:
@@ -143,8 +142,10 @@ def field_value(pod: Mapping[str, Any], path: str) -> str:
 
 
 def expand(value: str, known: Mapping[str, str]) -> str:
-    """`$(NAME)` becomes the value of an earlier variable, `$$` a dollar; unknown names stay as they are written. Raises
-    ConfigError for a text that would be too long: each variable could be twice as long as the one before."""
+    """Replaces `$(NAME)` by the value of an earlier variable and `$$` by a dollar; unknown names are kept.
+
+    Raises ConfigError if the result is too long: each variable could be twice as long as the one before.
+    """
     length = len(value)
 
     def replacement(match: re.Match[str]) -> str:
@@ -152,7 +153,7 @@ def expand(value: str, known: Mapping[str, str]) -> str:
         text = "$" if match[0] == "$$" else known.get(match[1], match[0])
         length += len(text)
         if length > LONGEST:
-            raise ConfigError(f"a variable or an argument with what it refers to has more than {LONGEST} letters")
+            raise ConfigError(f"a variable or argument has more than {LONGEST} characters after expansion")
         return text
 
     return _REFERENCE.sub(replacement, value)

@@ -1,12 +1,12 @@
-"""Becomes the program of a container: gives it its files, ties it to its node, and hands the process over to it.
+"""Starts the program of a container: mounts its files, ties it to the life of the node, and executes the program.
 
 `launch.py NODE_PID [--root EMPTY_FOLDER] [--mount SOURCE TARGET]… -- FILE NAME [ARGUMENT…]`
 
-Files are given in a mount namespace of the program's own (Linux, by user namespaces without any privilege), so nothing
-is written where the rest of the machine looks. A target that does not exist gets a place: its nearest existing parent
-becomes a folder in memory that shows all that the parent has, and the target beside it. The program keeps its user.
+The mounts are in a private mount namespace (Linux user namespaces, without privileges), so the rest of the machine does
+not see them. For a target that does not exist, its nearest existing parent is replaced by a tmpfs with all entries of
+the parent and the target. The user stays the same.
 
-It is run as a script by its path, with nothing but the standard library: it starts with every container.
+It is run as a script by its path and imports only the standard library, because it runs for every container.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CLONE_NEWNS, CLONE_NEWUSER = 0x00020000, 0x10000000
 MS_NOSUID, MS_NODEV, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 4096, 16384, 1 << 18
 PR_SET_PDEATHSIG = 1
 CANNOT_START = 125
-"""Exit code for a failure before the program had its turn."""
+"""Exit code for an error before the program was executed."""
 
 
 class Namespace:
@@ -31,12 +31,12 @@ class Namespace:
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._root = root
         self._own: set[int] = set()
-        """The devices of folders in memory: only there are places made."""
+        """The devices of the tmpfs mounts; mount points are created only there."""
         self._enter()
 
     def show(self, mounts: list[tuple[str, str]]) -> None:
-        """Has the program see each source at its target."""
-        # Held open, because a new root, or a mount before, hides where it lies.
+        """Mounts each source at its target."""
+        # Opened first, because a new root or an earlier mount may hide a source.
         opened = [(os.open(source, os.O_PATH), target) for source, target in mounts]
         for fd, target in opened:
             place = os.path.realpath(target)
@@ -72,7 +72,7 @@ class Namespace:
         os.chdir(folder)
 
     def _mirror(self, shown: str, at: str) -> None:
-        """A folder in memory, mounted at `at`, with everything that the folder `shown` has."""
+        """Mounts a tmpfs at `at` with all entries of the folder `shown`."""
         fd = os.open(shown, os.O_PATH | os.O_DIRECTORY)
         names = os.listdir(shown)
         mode = stat.S_IMODE(os.stat(shown).st_mode)
@@ -82,7 +82,7 @@ class Namespace:
             try:
                 self._mirror_one(original, copy)
             except OSError:
-                continue  # gone meanwhile, or not for this user's eyes
+                continue  # removed meanwhile, or not accessible
         os.close(fd)
 
     def _mirror_one(self, original: str, copy: str) -> None:
@@ -107,7 +107,7 @@ class Namespace:
 
 
 def tie(parent: int) -> bool:
-    """Has the kernel end this process with the one that started it, where it can; False if that has ended already."""
+    """Asks the kernel (Linux) to kill this process when its parent dies; False if the parent has died already."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     return os.getppid() == parent

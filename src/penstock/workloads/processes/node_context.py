@@ -1,4 +1,4 @@
-"""What this machine gives to all programs: addresses of the proxy and the API, folders, and whether it can mount."""
+"""The context of all programs of the node: addresses of the proxies and the API, folders, support for mounts."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ log = structlog.get_logger()
 CREDENTIALS = "/var/run/secrets/kubernetes.io/serviceaccount"
 PROBE_SECONDS = 20
 LONGEST_SHOWN = 200
-"""Letters of a Pod's name in that of its folder."""
+"""How many characters of a Pod's name are used in the name of its folder."""
 
 
 @dataclass(frozen=True)
 class NodeContext:
-    """What programs of this node have around them."""
+    """The context of programs of this node."""
 
     data_dir: Path
     """Data folder of the stack."""
     proxies: Proxies | None = None
-    """The proxies that know the names of Services."""
+    """The proxies for Services."""
     api_url: str = ""
     api_host: str = ""
     api_port: int = 0
     authority: bytes = b""
-    """Certificate of the API's authority."""
+    """CA certificate of the API."""
     mounts: bool = False
-    """Whether programs can be shown files at paths of their own."""
+    """Whether files can be mounted for programs."""
 
     def folder_of(self, pod: Mapping[str, Any]) -> Path:
         """The folder of a Pod's files."""
         metadata = pod["metadata"]
-        # With the longest name that a Pod may have it would be too long for a file system.
+        # The longest name of a Pod would be too long for file systems.
         folder = f"{metadata['name'][:LONGEST_SHOWN]}-{metadata.get('uid', '')}"
         return path_below(self.data_dir / "pods", metadata["namespace"], folder)
 
 
 async def can_mount(data_dir: Path) -> bool:
-    """Whether this machine lets a program have a mount namespace without privileges: tried with a file of ours."""
+    """Whether unprivileged mount namespaces work on this machine, by an attempt."""
     if sys.platform != "linux":
         return False
     folder = data_dir / "pods" / ".mounts"
@@ -74,5 +74,8 @@ async def can_mount(data_dir: Path) -> bool:
         await process.wait()
         return False
     if process.returncode:
-        log.info("programs of Pods see no files at paths of their own", reason=said.decode(errors="replace").strip())
+        log.info(
+            "mount namespaces are not available; paths in commands and environments are replaced instead",
+            reason=said.decode(errors="replace").strip(),
+        )
     return process.returncode == 0

@@ -1,8 +1,7 @@
-"""Probes: what a container is asked, how often, and what the answers mean. Pure.
+"""Probes of containers: their configuration, when their result changes, and the checks by HTTP, TCP and commands.
 
-Until a container is ready for the first time it is asked several times a second, whatever the period: a Pod is ready
-as soon as its program is. Afterwards the period holds.
-"""
+Until a container is ready for the first time it is checked several times a second, whatever the period, so that a Pod
+is ready as soon as its program is. Afterwards the period applies."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ class Probe:
 
     name: Name
     action: Mapping[str, Any]
-    """`httpGet`, `tcpSocket`, `grpc` or `exec`, with what it says."""
+    """`httpGet`, `tcpSocket`, `grpc` or `exec`, with its fields."""
     initial_delay: float = 0.0
     period: float = 10.0
     timeout: float = 1.0
@@ -46,7 +45,7 @@ class Probe:
 
 
 def read_probes(container: Mapping[str, Any]) -> dict[Name, Probe]:
-    """The probes of a container that ask anything."""
+    """The probes of a container that have an action."""
     found = {name: container.get(f"{name}Probe") for name in NAMES}
     actions = ("httpGet", "tcpSocket", "grpc", "exec")
     return {name: _read(name, probe) for name, probe in found.items() if probe and any(probe.get(a) for a in actions)}
@@ -68,7 +67,7 @@ def _read(name: Name, probe: Mapping[str, Any]) -> Probe:
 
 @dataclass
 class Count:
-    """Answers in a row, and what they make of what was held so far."""
+    """Consecutive results of a probe, and the state they lead to."""
 
     probe: Probe
     held: bool
@@ -76,20 +75,20 @@ class Count:
     failures: int = field(default=0, init=False)
 
     def take(self, success: bool) -> bool:
-        """Takes an answer; what holds now."""
+        """Counts a result; the new state."""
         self.successes = self.successes + 1 if success else 0
         self.failures = 0 if success else self.failures + 1
         if success:
             return self.held or self.successes >= self.probe.success_threshold
         return self.held and self.failures < self.probe.failure_threshold
 
-    def tells(self) -> bool:
-        """Whether a failure now is worth an Event: not each of the many of a container that only starts."""
+    def is_worth_an_event(self) -> bool:
+        """Whether to record an Event for a failure: while a container starts, only one per period."""
         return self.held or (self.failures > 0 and self.failures * EAGER_SECONDS % self.probe.period < EAGER_SECONDS)
 
 
 def port_number(container: Mapping[str, Any], port: int | str) -> int:
-    """The number of a port that may be given by its name. Raises ConfigError."""
+    """The number of a port that may be a name. Raises ConfigError."""
     if isinstance(port, int) or port.isdigit():
         return int(port)
     for declared in container.get("ports") or ():
@@ -98,28 +97,26 @@ def port_number(container: Mapping[str, Any], port: int | str) -> int:
     raise ConfigError(f"couldn't find port: {port}")
 
 
-# Asking a container: by HTTP, by connecting to it, or by a command.
-
 USER_AGENT = "kube-probe/1.34"
 MOST_OUTPUT = 10 * 1024
 
 
 async def http_get(client: Client, action: Mapping[str, Any], host: str, port: int, seconds: float) -> str | None:
-    """None for an answer from 200 to 399, else what went wrong."""
+    """None for a status from 200 to 399, otherwise the error."""
     scheme, path = str(action.get("scheme") or "HTTP").lower(), str(action.get("path") or "/")
     url = f"{scheme}://{action.get('host') or host}:{port}{path if path.startswith('/') else f'/{path}'}"
     request = client.get(url).header("User-Agent", USER_AGENT).timeout(timedelta(seconds=seconds))
     for header in action.get("httpHeaders") or ():
         request = request.header(header["name"], str(header.get("value") or ""))
     try:
-        answer = await request.build().send()
+        response = await request.build().send()
     except PyreqwestError as error:
         return f'Get "{url}": {error}'
-    return None if 200 <= answer.status < 400 else f"HTTP probe failed with statuscode: {answer.status}"
+    return None if 200 <= response.status < 400 else f"HTTP probe failed with statuscode: {response.status}"
 
 
 async def connect(host: str, port: int, seconds: float) -> str | None:
-    """None where somebody accepts the connection."""
+    """None if the connection is accepted, otherwise the error."""
     try:
         async with asyncio.timeout(seconds):
             _, writer = await asyncio.open_connection(host, port)
@@ -133,7 +130,7 @@ async def connect(host: str, port: int, seconds: float) -> str | None:
 
 
 async def execute(command: Sequence[str], env: Mapping[str, str], folder: Path, seconds: float) -> str | None:
-    """None where the command ends with 0."""
+    """None if the command exits with 0, otherwise the error."""
     try:
         process = await asyncio.create_subprocess_exec(
             *command,

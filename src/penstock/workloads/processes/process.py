@@ -1,7 +1,7 @@
-"""One run of a program: started, told to end, ended with all it started.
+"""One run of a program: started, stopped, and killed with its process group.
 
-The program is the leader of a process group of its own and writes straight into the container's log. It is told to end
-by SIGTERM, as a container's first process is; when it has ended, so has what it started and left behind.
+The program leads its own process group and writes directly to the container's log. It is stopped by SIGTERM, like the
+first process of a container; when it has ended, the rest of its process group is killed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ START_ERROR = 128
 """Exit code of a program that could not be started."""
 LAST_BYTES, LAST_LINES = 2048, 80
 MARK = "POD_OF_PENSTOCK"
-"""Variable of every program with the data folder of its stack, by which the next start finds what a crash left."""
+"""Environment variable with the data folder of the stack, by which a start finds programs of a crashed run."""
 
 
 class CannotStart(Exception):
@@ -33,22 +33,22 @@ class CannotStart(Exception):
 
 @dataclass(frozen=True)
 class Launch:
-    """All that a program is started with."""
+    """How a program is started."""
 
     command: Sequence[str]
     env: Mapping[str, str]
     folder: Path
     log: Path
     mounts: Sequence[tuple[Path, str]] = ()
-    """(folder or file of the data folder, path at which the program sees it)."""
+    """(source in the data folder, target path for the program)."""
     root: Path = Path()
-    """An empty folder that the program's view of the machine is made in, where one is needed."""
-    tells_by_log: bool = False
-    """Whether the end of the log says why a program failed (`FallbackToLogsOnError`)."""
+    """An empty folder for a new root, if the mounts need one."""
+    message_from_log: bool = False
+    """Whether the end of the log is the termination message (`FallbackToLogsOnError`)."""
 
 
 def executable(name: str, env: Mapping[str, str], folder: Path) -> str:
-    """The file behind the name of a program. Raises CannotStart."""
+    """The path of a program. Raises CannotStart."""
     found = str(folder / name) if "/" in name else shutil.which(name, path=env.get("PATH", os.defpath))
     if found is None:
         raise CannotStart(f'exec: "{name}": executable file not found in $PATH')
@@ -68,10 +68,10 @@ class LocalProcess(Stoppable):
         self._program = executable(launch.command[0], launch.env, launch.folder)
 
     async def run(self, ready: Callable[[], None], stdin: int = asyncio.subprocess.DEVNULL) -> Exit:
-        """Runs to its end. `ready` is called once it is started."""
+        """Runs until it ends. `ready` is called when it is started."""
         try:
             process = await self._start(stdin)
-        except (OSError, ValueError) as error:  # too many words, a NUL among them, no more processes
+        except (OSError, ValueError) as error:  # too many arguments, a NUL character, too many processes
             return Exit(START_ERROR, f"cannot start {self._launch.command[0]}: {error}")
         ready()
         ending = asyncio.create_task(process.wait())
@@ -81,7 +81,9 @@ class LocalProcess(Stoppable):
             if not ending.done():
                 await self._end(process, ending)
             code = exit_code(await ending)
-            words = await asyncio.to_thread(last_words, self._launch.log) if code and self._launch.tells_by_log else ""
+            words = (
+                await asyncio.to_thread(last_words, self._launch.log) if code and self._launch.message_from_log else ""
+            )
             return Exit(code, words)
         finally:
             stopping.cancel()
@@ -113,7 +115,7 @@ class LocalProcess(Stoppable):
 
 
 def last_words(log: Path) -> str:
-    """The end of a log, as much of it as Kubernetes shows."""
+    """The end of a log, of the length that Kubernetes shows."""
     with log.open("rb") as file:
         file.seek(max(file.seek(0, 2) - LAST_BYTES, 0))
         lines = file.read().decode(errors="replace").splitlines()

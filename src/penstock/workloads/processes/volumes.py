@@ -1,4 +1,9 @@
-"""Volumes as folders below the data folder: of ConfigMaps, Secrets, fields of the Pod, or empty."""
+"""The files of a container: its volumes and its ServiceAccount's credentials, in the folder of the Pod.
+
+Volumes have the content of ConfigMaps, Secrets and fields of the Pod, or are empty. If the machine supports mount
+namespaces, the program sees the files at the paths in the Pod; otherwise these paths are replaced in its command,
+arguments and environment.
+"""
 
 from __future__ import annotations
 
@@ -24,31 +29,31 @@ KNOWN = ("configMap", "secret", "emptyDir", "projected", "downwardAPI")
 
 async def provide(pod: Manifest, spec: Manifest, volume: Manifest, folder: Path, api: PodApi) -> Path:
     """The volume's folder, filled. Raises ConfigError."""
-    place = below(folder, volume["name"])
+    destination = below(folder, volume["name"])
     if "emptyDir" in volume:
-        place.mkdir(parents=True, exist_ok=True)
-        return place
+        destination.mkdir(parents=True, exist_ok=True)
+        return destination
     kind = next((kind for kind in KNOWN if kind in volume), None)
     if kind is None:
-        raise ConfigError(f'volume "{volume["name"]}" is of a kind that does not exist here: {", ".join(KNOWN)} do')
-    write_tree(place, await _contents(pod, spec, {kind: volume[kind] or {}}, api))
-    return place
+        raise ConfigError(f'volume "{volume["name"]}" has an unsupported type; supported are {", ".join(KNOWN)}')
+    write_tree(destination, await _contents(pod, spec, {kind: volume[kind] or {}}, api))
+    return destination
 
 
 async def refresh_volume(pod: Manifest, spec: Manifest, volume: Manifest, folder: Path, api: PodApi) -> None:
-    """Writes what the ConfigMaps and Secrets of a volume hold by now into its folder. Raises ConfigError."""
-    place, source = below(folder, volume["name"]), _changing(volume)
-    if source and place.is_dir():
-        write_tree(place, await _contents(pod, spec, source, api))
+    """Updates a volume from its ConfigMaps and Secrets. Raises ConfigError."""
+    destination, source = below(folder, volume["name"]), _changing(volume)
+    if source and destination.is_dir():
+        write_tree(destination, await _contents(pod, spec, source, api))
 
 
 def changes(volume: Manifest) -> bool:
-    """Whether what the volume shows may change while a program runs."""
+    """Whether the content of the volume may change while a program runs."""
     return bool(_changing(volume))
 
 
 def _changing(volume: Manifest) -> Manifest:
-    """What of a volume comes from ConfigMaps and Secrets. A token of the Pod's ServiceAccount is made once."""
+    """The ConfigMap and Secret sources of a volume. Tokens of ServiceAccounts are not renewed."""
     if "projected" in volume:
         sources = [one for one in volume["projected"].get("sources") or () if _changing(one)]
         return {"projected": {"sources": sources}} if sources else {}
@@ -85,7 +90,7 @@ async def _entries(pod: Manifest, source: Mapping[str, Any], kind: Kind, api: Po
 
 
 def chosen(found: Mapping[str, bytes], source: Mapping[str, Any], title: str) -> dict[str, bytes]:
-    """The entries that `items` names, at their paths; all of them where it names none. Raises ConfigError."""
+    """The entries selected by `items` at their paths, or all. Raises ConfigError."""
     if not source.get("items"):
         return dict(found)
     files = {}
@@ -111,7 +116,7 @@ def _listed(pairs: Mapping[str, Any] | None) -> str:
 
 
 def below(folder: Path, *names: str) -> Path:
-    """The place below a folder that a Pod names. Raises ConfigError where it would be elsewhere."""
+    """A path below a folder that a Pod names. Raises ConfigError if it leads out of the folder."""
     try:
         return path_below(folder, *names)
     except LeadsOutside as error:
@@ -123,135 +128,135 @@ def _cut(name: str, most_bytes: int) -> str:
 
 
 def write_tree(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Writes the files, readable by their owner only, each as a whole: a program may be reading it. Raises ConfigError
-    for a path that leads out of the folder."""
+    """Writes the files with mode 0600, each atomically, because a program may read it.
+
+    Raises ConfigError for a path that leads out of the folder.
+    """
     for name, content in files.items():
-        place = below(folder, *(PurePosixPath(name).parts or ("",)))
-        if place.is_file() and place.read_bytes() == content:
+        destination = below(folder, *(PurePosixPath(name).parts or ("",)))
+        if destination.is_file() and destination.read_bytes() == content:
             continue
-        place.parent.mkdir(parents=True, exist_ok=True)
-        fresh = place.with_name(f".{_cut(place.name, LONGEST_NAME - len('..new'))}.new")
-        # A program may have made a link of this name: what is written goes into a new file.
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        fresh = destination.with_name(f".{_cut(destination.name, LONGEST_NAME - len('..new'))}.new")
+        # O_EXCL: a program may have created a link of this name.
         fresh.unlink(missing_ok=True)
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
-        fresh.replace(place)
-
-
-# The files that a container is given: its volumes and its ServiceAccount's credentials, in the Pod's folder. Where
-# this machine lets a program have mounts of its own, it sees them at the paths that the Pod names. Elsewhere the
-# paths in its command, arguments and environment are replaced by where the files really are.
+        fresh.replace(destination)
 
 
 @dataclass(frozen=True)
 class Files:
-    """What a container is shown."""
+    """The files of a container."""
 
     mounts: tuple[tuple[Path, str], ...] = ()
-    """(where it is, where the program sees it); empty where the machine allows no mounts."""
+    """(source, target for the program); empty without support for mounts."""
     moved: tuple[tuple[Path, str], ...] = ()
-    """The same, for text to be replaced."""
+    """The same, to replace paths in texts, without support for mounts."""
     root: Path = Path()
     env: Mapping[str, str] = field(default_factory=dict)
 
     def replaced(self, text: str) -> str:
-        """The text with paths of the Pod as they are on this machine."""
+        """The text with paths of the Pod replaced by paths of this machine."""
         for source, target in sorted(self.moved, key=lambda pair: -len(pair[1])):
             whole = rf"(?<![\w/]){re.escape(target.rstrip('/'))}(?=/|$|[^\w.-])"
             text = re.sub(whole, str(source).replace("\\", r"\\"), text)
         return text
 
 
-async def lay_out(pod: Manifest, spec: Manifest, api: PodApi, around: NodeContext) -> Files:
+async def lay_out(pod: Manifest, spec: Manifest, api: PodApi, context: NodeContext) -> Files:
     """Writes the container's files into the Pod's folder. Raises ConfigError."""
-    folder = around.folder_of(pod)
-    shown = await lay_out_volumes(pod, spec, api, around)
-    env, credentials = await _credentials(pod, api, around, folder)
+    folder = context.folder_of(pod)
+    shown = await lay_out_volumes(pod, spec, api, context)
+    env, credentials = await _credentials(pod, api, context, folder)
     if credentials and all(target.rstrip("/") != CREDENTIALS for _, target in shown):
         shown.append((credentials, CREDENTIALS))
     root = _root(folder)
-    if around.mounts:
+    if context.mounts:
         return Files(tuple(shown), (), root, env)
     return Files((), tuple(shown), root, env)
 
 
-async def lay_out_volumes(pod: Manifest, spec: Manifest, api: PodApi, around: NodeContext) -> list[tuple[Path, str]]:
-    """Writes the volumes of a container: (where one is, where the program sees it). Raises ConfigError."""
-    folder = around.folder_of(pod)
+async def lay_out_volumes(pod: Manifest, spec: Manifest, api: PodApi, context: NodeContext) -> list[tuple[Path, str]]:
+    """Writes the volumes of a container; (source, target for the program) of each. Raises ConfigError."""
+    folder = context.folder_of(pod)
     shown: list[tuple[Path, str]] = []
     declared = {volume["name"]: volume for volume in pod["spec"].get("volumes") or ()}
     for mount in spec.get("volumeMounts") or ():
         if mount["name"] not in declared:
             raise ConfigError(f'volume "{mount["name"]}" not found')
-        place = await provide(pod, spec, declared[mount["name"]], folder / "volumes", api)
+        destination = await provide(pod, spec, declared[mount["name"]], folder / "volumes", api)
         inside = PurePosixPath(mount.get("subPath") or "").parts
-        shown.append((below(place, *inside), mount["mountPath"]))
+        shown.append((below(destination, *inside), mount["mountPath"]))
     return shown
 
 
-def only_volumes(pod: Manifest, around: NodeContext) -> tuple[tuple[tuple[Path, str], ...], Path]:
-    """Mounts for a built-in program, and the folder for what they need: of the data folder it sees the Pod's volumes
-    alone. None where the machine allows no mounts, or where penstock itself is below the data folder."""
+def only_volumes(pod: Manifest, context: NodeContext) -> tuple[tuple[tuple[Path, str], ...], Path]:
+    """Mounts that hide all of the data folder but the Pod's volumes from a built-in program, and the folder for its
+    root.
+
+    No mounts if the machine does not support them, or if penstock itself is installed below the data folder.
+    """
     needed = (sys.prefix, sys.base_prefix, __file__)
-    if not around.mounts or any(Path(one).resolve().is_relative_to(around.data_dir) for one in needed):
+    if not context.mounts or any(Path(one).resolve().is_relative_to(context.data_dir) for one in needed):
         return (), Path()
-    folder = around.folder_of(pod)
+    folder = context.folder_of(pod)
     root, volumes_folder = _root(folder), folder / "volumes"
     volumes_folder.mkdir(exist_ok=True)
-    return ((root, str(around.data_dir)), (volumes_folder, str(volumes_folder))), root
+    return ((root, str(context.data_dir)), (volumes_folder, str(volumes_folder))), root
 
 
 def _root(folder: Path) -> Path:
-    """An empty folder, over which a program's view of the machine is mounted."""
+    """An empty folder for the new root of a program."""
     root = folder / "root"
     root.mkdir(parents=True, exist_ok=True)
     return root
 
 
-async def refresh(pod: Manifest, spec: Manifest, api: PodApi, around: NodeContext) -> None:
-    """Has a program that runs see what the ConfigMaps and Secrets of its volumes hold by now. Raises ConfigError."""
-    folder, mounted = around.folder_of(pod) / "volumes", {mount["name"] for mount in spec.get("volumeMounts") or ()}
+async def refresh(pod: Manifest, spec: Manifest, api: PodApi, context: NodeContext) -> None:
+    """Updates the volumes of a running program. Raises ConfigError."""
+    folder, mounted = context.folder_of(pod) / "volumes", {mount["name"] for mount in spec.get("volumeMounts") or ()}
     for volume in pod["spec"].get("volumes") or ():
         if volume["name"] in mounted:
             await refresh_volume(pod, spec, volume, folder, api)
 
 
 async def _credentials(
-    pod: Manifest, api: PodApi, around: NodeContext, folder: Path
+    pod: Manifest, api: PodApi, context: NodeContext, folder: Path
 ) -> tuple[dict[str, str], Path | None]:
-    """The variables and the folder by which clients inside a cluster find the API."""
-    if not around.api_url:
+    """The environment variables and the folder with credentials for API clients in Pods."""
+    if not context.api_url:
         return {}, None
     token = None
     if pod["spec"].get("automountServiceAccountToken") is not False:
         token = await api.token(pod, pod["spec"].get("serviceAccountName") or "default")
     kubeconfig = folder / "kubeconfig"
     namespace = pod["metadata"]["namespace"]
-    write_tree(folder, {"kubeconfig": _kubeconfig(around, namespace, token)})
+    write_tree(folder, {"kubeconfig": _kubeconfig(context, namespace, token)})
     env = {
-        "KUBERNETES_SERVICE_HOST": around.api_host,
-        "KUBERNETES_SERVICE_PORT": str(around.api_port),
-        "KUBERNETES_SERVICE_PORT_HTTPS": str(around.api_port),
-        # The user's own kubeconfig leads to another cluster; a program must not find it by accident.
+        "KUBERNETES_SERVICE_HOST": context.api_host,
+        "KUBERNETES_SERVICE_PORT": str(context.api_port),
+        "KUBERNETES_SERVICE_PORT_HTTPS": str(context.api_port),
+        # Overrides the user's own kubeconfig, which is for another cluster.
         "KUBECONFIG": str(kubeconfig),
     }
     if token is None:
         return env, None
-    place = folder / "serviceaccount"
-    entries = {"token": token.encode(), "ca.crt": around.authority, "namespace": namespace.encode()}
-    write_tree(place, entries)
-    return env, place
+    destination = folder / "serviceaccount"
+    entries = {"token": token.encode(), "ca.crt": context.authority, "namespace": namespace.encode()}
+    write_tree(destination, entries)
+    return env, destination
 
 
-def _kubeconfig(around: NodeContext, namespace: str, token: str | None) -> bytes:
-    authority = base64.b64encode(around.authority).decode()
+def _kubeconfig(context: NodeContext, namespace: str, token: str | None) -> bytes:
+    authority = base64.b64encode(context.authority).decode()
     config: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "pod",
         "clusters": [
-            {"name": "penstock", "cluster": {"server": around.api_url, "certificate-authority-data": authority}}
+            {"name": "penstock", "cluster": {"server": context.api_url, "certificate-authority-data": authority}}
         ],
         "users": [{"name": "pod", "user": {"token": token} if token else {}}],
         "contexts": [{"name": "pod", "context": {"cluster": "penstock", "user": "pod", "namespace": namespace}}],

@@ -1,7 +1,7 @@
-"""Creating penstock's topics as the contract shapes them, and keeping their limits as the settings say.
+"""Creates the topics, and updates their limits when settings have changed.
 
-Sizes are decided here, purely, and applied by a thin edge. Creating is idempotent. Another number of partitions than
-the settings say is refused with a message: more of them are made by a command of its own.
+Creation is idempotent. If a topic has another number of partitions than the setting, the start fails: partitions are
+added by `penstock topics`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from penstock.contract.topics import EVENTS, MATCHED, TOPICS, UNREADABLE, Topic
 from penstock.engine.topics.sizing import min_insync, too_few, wanted_replication
 from penstock.kafka.admin import TIMEOUT_SECONDS, NotDone, TopicAdmin, TopicShape
 from penstock.kafka.clients import topic_name
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
 log = structlog.get_logger()
@@ -27,7 +27,7 @@ SMALLEST_SEGMENT = MIB
 """Kafka refuses smaller ones."""
 LARGEST_SEGMENT = 64 * MIB
 SEGMENTS = 4
-"""Segments a partition is divided into: retention removes whole ones, so more of them waste less."""
+"""Segments of a partition. Retention removes whole segments."""
 COMPACTED_SEGMENT_MS = 10 * 60 * 1000
 FOR_EVER = {"retention.ms": "-1"}
 
@@ -53,20 +53,20 @@ def _largest_record(topic: Topic, settings: Settings) -> int:
 
 
 def _retained(topic: Topic, settings: Settings) -> dict[str, str]:
-    """The segment in use is never removed, so a partition takes `retention.bytes` and one segment."""
-    room = int(settings.retention_mib * MIB * topic.share / partitions_of(topic, settings))
-    segment = min(max(room // SEGMENTS, _largest_record(topic, settings), SMALLEST_SEGMENT), LARGEST_SEGMENT)
+    """The active segment is never removed, so a partition takes `retention.bytes` plus one segment."""
+    size = int(settings.retention_mib * MIB * topic.share / partitions_of(topic, settings))
+    segment = min(max(size // SEGMENTS, _largest_record(topic, settings), SMALLEST_SEGMENT), LARGEST_SEGMENT)
     retention_ms = int(settings.retention_hours * 3600 * 1000)
     return {
         "retention.ms": str(retention_ms),
-        "retention.bytes": str(max(room - segment, segment)),
+        "retention.bytes": str(max(size - segment, segment)),
         "segment.bytes": str(segment),
         "segment.ms": str(max(min(retention_ms // SEGMENTS, 24 * 3600 * 1000), 1000)),
     }
 
 
 def _compacted(settings: Settings) -> dict[str, str]:
-    """Small topics that are read from the beginning at every start: compacted often, so that this stays quick."""
+    """Small topics that are read from the beginning at every start: compacted often, so that this is fast."""
     return {
         "segment.bytes": str(max(4 * MIB, settings.max_record_bytes)),
         "segment.ms": str(COMPACTED_SEGMENT_MS),
@@ -76,16 +76,16 @@ def _compacted(settings: Settings) -> dict[str, str]:
 
 
 def check_security(settings: Settings) -> None:
-    """The embedded Kafka has credentials of its own; those of `kafka_conf` are for another one."""
+    """Raises UserError for credentials in `kafka_conf` without `kafka`: the embedded Kafka has its own."""
     if settings.kafka is None and "security.protocol" in settings.kafka_conf:
-        raise Problem(
+        raise UserError(
             "kafka_conf has a security.protocol, but the embedded Kafka has its own.",
-            "Name the Kafka that is meant with --kafka, or remove kafka_conf.",
+            "Set --kafka to the Kafka that kafka_conf is for, or remove kafka_conf.",
         )
 
 
 def shapes(settings: Settings, replication: int, partitions: int | None = None) -> list[TopicShape]:
-    """All topics as they should be; with another number of partitions where one is given."""
+    """The wanted configuration of all topics; `partitions` overrides the setting."""
     wanted = settings if partitions is None else settings.model_copy(update={"partitions": partitions})
     return [
         TopicShape(topic.name, partitions_of(topic, wanted), replication, config_of(topic, wanted, replication))
@@ -94,9 +94,9 @@ def shapes(settings: Settings, replication: int, partitions: int | None = None) 
 
 
 def ensure(settings: Settings) -> None:
-    """Creates the topics that are missing. Raises Problem if Kafka cannot be reached or has them in another shape."""
+    """Creates missing topics. Raises UserError if Kafka is unreachable, or a topic has a wrong configuration."""
     admin = connect(settings)
-    with refusals(settings):
+    with kafka_errors(settings):
         existing = admin.topics()
         for topic in TOPICS:
             if topic.name in existing:
@@ -104,7 +104,7 @@ def ensure(settings: Settings) -> None:
         create_missing(admin, settings, existing)
         present = [topic for topic in TOPICS if topic.name in existing]
         if settings.kafka is None:
-            # Brings the limits of the embedded Kafka's topics to what the settings say now.
+            # Applies the current settings to the topics of the embedded Kafka.
             held = _held(admin, present)
             admin.configure(
                 {topic.name: config_of(topic, settings, 1) | (FOR_EVER if topic in held else {}) for topic in present}
@@ -114,52 +114,51 @@ def ensure(settings: Settings) -> None:
 
 
 def hold_events(settings: Settings) -> None:
-    """Has the embedded Kafka remove nothing for its age any more, until `penstock topics --configure`. Raises
-    NotDone."""
+    """Disables the removal of events by age, until `penstock topics --configure`. Raises NotDone."""
     admin = TopicAdmin(settings)
     there = admin.topics()
     admin.configure({topic.name: FOR_EVER for topic in TOPICS if topic.cleanup == "delete" and topic.name in there})
 
 
 def _held(admin: TopicAdmin, present: list[Topic]) -> list[Topic]:
-    """Those of which nothing is to be removed for its age until a person says so."""
+    """Topics for which the removal by age is disabled."""
     configs = admin.configs([topic.name for topic in present])
     kept = FOR_EVER["retention.ms"]
     return [one for one in present if one.cleanup == "delete" and configs[one.name].get("retention.ms") == kept]
 
 
 def connect(settings: Settings) -> TopicAdmin:
-    """A client of a Kafka that answers. Raises Problem."""
-    with refusals(settings):
+    """A client of a reachable Kafka. Raises UserError."""
+    with kafka_errors(settings):
         admin = TopicAdmin(settings)
         admin.brokers(TIMEOUT_SECONDS if settings.kafka is None else 10.0)
         return admin
 
 
 @contextmanager
-def refusals(settings: Settings) -> Iterator[None]:
-    """What Kafka does not do becomes a Problem that says which setting to look at."""
+def kafka_errors(settings: Settings) -> Iterator[None]:
+    """Turns NotDone into UserError."""
     try:
         yield
     except NotDone as error:
-        raise Problem(
-            f"Kafka at {settings.bootstrap} does not answer, or refuses: {error}.",
+        raise UserError(
+            f"Kafka at {settings.bootstrap} is unreachable or refused a request: {error}.",
             "" if settings.kafka else "See the log of kafka.",
         ) from None
 
 
 def create_missing(admin: TopicAdmin, settings: Settings, existing: Container[str]) -> list[str]:
-    """Makes the topics that are not there, and returns their names.
+    """Creates the missing topics and returns their names.
 
-    Raises Problem where brokers are away: topics that are made now would for ever be on fewer than are there later.
+    Raises UserError if brokers are down: new topics would have fewer replicas for ever.
     """
     if all(topic.name in existing for topic in TOPICS):
         return []
     brokers = admin.cluster()
     replication = wanted_replication(settings, brokers)
     if (problem := too_few(replication, brokers)) is not None:
-        raise Problem(
-            problem, f"Start the other brokers, or set replication={len(brokers.alive)} if there are to be no more."
+        raise UserError(
+            problem, f"Start the other brokers, or set replication={len(brokers.alive)} if there are no others."
         )
     missing = [shape for shape in shapes(settings, replication.replicas) if shape.name not in existing]
     admin.create(missing)
@@ -167,22 +166,22 @@ def create_missing(admin: TopicAdmin, settings: Settings, existing: Container[st
 
 
 def _check_cleanup(admin: TopicAdmin, settings: Settings, topics: list[Topic]) -> None:
-    """A table that is cleaned by age forgets routes; events that are compacted are gone before they are delivered."""
+    """With the wrong cleanup.policy routes would expire, or events be compacted before they are delivered."""
     configs = admin.configs([topic.name for topic in topics])
     for topic in topics:
         found = configs[topic.name].get("cleanup.policy", topic.cleanup)
         if found != topic.cleanup:
-            raise Problem(
-                f"The topic {topic_name(settings, topic.name)} has cleanup.policy {found}, with which records are lost "
+            raise UserError(
+                f"The topic {topic_name(settings, topic.name)} has cleanup.policy {found}, which removes records "
                 f"that penstock needs; it must be {topic.cleanup}.",
-                "penstock topics --configure puts it right.",
+                "Run: penstock topics --configure",
             )
 
 
-def adopted(settings: Settings) -> Settings:
-    """The settings with as many partitions as there are, where that is more than they say: somebody has made more.
+def with_actual_partitions(settings: Settings) -> Settings:
+    """The settings with the actual number of partitions, if partitions were added.
 
-    Returns them as they are while Kafka cannot be reached.
+    Returns the settings unchanged if Kafka is unreachable.
     """
     if not _reached(settings):
         return settings
@@ -192,12 +191,12 @@ def adopted(settings: Settings) -> Settings:
         return settings
     if found <= settings.partitions:
         return settings
-    log.info("the topics have more partitions than the settings say", found=found, settings=settings.partitions)
+    log.info("the topics have more partitions than the setting", found=found, settings=settings.partitions)
     return settings.model_copy(update={"partitions": found})
 
 
 def _reached(settings: Settings) -> bool:
-    """Whether anybody listens at the first address: a client of Kafka takes seconds to find out that nobody does."""
+    """Whether the first address accepts connections: a Kafka client needs seconds to report that it does not."""
     host, _, port = settings.bootstrap.partition(",")[0].rpartition(":")
     try:
         socket.create_connection((host, int(port)), ASK_SECONDS).close()
@@ -207,12 +206,12 @@ def _reached(settings: Settings) -> bool:
 
 
 def _check_partitions(topic: Topic, found: int, settings: Settings) -> None:
-    """More than the settings say are taken in a given Kafka: they were made by `penstock topics`."""
+    """In an existing Kafka more partitions than the setting are fine: `penstock topics` added them."""
     wanted = partitions_of(topic, settings)
     if found == wanted or (found > wanted and settings.kafka is not None and topic.per_partition):
         return
     place = f"the data folder {settings.data_dir}" if settings.kafka is None else settings.kafka
-    raise Problem(
+    raise UserError(
         f"The topic {topic_name(settings, topic.name)} has {found} partitions in {place}, but the settings ask for "
         f"{wanted}.",
         f"Start with --partitions {found}, or give it more: penstock topics --partitions {wanted}"

@@ -1,8 +1,7 @@
-"""The jars of Kafka and of Spark's Kafka connector: fetched once, checked at every start, kept in the user's cache.
+"""The cache of jars: fetched once, checked at every start, kept in the user's cache folder.
 
-Only jars with the pinned sums get there. Files that no longer have them are fetched again. The folder is named after
-what `ivy.xml` asks for, so versions of penstock do not disturb each other. A lock lets two stacks that start together
-fetch once.
+Only jars with the pinned checksums are stored; a changed file is fetched again. The folder's name is a hash of
+`ivy.xml`, so versions of penstock do not disturb each other. A lock lets two stacks that start together fetch once.
 """
 
 from __future__ import annotations
@@ -16,10 +15,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.engine.jar_files import ivy, pinned_jars
-from penstock.engine.jar_files.ivy import PIPELINE, JarSet, Progress
+from penstock.engine.jars import ivy, pinned_jars
+from penstock.engine.jars.ivy import PIPELINE, JarSet, Progress
 from penstock.engine.java import Java
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 from penstock.settings import Settings
 
 
@@ -41,17 +40,17 @@ class Jars:
 
     @property
     def spark_files(self) -> list[Path]:
-        """What Spark gets in addition to its own jars."""
+        """Jars for Spark, in addition to its own."""
         return sorted((self.root / "spark").glob("*.jar"))
 
     @property
     def delta_files(self) -> list[Path]:
-        """What the writer of the history gets in addition to that."""
+        """Further jars for Spark sessions that use the history."""
         return sorted((self.root / "delta").glob("*.jar"))
 
 
 def cache_root(settings: Settings) -> Path:
-    """The folder of downloads."""
+    """The cache folder."""
     if settings.cache_dir is not None:
         return settings.cache_dir.expanduser().absolute()
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
@@ -59,49 +58,49 @@ def cache_root(settings: Settings) -> Path:
 
 
 def folder(settings: Settings, wanted: JarSet = PIPELINE) -> Path:
-    """Where the jars of this version of penstock are kept."""
+    """The folder of the jars for this version of penstock."""
     return cache_root(settings) / "jars" / hashlib.sha256(wanted.text).hexdigest()[:12]
 
 
 def archive_folder(settings: Settings) -> Path:
-    """Where class archives are kept."""
+    """The folder of the class archives."""
     return cache_root(settings) / "archives"
 
 
 def resolve(
     settings: Settings, java: Java, progress: Progress = lambda done, total, what: None, wanted: JarSet = PIPELINE
 ) -> Jars:
-    """The jars, fetched first if they are missing or damaged. Raises Problem if that fails."""
+    """The jars, fetched first if they are missing or damaged. Raises UserError if that fails."""
     root, sums = folder(settings, wanted), pinned_jars.sums(pinned_jars.pinned(wanted.file))
     try:
-        if _is_whole(root, sums):  # asked without the lock: the cache may be part of an image, where nothing is written
+        if _is_complete(root, sums):  # without the lock: the cache may be in a read-only image
             return Jars(root)
         root.parent.mkdir(parents=True, exist_ok=True)
         with _lock(root.with_suffix(".lock")):
-            if not _is_whole(root, sums):
+            if not _is_complete(root, sums):
                 _fetch(root, java, progress, wanted, sums)
     except OSError as error:
-        raise Problem(
+        raise UserError(
             f"The cache folder {cache_root(settings)} cannot be used: {error.strerror} ({error.filename}).",
-            "Make room or change its rights, or choose another with --cache-dir.",
+            "Free some disk space or change its permissions, or choose another folder with --cache-dir.",
         ) from None
     return Jars(root)
 
 
-def _is_whole(root: Path, sums: Mapping[str, str]) -> bool:
+def _is_complete(root: Path, sums: Mapping[str, str]) -> bool:
     if pinned_jars.differences(root, sums, every_byte=False):
         return False
-    pinned_jars.note_verified(root, sums)
+    pinned_jars.record_verified(root, sums)
     return True
 
 
 def damage(root: Path, wanted: JarSet = PIPELINE) -> list[pinned_jars.JarDifference]:
-    """What is wrong with a folder of jars, every byte of them read."""
+    """The differences between a folder of jars and the pinned list. Reads every file."""
     return pinned_jars.differences(root, pinned_jars.sums(pinned_jars.pinned(wanted.file)))
 
 
 def _fetch(root: Path, java: Java, progress: Progress, wanted: JarSet, sums: Mapping[str, str]) -> None:
-    """Fetches into a folder beside, which then takes the place of the old one: there is never half a cache."""
+    """Fetches into a temporary folder and renames it, so that the cache is never incomplete."""
     staging = root.with_suffix(".new")
     shutil.rmtree(staging, ignore_errors=True)
     staging.mkdir(parents=True)
@@ -109,13 +108,13 @@ def _fetch(root: Path, java: Java, progress: Progress, wanted: JarSet, sums: Map
         ivy.fetch(staging, java, progress, wanted)
         shutil.rmtree(staging / "ivy")
         if wrong := pinned_jars.differences(staging, sums):
-            raise Problem(
-                f"What Maven Central, or a mirror or proxy before it, gave as the jars of {wanted.what} is not what "
-                "penstock was made with. None of it was kept or used.",
-                "Try another network or mirror. Where it differs there too, report it as SECURITY.md says.",
+            raise UserError(
+                f"The jars of {wanted.what} from Maven Central, or from a mirror or proxy, do not have the checksums "
+                "that penstock expects. They were discarded.",
+                "Try another network or mirror. If they differ there too, report it as SECURITY.md says.",
                 tuple(f"{one}: {one.sums}" if one.sums else str(one) for one in wrong[:12]),
             )
-        pinned_jars.note_verified(staging, sums)
+        pinned_jars.record_verified(staging, sums)
         shutil.rmtree(root, ignore_errors=True)
         staging.rename(root)
     finally:

@@ -1,4 +1,4 @@
-"""The Ivy inside pyspark, which fetches jars from Maven Central: no Maven has to be installed."""
+"""Fetches jars from Maven Central with the Ivy that is part of pyspark, so that no Maven is needed."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from urllib.parse import urlsplit
 from penstock.engine.java import Java
 from penstock.engine.processes.process import tied_to_parent
 from penstock.engine.spark_gateway import spark_jars
-from penstock.runtime.errors import Problem
+from penstock.runtime.errors import UserError
 
 EXPECTED_FILES = 50
-"""About as many files as there are, for the progress bar before Ivy has counted them."""
+"""An estimate for the progress bar, until Ivy has counted them."""
 
 Progress = Callable[[int, int, str], None]
-"""Called with the number of files that are there, the number expected, and what is being done."""
+"""Called with the number of fetched files, the number of all files, and the current file."""
 
 
 @dataclass(frozen=True)
@@ -28,20 +28,20 @@ class JarSet:
     """A set of jars that is fetched together."""
 
     file: str
-    """What to ask Ivy for."""
+    """The name of the Ivy file."""
     what: str
-    """What to call it to people."""
+    """What it is called in messages."""
     proofs: tuple[str, ...]
-    """Jars that tell whether the fetch succeeded: each configuration has its folder."""
+    """Patterns of jars that must exist after a fetch; each Ivy configuration has a folder."""
 
     @property
     def text(self) -> bytes:
         """The file's content."""
-        return resources.files("penstock.engine.jar_files").joinpath(self.file).read_bytes()
+        return resources.files("penstock.engine.jars").joinpath(self.file).read_bytes()
 
     @property
     def configurations(self) -> list[str]:
-        """The folders it consists of."""
+        """The Ivy configurations, each of which is a folder."""
         return sorted({proof.partition("/")[0] for proof in self.proofs})
 
 
@@ -50,9 +50,9 @@ HISTORY = JarSet("ivy-history.xml", "Delta Lake", ("delta/delta-spark_*.jar", "d
 
 
 def fetch(folder: Path, java: Java, progress: Progress, wanted: JarSet) -> None:
-    """Brings the jars, each configuration into a folder of its name; `ivy/` then has what Ivy found out about them.
+    """Fetches the jars, each configuration into a folder of its name; `ivy/` then has Ivy's metadata about them.
 
-    Raises Problem where they cannot be had.
+    Raises UserError if that fails.
     """
     (folder / "ivy.xml").write_bytes(wanted.text)
     command = [
@@ -62,7 +62,7 @@ def fetch(folder: Path, java: Java, progress: Progress, wanted: JarSet) -> None:
     ]
     found, fetched = 0, 0
     tail: list[str] = []
-    progress(0, EXPECTED_FILES, "asking Maven Central")
+    progress(0, EXPECTED_FILES, "connecting to Maven Central")
     with _started(command) as ivy:
         for line in ivy.stdout or ():
             tail = [*tail[-30:], line.rstrip()]
@@ -73,7 +73,7 @@ def fetch(folder: Path, java: Java, progress: Progress, wanted: JarSet) -> None:
                 progress(fetched, max(found, EXPECTED_FILES), words[2].partition("#")[2].partition("!")[0])
     if ivy.returncode != 0 or not all(list(folder.glob(proof)) for proof in wanted.proofs):
         reasons = tuple(line.strip() for line in tail if line.strip(" :\t"))
-        raise Problem(
+        raise UserError(
             f"The jars of {wanted.what} could not be fetched from Maven Central.",
             "Check the network (HTTPS_PROXY is used if set) and start again; it is needed for the first start only.",
             reasons[-12:],
@@ -83,7 +83,7 @@ def fetch(folder: Path, java: Java, progress: Progress, wanted: JarSet) -> None:
 
 @contextmanager
 def _started(command: list[str]) -> Iterator[subprocess.Popen[str]]:
-    """A program that does not outlive this process, nor an interruption of what reads it."""
+    """A child process that is killed when this process ends or the block is left by an exception."""
     life, held = os.pipe()
     try:
         process = subprocess.Popen(
@@ -105,7 +105,7 @@ def _started(command: list[str]) -> Iterator[subprocess.Popen[str]]:
 
 
 def _proxies() -> Iterator[str]:
-    """Java does not read the proxy variables that every other tool reads."""
+    """Options for the proxy of `http_proxy` and `https_proxy`, which Java does not read."""
     for scheme in ("http", "https"):
         value = os.environ.get(f"{scheme}_proxy") or os.environ.get(f"{scheme.upper()}_PROXY")
         proxy = urlsplit(value if "://" in value else f"http://{value}") if value else None
@@ -117,7 +117,7 @@ def _proxies() -> Iterator[str]:
 def _ivy_jar() -> Path:
     jars = [jar for jar in spark_jars() if jar.name.startswith("ivy-")]
     if not jars:
-        raise Problem(
+        raise UserError(
             "The installed pyspark has no Ivy jar.", "Install it again: pip install --force-reinstall pyspark"
         )
     return jars[-1]

@@ -1,8 +1,7 @@
-"""Which bytes a jar must have: `pinned-jars.json` names every file with its SHA-256 sum, and comes with penstock.
+"""The list of pinned jars: `pinned-jars.json` has the SHA-256 sum of every jar, and is part of penstock.
 
-Nothing else is used, wherever it came from. Sums are taken when the jars were fetched, and noted beside them together
-with length and time of change, so that a start compares these alone; a file that was touched since is read again.
-`make jars` writes the list anew.
+No other jar is used. After a fetch the sums are computed and recorded beside the jars with size and modification time,
+so that a start only compares the latter; a file that has changed since is read again. `make jars` updates the list.
 """
 
 from __future__ import annotations
@@ -21,21 +20,21 @@ import msgspec
 from penstock.engine.datadir import write_atomically
 
 FILE = "pinned-jars.json"
-NOTE = "verified.json"
-"""In a folder of jars: what was found to be as it should be."""
+VERIFIED_FILE = "verified.json"
+"""In a folder of jars: the files that were verified."""
 
 
 class PinnedJar(msgspec.Struct, frozen=True):
     """A jar that may be used."""
 
     file: str
-    """In its folder of the cache, such as `kafka/slf4j-api-1.7.36.jar`."""
+    """Path in the cache folder, such as `kafka/slf4j-api-1.7.36.jar`."""
     organisation: str
     name: str
     version: str
     sha256: str
     licences: list[str]
-    """As its publisher names them."""
+    """As named by its publisher."""
 
 
 _LIST = msgspec.json.Decoder(dict[str, list[PinnedJar]])
@@ -43,30 +42,30 @@ _LIST = msgspec.json.Decoder(dict[str, list[PinnedJar]])
 
 @dataclass(frozen=True)
 class JarDifference:
-    """A file that is not as it should be."""
+    """A file that differs from the pinned list."""
 
     file: str
     what: str
     sums: str = ""
-    """The sum it should have and the one it has, where both are known."""
+    """The expected and the actual checksum, if the file exists."""
 
     def __str__(self) -> str:
         return f"{self.file} {self.what}"
 
 
 def pinned(asked_by: str) -> list[PinnedJar]:
-    """The jars that an Ivy file stands for, by the list that comes with penstock."""
+    """The pinned jars of an Ivy file."""
     return _all()[asked_by]
 
 
 def every() -> list[PinnedJar]:
-    """All of them, each once: Spark and Kafka may share one."""
+    """All pinned jars without duplicates: Spark and Kafka may share one."""
     jars = {(jar.organisation, jar.name, jar.version): jar for listed in _all().values() for jar in listed}
     return [jars[key] for key in sorted(jars)]
 
 
 def _all() -> dict[str, list[PinnedJar]]:
-    return _LIST.decode(resources.files("penstock.engine.jar_files").joinpath(FILE).read_bytes())
+    return _LIST.decode(resources.files("penstock.engine.jars").joinpath(FILE).read_bytes())
 
 
 def sums(jars: list[PinnedJar]) -> dict[str, str]:
@@ -75,7 +74,7 @@ def sums(jars: list[PinnedJar]) -> dict[str, str]:
 
 
 def differences(root: Path, wanted: Mapping[str, str], *, every_byte: bool = True) -> list[JarDifference]:
-    """What is missing, surplus and changed in a folder of jars; files noted as verified are read only if told so."""
+    """Missing, additional and changed files in a folder of jars. Verified files are read only with `every_byte`."""
     noted: Mapping[str, Any] = {} if every_byte else _noted(root)
     found = {str(path.relative_to(root)): path for path in root.glob("*/*.jar")}
     wrong = [JarDifference(name, "is missing") for name in wanted if name not in found]
@@ -91,24 +90,24 @@ def _changed(files: Mapping[str, Path], wanted: Mapping[str, str], noted: Mappin
             yield JarDifference(name, "has changed", f"expected {wanted[name]}, found {has}")
 
 
-def note_verified(root: Path, wanted: Mapping[str, str]) -> None:
-    """To be called where nothing differs. A folder that cannot be written is read in full at each start."""
+def record_verified(root: Path, wanted: Mapping[str, str]) -> None:
+    """Records that nothing differs. In a read-only folder all files are read at each start."""
     marks = {name: _mark(root / name, wanted[name]) for name in wanted}
     if marks != _noted(root):
         with contextlib.suppress(OSError):
-            write_atomically(root / NOTE, json.dumps(marks, indent=2).encode())
+            write_atomically(root / VERIFIED_FILE, json.dumps(marks, indent=2).encode())
 
 
 def _noted(root: Path) -> Mapping[str, Any]:
     try:
-        noted = json.loads((root / NOTE).read_bytes())
+        noted = json.loads((root / VERIFIED_FILE).read_bytes())
     except (OSError, ValueError):
         return {}
     return noted if isinstance(noted, dict) else {}
 
 
 def _mark(path: Path, verified: str) -> list[str | int]:
-    """What tells whether a file is still the one whose sum was taken."""
+    """Identifies the state of a file whose checksum was verified."""
     state = path.stat()
     return [verified, state.st_size, state.st_mtime_ns]
 

@@ -1,1 +1,0 @@
-"""Jars from elsewhere: how they are fetched, and which bytes each must have."""
