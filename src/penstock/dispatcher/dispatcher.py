@@ -34,7 +34,7 @@ from penstock.dispatcher.lanes import Job, Lane, Schedule
 from penstock.dispatcher.matched_record import Matched
 from penstock.dispatcher.replay.feed import StoredEvents
 from penstock.dispatcher.replay.selection import EventMatcher, as_replayed
-from penstock.dispatcher.secrets import KeptSecrets
+from penstock.dispatcher.secrets import SecretCache
 from penstock.dispatcher.workers import Workers
 from penstock.history.schema.columns import HistoryProblem
 from penstock.kafka.random_reader import Chunk, NotReadNow
@@ -88,7 +88,7 @@ class Dispatcher:
         *,
         matched: MatchedReader,
         events: StoredEvents,
-        secrets: KeptSecrets,
+        secrets: SecretCache,
         wall_clock: Callable[[], float] = time.time,
         failed: Callable[[BaseException], None],
     ) -> None:

@@ -102,7 +102,7 @@ class _Kept:
         self.asking: asyncio.Task[Any] | None = None
 
 
-class KeptSecrets:
+class SecretCache:
     """All Secrets of a task."""
 
     def __init__(self, ask: Ask, start: Start) -> None:

@@ -46,7 +46,7 @@ START_SECONDS = 120.0
 """How long tasks may take to be heard of for the first time."""
 
 
-class SilenceVerdict(enum.Enum):
+class LivenessVerdict(enum.Enum):
     """What to do."""
 
     GO_ON = "go on"
@@ -55,7 +55,7 @@ class SilenceVerdict(enum.Enum):
 
 
 @dataclass
-class SilenceGuard:
+class TaskLiveness:
     """Remembers since when tasks have been silent."""
 
     tasks: int
@@ -67,20 +67,20 @@ class SilenceGuard:
         """Another job starts."""
         self.since, self.heard_all = None, False
 
-    def excuse(self) -> None:
+    def reset(self) -> None:
         """Nothing could be heard until now, for reasons that are not the tasks'."""
         self.since = None
 
-    def judge(self, now: float, alive: int, running: int | None) -> SilenceVerdict:
+    def evaluate(self, now: float, alive: int, running: int | None) -> LivenessVerdict:
         """By the number of tasks that were heard of lately, and of those that Spark runs, where it says."""
         if alive >= self.tasks:
             self.since, self.heard_all = None, True
-            return SilenceVerdict.GO_ON
+            return LivenessVerdict.GO_ON
         self.since = now if self.since is None else self.since
         if now - self.since <= (HANGING_SECONDS if self.heard_all else START_SECONDS):
             waiting = running is not None and running < self.tasks and now - self.since > HANGING_SECONDS
-            return SilenceVerdict.TELL if waiting else SilenceVerdict.GO_ON
-        return SilenceVerdict.TELL if running is not None and running < self.tasks else SilenceVerdict.RESTART
+            return LivenessVerdict.TELL if waiting else LivenessVerdict.GO_ON
+        return LivenessVerdict.TELL if running is not None and running < self.tasks else LivenessVerdict.RESTART
 
 
 log = structlog.get_logger()
@@ -121,7 +121,7 @@ class DispatcherService:
         """A generation whose records do not count although no later one was noted."""
         self._fresh = threading.Event()
         self._numbers = RemoteNumbers()
-        self._silence = SilenceGuard(settings.dispatchers)
+        self._silence = TaskLiveness(settings.dispatchers)
         self._follower = TableFollower(
             settings, topics.REPORTS, self._note, self._fresh.set, self._fail, again=self._fresh.clear
         )
@@ -224,9 +224,9 @@ class DispatcherService:
         """Acts where tasks are silent: nobody else would."""
         while not self._stopping.wait(WATCH_SECONDS) and not self._ended.is_set():
             alive, running = len(self._alive()), self._running_tasks()
-            verdict = self._silence.judge(time.monotonic(), alive, running)
-            self._tell(alive, running if verdict is SilenceVerdict.TELL else None)
-            if verdict is SilenceVerdict.RESTART and self._kafka_answers():
+            verdict = self._silence.evaluate(time.monotonic(), alive, running)
+            self._tell(alive, running if verdict is LivenessVerdict.TELL else None)
+            if verdict is LivenessVerdict.RESTART and self._kafka_answers():
                 log.error("dispatcher tasks are silent; their job is started again", alive=alive)
                 self._silence.begin()
                 self._context.cancelJobGroup(self._run_id)
@@ -259,7 +259,7 @@ class DispatcherService:
         try:
             TopicAdmin(self._settings).partitions(ASK_SECONDS)
         except NotDone:
-            self._silence.excuse()
+            self._silence.reset()
             return False
         return True
 

@@ -48,10 +48,10 @@ from penstock.dispatcher.delivery.retention import (
 from penstock.dispatcher.dispatcher import Dispatcher
 from penstock.dispatcher.http.client import SubscriberClient
 from penstock.dispatcher.matched_record import DECODER, EVENT_DECODER, Matched
-from penstock.dispatcher.replay.archive import FurtherBack
+from penstock.dispatcher.replay.archive import EventArchive
 from penstock.dispatcher.replay.replays import Replays
 from penstock.dispatcher.replay.selection import attempts_given_up, origins_given_up
-from penstock.dispatcher.secrets import KeptSecrets, SecretRequests
+from penstock.dispatcher.secrets import SecretCache, SecretRequests
 from penstock.events.event import CloudEvent
 from penstock.history.reader.table_events import KeptEvents
 from penstock.history.writer.upkeep import removed_soon
@@ -64,7 +64,7 @@ from penstock.kafka.topic_ends import KafkaAway
 from penstock.observability import trace
 from penstock.observability.logs import describe
 from penstock.runtime.lifecycle import first
-from penstock.runtime.tasks import Owner
+from penstock.runtime.tasks import TaskScope
 from penstock.settings import Settings
 
 if TYPE_CHECKING:
@@ -126,16 +126,16 @@ class _Task:
     def __init__(self, settings: Settings, partitions: list[int], instance: str) -> None:
         self._settings, self._partitions = settings, partitions
         self._loop = asyncio.get_running_loop()
-        self._owner = Owner()
-        failed = self._owner.fail
+        self._scope = TaskScope()
+        failed = self._scope.fail
         # One more than partitions that may all keep a thread waiting for Kafka.
         self._threads = ThreadPoolExecutor(len(partitions) + 1, thread_name_prefix="cursors")
         self._stores = {partition: CursorStore(settings, partition) for partition in partitions}
         self._tracer = trace.configure("penstock-dispatcher")
-        self._clients = SubscriberClient(settings.max_event_bytes, Destinations(settings), self._owner)
+        self._clients = SubscriberClient(settings.max_event_bytes, Destinations(settings), self._scope)
         self._store = ReplyWriter(settings, failed, self._describe)
         self._secret_requests = SecretRequests(settings)
-        secrets = KeptSecrets(self._secret_requests, self._owner.start)
+        secrets = SecretCache(self._secret_requests, self._scope.start)
         sender = AttemptSender(
             self._clients,
             self._store,
@@ -144,12 +144,12 @@ class _Task:
             settings.max_event_bytes,
             credentials=DeliveryCredentials(self._account_tokens, secrets),
         )
-        self._reread = RandomReader(settings, topics.MATCHED, DECODER, self._owner)
+        self._reread = RandomReader(settings, topics.MATCHED, DECODER, self._scope)
         self._reporter = Reporter(settings, "dispatcher", instance, failed)
         self._types = SeenTypes(self._reporter.seen_type)
-        self._events = RandomReader(settings, topics.EVENTS, EVENT_DECODER, self._owner)
-        self._kept = FurtherBack(self._events, KeptEvents(settings) if settings.history else None)
-        self._whole = FurtherBack(self._events, KeptEvents(settings) if settings.history else None, strict=True)
+        self._events = RandomReader(settings, topics.EVENTS, EVENT_DECODER, self._scope)
+        self._kept = EventArchive(self._events, KeptEvents(settings) if settings.history else None)
+        self._whole = EventArchive(self._events, KeptEvents(settings) if settings.history else None, strict=True)
         """Replays may do with what there is; other routes have to know what is missing."""
         self._dispatcher = Dispatcher(
             settings,
@@ -163,7 +163,7 @@ class _Task:
         )
         self._dispatcher.awaited.update(partitions)
         commits = {partition: partial(self._blocking, store.commit) for partition, store in self._stores.items()}
-        self._flusher = Flusher(self._dispatcher, commits, self._owner, settings.cursor_flush_ms / 1000)
+        self._flusher = Flusher(self._dispatcher, commits, self._scope, settings.cursor_flush_ms / 1000)
         self._requests: TokenRequests | None = None
         self._ending = threading.Event()
         self._replays = Replays(
@@ -182,10 +182,10 @@ class _Task:
         from penstock.oidc.tokens import AccountTokens, TokenRequests
 
         self._requests = TokenRequests(self._settings)
-        return AccountTokens(self._requests, self._owner.start)
+        return AccountTokens(self._requests, self._scope.start)
 
     def _announce(self, _: Snapshot) -> None:
-        self._owner.hand_over(self._receive)
+        self._scope.hand_over(self._receive)
 
     def _receive(self) -> None:
         """There is a newer snapshot. What counts is the newest: several may have come since this was handed over."""
@@ -207,8 +207,8 @@ class _Task:
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Starts and works. A stop counts at any time, also while Kafka is waited for."""
-        await first(self._start(), stop.wait(), self._owner.failed())
-        self._owner.check()
+        await first(self._start(), stop.wait(), self._scope.failed())
+        self._scope.check()
         if self._tails:
             await self._run(stop)
 
@@ -216,20 +216,20 @@ class _Task:
         """Takes over and restores."""
         begun = time.monotonic()
         self._follower.start()
-        loading = {partition: self._owner.start(self._load(partition), "load") for partition in self._partitions}
+        loading = {partition: self._scope.start(self._load(partition), "load") for partition in self._partitions}
         await asyncio.wait(loading.values(), timeout=START_SECONDS)
         await self._first
         self._started = True
         self._apply()
-        joining = {self._owner.start(self._join(p, load), "join"): p for p, load in loading.items()}
+        joining = {self._scope.start(self._join(p, load), "join"): p for p, load in loading.items()}
         done, late = await asyncio.wait(joining, timeout=START_SECONDS)
         if not done:
             done, late = await asyncio.wait(joining, return_when=asyncio.FIRST_COMPLETED)
-        self._owner.check()
+        self._scope.check()
         self._deliver(sorted(joining[task] for task in done), begun)
         for task in late:
             log.error("a partition cannot be taken over for now; the others go on", partition=joining[task])
-            self._owner.start(self._deliver_later(task, joining[task], begun), "deliver later")
+            self._scope.start(self._deliver_later(task, joining[task], begun), "deliver later")
 
     async def _load(self, partition: int) -> None:
         """Takes a partition over and reads its cursors."""
@@ -258,7 +258,7 @@ class _Task:
         """Reads the tails of partitions that have joined, and flushes what comes of it."""
         starts = {partition: self._dispatcher.partitions[partition].tail for partition in partitions}
         tail = TailReader(
-            self._settings, topics.MATCHED, starts, DECODER, deliver=self._dispatcher.take, owner=self._owner
+            self._settings, topics.MATCHED, starts, DECODER, deliver=self._dispatcher.take, scope=self._scope
         )
         self._tails.append(tail)
         tail.start()
@@ -291,20 +291,20 @@ class _Task:
 
     async def _run(self, stop: asyncio.Event) -> None:
         """Works until stopped, or until something ends it."""
-        self._owner.start(self._flusher.run(), "flush")
-        self._owner.start(self._dispatcher.catch_up(), "catch up")
-        self._owner.start(self._replays.run(), "replays")
-        self._owner.start(self._each_second(), "each second")
-        self._owner.start(self._measure(), "measure")
-        self._owner.start(self._foresee(), "foresee")
+        self._scope.start(self._flusher.run(), "flush")
+        self._scope.start(self._dispatcher.catch_up(), "catch up")
+        self._scope.start(self._replays.run(), "replays")
+        self._scope.start(self._each_second(), "each second")
+        self._scope.start(self._measure(), "measure")
+        self._scope.start(self._foresee(), "foresee")
         try:
-            await first(stop.wait(), self._owner.failed())
-            self._owner.check()
+            await first(stop.wait(), self._scope.failed())
+            self._scope.check()
             await asyncio.gather(*(self._blocking(tail.stop) for tail in self._tails))
             await self._dispatcher.drain(self._settings.drain_seconds)
-            self._owner.check()
+            self._scope.check()
         finally:
-            await self._owner.close()
+            await self._scope.close()
         with contextlib.suppress(GivenUp, TimeoutError):
             await asyncio.wait_for(self._flusher.finish(), max(LAST_FLUSH_SECONDS, self._settings.drain_seconds))
 
@@ -399,7 +399,7 @@ class _Task:
         self._whole.close()
         for store in self._stores.values():
             store.given_up.set()
-        await self._owner.close()
+        await self._scope.close()
         await self._dispatcher.drain(0)
         await self._clients.close()
         if self._requests is not None:

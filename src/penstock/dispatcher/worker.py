@@ -27,7 +27,7 @@ from penstock.observability.logs import configure_logging
 from penstock.observability.remote_metrics import KeptLines, Outbox
 from penstock.runtime.lifecycle import first, settle_garbage
 from penstock.runtime.rate_limit import pause_after
-from penstock.runtime.tasks import Owner
+from penstock.runtime.tasks import TaskScope
 from penstock.settings import Settings
 
 log = structlog.get_logger()
@@ -67,20 +67,20 @@ def _far_away(level: str) -> Outbox:
 
 
 async def _run(run: str, settings: Settings, index: int, outbox: Outbox | None) -> None:
-    stop, owner = asyncio.Event(), Owner()
+    stop, scope = asyncio.Event(), TaskScope()
     reporter = None
     if outbox is not None:
-        reporter = TaskReporter(settings, run, f"dispatcher-{index}", outbox, owner.fail)
+        reporter = TaskReporter(settings, run, f"dispatcher-{index}", outbox, scope.fail)
     sign = stop_key(run)
 
     def apply(key: str, value: bytes | None) -> None:
         if key == sign and value is not None:
-            owner.hand_over(stop.set)
+            scope.hand_over(stop.set)
 
-    follower = TableFollower(settings, topics.REPORTS, apply, lambda: None, owner.fail)
+    follower = TableFollower(settings, topics.REPORTS, apply, lambda: None, scope.fail)
     follower.start()
     try:
-        await first(_deliver(settings, index, stop), owner.failed())
+        await first(_deliver(settings, index, stop), scope.failed())
     finally:
         await asyncio.to_thread(follower.stop)
         if reporter is not None:

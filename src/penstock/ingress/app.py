@@ -16,11 +16,11 @@ from penstock.events import http
 from penstock.events.attributes import AttributesTooLarge, enter_broker
 from penstock.events.event import CloudEvent, MalformedEvent
 from penstock.ingress import responses
-from penstock.ingress.authorization import Door
+from penstock.ingress.authorization import SenderAuthorizer
 from penstock.ingress.request import Request
 from penstock.ingress.responses import Response
 from penstock.ingress.storage_checks import DiskWatch, KafkaWatch
-from penstock.ingress.targets import Addressee, TargetTable
+from penstock.ingress.targets import ResolvedTarget, TargetTable
 from penstock.kafka.events import EventWriter, NoRoom, NotStored, RecordTooLarge
 from penstock.observability import trace
 from penstock.observability.metrics import Rejections
@@ -42,9 +42,9 @@ class Ingress:
         tracer: trace.Tracer,
         *,
         tell_type: Tell = lambda _: None,
-        door: Door | None = None,
+        authorizer: SenderAuthorizer | None = None,
     ) -> None:
-        self._door = door or Door()
+        self._authorizer = authorizer or SenderAuthorizer()
         self._log, self._disk, self._kafka, self._tracer = log, disk, kafka, tracer
         self._ttl = settings.broker_ttl
         self._untargeted = Rejections("", "", "")
@@ -55,7 +55,7 @@ class Ingress:
         self.draining = False
         self.seen_types = SeenTypes(tell_type)
 
-    def early_answer(self, request: Request) -> Response | None:
+    def early_response(self, request: Request) -> Response | None:
         """The answer to what needs no body; None where the body is wanted."""
         if request.framing is not None:
             return request.framing
@@ -63,7 +63,7 @@ class Ingress:
             return self._other(request)
         if self.targets is None:
             return responses.NOT_READY
-        found = request.addressee = self.targets.find(request.url, request.headers.get("host", ""))
+        found = request.resolved = self.targets.find(request.url, request.headers.get("host", ""))
         if found is None:
             return responses.NOT_FOUND
         if not found.transports[request.is_secure]:
@@ -73,7 +73,7 @@ class Ingress:
     def refuse(self, request: Request, answer: Response) -> None:
         """Answers with anything but 202."""
         if answer.status >= 400:
-            (request.addressee.metrics if request.addressee is not None else self._untargeted).rejected(answer.status)
+            (request.resolved.metrics if request.resolved is not None else self._untargeted).rejected(answer.status)
         request.reply(answer)
 
     def refuse_connection(self) -> Response:
@@ -83,15 +83,15 @@ class Ingress:
 
     def take(self, request: Request, body: bytes) -> None:
         """Stores the events of a request; it is answered when they are durable, or at once where they cannot be."""
-        addressee = request.addressee
-        if addressee is None:
+        resolved = request.resolved
+        if resolved is None:
             raise RuntimeError("a request without a target was not refused")
         try:
             events = http.all_from_http(request.headers, body)
             http.check_sizes(events, body)
-            if request.sender is not None and (refusal := self._door.refusal_of(request, events)) is not None:
+            if request.sender is not None and (refusal := self._authorizer.refusal_of(request, events)) is not None:
                 return self.refuse(request, refusal)
-            if addressee.is_broker:
+            if resolved.is_broker:
                 events = [enter_broker(event, self._ttl, request.started) for event in events]
         except http.UnsupportedFormat as error:
             return self.refuse(request, responses.unsupported(str(error)))
@@ -99,14 +99,14 @@ class Ingress:
             return self.refuse(request, responses.attributes_too_large(str(error)))
         except MalformedEvent as error:
             return self.refuse(request, responses.malformed(str(error)))
-        if addressee.tells_types:
-            self.seen_types.note(addressee.target.uid, events)
+        if resolved.tells_types:
+            self.seen_types.note(resolved.target.uid, events)
         parent = request.parent = trace.parse(request.headers.get(trace.TRACEPARENT))
         state = trace.parse_state(request.headers.get(trace.TRACESTATE)) if parent is not None else None
         request.span = self._tracer.accept(parent)
-        along = travelling(addressee.uid, request.headers, request.span, state)
+        along = travelling(resolved.uid, request.headers, request.span, state)
         traced = events[0] if self._tracer.enabled and events else None
-        done = partial(self._stored, request, addressee, len(events), traced)
+        done = partial(self._stored, request, resolved, len(events), traced)
         try:
             self._log.store([record_of(event, along) for event in events], done)
         except (NoRoom, NotStored, RecordTooLarge) as error:
@@ -116,9 +116,9 @@ class Ingress:
         """What can be refused without the body."""
         if request.refusal is not None:
             return request.refusal
-        addressee = request.addressee
-        if addressee is not None and addressee.rules is not None:
-            refusal = self._door.refusal(request, addressee, addressee.rules)
+        resolved = request.resolved
+        if resolved is not None and resolved.rules is not None:
+            refusal = self._authorizer.refusal(request, resolved, resolved.rules)
             if refusal is not None:
                 return refusal
         if http.is_encoded(request.headers):
@@ -152,11 +152,16 @@ class Ingress:
         return responses.NOT_READY_KAFKA if self._kafka.away else responses.HEALTHY
 
     def _stored(
-        self, request: Request, addressee: Addressee, events: int, traced: CloudEvent | None, error: Exception | None
+        self,
+        request: Request,
+        resolved: ResolvedTarget,
+        events: int,
+        traced: CloudEvent | None,
+        error: Exception | None,
     ) -> None:
-        answer, ended = self._answer_to(error), time.time_ns()
+        answer, ended = self._response_to(error), time.time_ns()
         if error is None:
-            addressee.metrics.accepted(events, (ended - request.started) / 1e9)
+            resolved.metrics.accepted(events, (ended - request.started) / 1e9)
             request.reply(answer)
         else:
             self.refuse(request, answer)
@@ -165,14 +170,14 @@ class Ingress:
                 request.span,
                 parent=request.parent,
                 kind="server",
-                name=addressee.place,
+                name=resolved.place,
                 start_ns=request.started,
                 end_ns=ended,
-                attributes={**messaging(traced, addressee.place), "http.response.status_code": answer.status},
+                attributes={**messaging(traced, resolved.place), "http.response.status_code": answer.status},
                 error=None if error is None else answer.body.decode().strip(),
             )
 
-    def _answer_to(self, error: Exception | None) -> Response:
+    def _response_to(self, error: Exception | None) -> Response:
         if error is None:
             return responses.ACCEPTED
         if isinstance(error, NoRoom):

@@ -1,4 +1,4 @@
-"""The door of a target that does not take events from everybody.
+"""The authorizer of a target that does not take events from everybody.
 
 Twice it is asked: with the head of a request, so that who may not send at all is told before the body is read; and with
 the events, where a policy lets a sender in with some of them only.
@@ -18,7 +18,7 @@ from penstock.events.event import CloudEvent
 from penstock.ingress import responses
 from penstock.ingress.request import Request, Sender
 from penstock.ingress.responses import Response
-from penstock.ingress.targets import Addressee
+from penstock.ingress.targets import ResolvedTarget
 from penstock.resources.eventpolicy import TargetRules
 from penstock.runtime.rate_limit import TokenBucket
 from penstock.runtime.times import rfc3339_of
@@ -30,7 +30,7 @@ from penstock.runtime.times import rfc3339_of
 PREFIX = "pk_"
 """What every key begins with, so that it is told from a token, and found where it was published by mistake."""
 HEADER = "x-api-key"
-MOST_ALLOWANCES = 10_000
+MAX_ALLOWANCES = 10_000
 
 UNKNOWN = responses.unauthorized("this API key is not known here: it was revoked, or is that of another address")
 
@@ -59,16 +59,16 @@ class KeyAllowance:
             bucket.spend(sum(len(event.data or b"") for event in events))
 
 
-class KeyRecogniser:
+class KeyAuthenticator:
     """Knows senders by their keys."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._allowances: OrderedDict[tuple[str, ApiKey], KeyAllowance] = OrderedDict()
 
-    def recognise(self, request: Request, addressee: Addressee) -> Sender | Response | None:
-        """See `Recogniser`."""
-        access, given = addressee.target.access, _given(request)
+    def authenticate(self, request: Request, resolved: ResolvedTarget) -> Sender | Response | None:
+        """See `Authenticator`."""
+        access, given = resolved.target.access, _given(request)
         if access is None or given is None:
             return None
         digest, now = digest_of(given), self._clock()
@@ -77,7 +77,7 @@ class KeyRecogniser:
             return UNKNOWN
         if key.expires is not None and key.expires <= now:
             return responses.unauthorized(f"the API key {key.name} ended at {rfc3339_of(int(key.expires))}")
-        allowance = self._allowance(addressee.target.uid, key)
+        allowance = self._allowance(resolved.target.uid, key)
         used_up = allowance.used_up(now)
         if used_up is not None:
             return responses.too_fast(f"the API key {key.name} has sent all the {used_up} that it may in a second")
@@ -89,7 +89,7 @@ class KeyRecogniser:
         found = self._allowances.get(place)
         if found is None:
             found = self._allowances[place] = KeyAllowance(key)
-            if len(self._allowances) > MOST_ALLOWANCES:
+            if len(self._allowances) > MAX_ALLOWANCES:
                 self._allowances.popitem(last=False)
         self._allowances.move_to_end(place)
         return found
@@ -116,28 +116,28 @@ NO_CREDENTIALS = responses.unauthorized(
 )
 
 
-class Recogniser(Protocol):
+class Authenticator(Protocol):
     """Knows senders by one kind of credentials."""
 
-    def recognise(self, request: Request, addressee: Addressee) -> Sender | Response | None:
+    def authenticate(self, request: Request, resolved: ResolvedTarget) -> Sender | Response | None:
         """Who sends; the refusal where there are such credentials that do not hold; None where there are none."""
 
 
-class Door:
+class SenderAuthorizer:
     """Lets requests in, or says why not."""
 
-    def __init__(self, recognisers: Sequence[Recogniser] | None = None) -> None:
+    def __init__(self, authenticators: Sequence[Authenticator] | None = None) -> None:
         # Keys are known by how they begin, so they are asked for before what takes every bearer token for its own.
-        self._recognisers = (KeyRecogniser(),) if recognisers is None else tuple(recognisers)
+        self._authenticators = (KeyAuthenticator(),) if authenticators is None else tuple(authenticators)
 
-    def add(self, recogniser: Recogniser) -> None:
+    def add(self, authenticator: Authenticator) -> None:
         """Has one more asked, after the others."""
-        self._recognisers = (*self._recognisers, recogniser)
+        self._authenticators = (*self._authenticators, authenticator)
 
-    def refusal(self, request: Request, addressee: Addressee, rules: TargetRules) -> Response | None:
+    def refusal(self, request: Request, resolved: ResolvedTarget, rules: TargetRules) -> Response | None:
         """Why a request is not taken, as far as its head tells; notes its sender."""
-        for recogniser in self._recognisers:
-            found = recogniser.recognise(request, addressee)
+        for authenticator in self._authenticators:
+            found = authenticator.authenticate(request, resolved)
             if isinstance(found, Response):
                 return found
             if found is not None:
@@ -148,10 +148,10 @@ class Door:
 
     def refusal_of(self, request: Request, events: Sequence[CloudEvent]) -> Response | None:
         """Why the events of a request that was let in are not taken."""
-        sender, addressee = request.sender, request.addressee
+        sender, resolved = request.sender, request.resolved
         if sender is not None and sender.spend is not None:
             sender.spend(events)
-        if sender is None or sender.is_invited or addressee is None or addressee.rules is None:
+        if sender is None or sender.is_invited or resolved is None or resolved.rules is None:
             return None
-        why = addressee.rules.why_not_these(sender.subject, events)
+        why = resolved.rules.why_not_these(sender.subject, events)
         return None if why is None else responses.forbidden(why)

@@ -49,7 +49,7 @@ class Application(Protocol):
     max_body_bytes: int
     too_large: Response
 
-    def early_answer(self, request: Request) -> Response | None:
+    def early_response(self, request: Request) -> Response | None:
         """The answer to what needs no body; None where the body is wanted."""
 
     def take(self, request: Request, body: bytes) -> None:
@@ -70,7 +70,7 @@ class ServerState(Protocol):
     date: bytes
     """The header line that goes with it."""
     connections: set[Connection]
-    refusals: set[Refusal]
+    overloaded: set[OverloadedConnection]
     held_bytes: int
     """What all connections hold of requests that are still arriving or wait for their turn."""
     max_held_bytes: int
@@ -242,7 +242,7 @@ class Connection(asyncio.Protocol):
 
     def _begin(self, request: Request) -> None:
         self._serving, self._since = request, self._state.now
-        answer = self._app.early_answer(request)
+        answer = self._app.early_response(request)
         if answer is not None:
             self._app.refuse(request, answer)
         elif "expect" in request.headers and request.headers["expect"].lower() == "100-continue":
@@ -353,7 +353,7 @@ class Connection(asyncio.Protocol):
         self.data_received(b"\r\n".join([*lines, b"", b""]) + rest)
 
 
-class Refusal(asyncio.Protocol):
+class OverloadedConnection(asyncio.Protocol):
     """A connection beyond the limit: whatever it sends is answered with 503, and it ends.
 
     The answer waits for the request, since clients take one that comes before for an error, and what the client still
@@ -377,10 +377,10 @@ class Refusal(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._state.refusals.add(self)
+        self._state.overloaded.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._state.refusals.discard(self)
+        self._state.overloaded.discard(self)
 
     def data_received(self, data: bytes) -> None:
         if not self._is_answered:

@@ -10,7 +10,7 @@ from penstock.events.event import CloudEvent, MalformedEvent
 from penstock.events.http import fold_headers
 from penstock.ingress import responses
 from penstock.ingress.responses import Response
-from penstock.ingress.targets import Addressee, path_of
+from penstock.ingress.targets import ResolvedTarget, path_of
 
 
 class Request:
@@ -18,7 +18,6 @@ class Request:
 
     __slots__ = (
         "_reply",
-        "addressee",
         "answered",
         "body",
         "complete",
@@ -29,6 +28,7 @@ class Request:
         "method",
         "parent",
         "refusal",
+        "resolved",
         "sender",
         "span",
         "started",
@@ -61,7 +61,7 @@ class Request:
             self.refusal = responses.malformed(str(error))
         else:
             self.framing = self._wrong_framing(version)
-        self.addressee: Addressee | None = None
+        self.resolved: ResolvedTarget | None = None
         self.sender: Sender | None = None
         """Who it comes from, where the target asks for that."""
         self.parent: str | None = None

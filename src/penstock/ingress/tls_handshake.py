@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import structlog
 
-from penstock.runtime.tasks import Owner
+from penstock.runtime.tasks import TaskScope
 
 HANDSHAKE_SECONDS = 10.0
 """Time for a client to agree."""
@@ -24,21 +24,21 @@ _PAUSE_SECONDS = 0.1
 log = structlog.get_logger()
 
 
-class Reception:
+class TlsAcceptor:
     """Accepts connections, agrees upon TLS, and hands them to their protocol."""
 
     def __init__(self, tls: ssl.SSLContext, protocol: Callable[[], asyncio.Protocol], room: Callable[[], int]) -> None:
         self._tls, self._protocol, self._room = tls, protocol, room
-        self.greeting: set[asyncio.Task[None]] = set()
+        self.handshakes: set[asyncio.Task[None]] = set()
         """Those that are not agreed upon yet."""
         self._listening: socket.socket | None = None
         self._accepting: asyncio.Task[object] | None = None
 
-    def start(self, listening: socket.socket, backlog: int, owner: Owner) -> None:
+    def start(self, listening: socket.socket, backlog: int, scope: TaskScope) -> None:
         """Begins to accept."""
         listening.listen(backlog)
         self._listening = listening
-        self._accepting = owner.start(self._accept(listening), "connections over TLS")
+        self._accepting = scope.start(self._accept(listening), "connections over TLS")
 
     async def _accept(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -49,23 +49,23 @@ class Reception:
                 log.warning("a connection could not be accepted", error=str(error))
                 await asyncio.sleep(_PAUSE_SECONDS)
                 continue
-            if self._room() <= len(self.greeting):
+            if self._room() <= len(self.handshakes):
                 accepted.close()
                 continue
-            task = loop.create_task(self._agree(accepted), name="TLS")
-            self.greeting.add(task)
-            task.add_done_callback(self.greeting.discard)
+            task = loop.create_task(self._handshake(accepted), name="TLS")
+            self.handshakes.add(task)
+            task.add_done_callback(self.handshakes.discard)
 
     async def end(self) -> None:
         """Accepts no more, and ends what is not agreed upon."""
-        tasks = [task for task in (self._accepting, *self.greeting) if task is not None]
+        tasks = [task for task in (self._accepting, *self.handshakes) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._listening is not None:
             self._listening.close()
 
-    async def _agree(self, accepted: socket.socket) -> None:
+    async def _handshake(self, accepted: socket.socket) -> None:
         accepted.setblocking(False)
         try:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -5,19 +5,19 @@ from __future__ import annotations
 from penstock.ingress import responses
 from penstock.ingress.request import Request, Sender
 from penstock.ingress.responses import Response
-from penstock.ingress.targets import Addressee
+from penstock.ingress.targets import ResolvedTarget
 from penstock.oidc.verifier import TokenRefused, Verifier
 
 
-class TokenRecogniser:
+class TokenAuthenticator:
     """Knows senders by their tokens."""
 
     def __init__(self, verifier: Verifier) -> None:
         self._verifier = verifier
 
-    def recognise(self, request: Request, addressee: Addressee) -> Sender | Response | None:
-        """See `Recogniser`."""
-        access = addressee.target.access
+    def authenticate(self, request: Request, resolved: ResolvedTarget) -> Sender | Response | None:
+        """See `Authenticator`."""
+        access = resolved.target.access
         if access is None or not access.audience:
             return None
         scheme, _, token = request.headers.get("authorization", "").partition(" ")

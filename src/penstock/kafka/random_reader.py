@@ -23,7 +23,7 @@ from penstock.kafka import clients
 from penstock.kafka.tail import READING, Decoder, decode, get_to_know
 from penstock.kafka.watchdog import LOOK_SECONDS, ending_process
 from penstock.observability.logs import describe
-from penstock.runtime.tasks import OwnedThread, Owner
+from penstock.runtime.tasks import OwnedThread, TaskScope
 from penstock.settings import Settings
 
 log = structlog.get_logger()
@@ -83,8 +83,8 @@ class _Request(Generic[T]):
 class RandomReader(Generic[T]):
     """Random access to the topic."""
 
-    def __init__(self, settings: Settings, topic: str, decoder: Decoder[T], owner: Owner) -> None:
-        self._settings, self._topic, self._decoder, self._owner = settings, topic, decoder, owner
+    def __init__(self, settings: Settings, topic: str, decoder: Decoder[T], scope: TaskScope) -> None:
+        self._settings, self._topic, self._decoder, self._scope = settings, topic, decoder, scope
         self._loop = asyncio.get_running_loop()
         self._common = self._reading()
         self._apart: dict[int, _Reading[T]] = {}
@@ -117,7 +117,7 @@ class RandomReader(Generic[T]):
         if offset not in wanted:
             wanted[offset] = self._loop.create_future()
             if partition not in self._gathering:
-                self._gathering[partition] = self._loop.create_task(self._owner.watch(self._gather(partition, wanted)))
+                self._gathering[partition] = self._loop.create_task(self._scope.watch(self._gather(partition, wanted)))
         return await asyncio.shield(wanted[offset])
 
     async def _gather(self, partition: int, wanted: dict[int, asyncio.Future[T | None]]) -> None:
@@ -139,7 +139,7 @@ class RandomReader(Generic[T]):
             self._settings,
             self._topic,
             self._decoder,
-            self._owner,
+            self._scope,
             partition,
             answered=self._answered,
             silent=self._is_silent,
@@ -195,20 +195,20 @@ class _Reading(Generic[T]):
         settings: Settings,
         topic: str,
         decoder: Decoder[T],
-        owner: Owner,
+        scope: TaskScope,
         partition: int | None,
         *,
         answered: Callable[[_Reading[T], _Request[T], Chunk[T]], None],
         silent: Callable[[_Reading[T], _Request[T]], None],
         unused: Callable[[_Reading[T]], None],
     ) -> None:
-        self._settings, self._decoder, self._owner = settings, decoder, owner
+        self._settings, self._decoder, self._scope = settings, decoder, scope
         self._topic, self._patient = clients.topic_name(settings, topic), partition is not None
         self._answered, self._silent, self._unused = answered, silent, unused
         self._requests: queue.SimpleQueue[_Request[T] | None] = queue.SimpleQueue()
         self._stop = threading.Event()
         of = topic if partition is None else f"partition {partition} of {topic}"
-        self._thread = OwnedThread(f"random reader of {of}", self._run, owner.fail)
+        self._thread = OwnedThread(f"random reader of {of}", self._run, scope.fail)
         self._started = False
         """With the first request: some are never asked."""
         self.asked = 0
@@ -248,7 +248,7 @@ class _Reading(Generic[T]):
                         consumer.unassign()
                     at = None
                     if time.monotonic() - used > UNUSED_SECONDS:
-                        self._owner.hand_over(self._unused, self)
+                        self._scope.hand_over(self._unused, self)
                     continue
                 if request is None:
                     break
@@ -264,7 +264,7 @@ class _Reading(Generic[T]):
                 if chunk is None:
                     break
                 at = None if position is None else (request.partition, position)
-                self._owner.hand_over(self._answered, self, request, chunk)
+                self._scope.hand_over(self._answered, self, request, chunk)
         finally:
             consumer.close()
 
@@ -283,7 +283,7 @@ class _Reading(Generic[T]):
             if first is None:
                 if heard is not None and time.monotonic() - heard > SILENT_SECONDS:
                     heard = None
-                    self._owner.hand_over(self._silent, self, request)
+                    self._scope.hand_over(self._silent, self, request)
                     if not self._patient:
                         raise NotReadNow
                 continue

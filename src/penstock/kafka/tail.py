@@ -20,7 +20,7 @@ from penstock.kafka import clients
 from penstock.kafka.unreadable import report_unreadable
 from penstock.kafka.watchdog import ending_process
 from penstock.observability.logs import describe
-from penstock.runtime.tasks import OwnedThread, Owner
+from penstock.runtime.tasks import OwnedThread, TaskScope
 from penstock.settings import Settings
 
 log = structlog.get_logger()
@@ -88,13 +88,13 @@ class TailReader(Generic[T]):
         decoder: Decoder[T],
         *,
         deliver: Callable[[list[T]], None],
-        owner: Owner,
+        scope: TaskScope,
     ) -> None:
         self._settings, self._topic, self._starts = settings, clients.topic_name(settings, topic), starts
-        self._decoder, self._deliver, self._owner = decoder, deliver, owner
+        self._decoder, self._deliver, self._scope = decoder, deliver, scope
         self._slots = threading.Semaphore(PENDING_BATCHES)
         self._stop = threading.Event()
-        self._thread = OwnedThread(f"tail of {topic}", self._run, owner.fail)
+        self._thread = OwnedThread(f"tail of {topic}", self._run, scope.fail)
 
     def start(self) -> None:
         """Begins to read."""
@@ -120,7 +120,7 @@ class TailReader(Generic[T]):
                 if batch:
                     self._slots.acquire()
                     if not self._stop.is_set():
-                        self._owner.hand_over(self._hand_over, batch)
+                        self._scope.hand_over(self._hand_over, batch)
         finally:
             consumer.close()
 

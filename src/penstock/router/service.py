@@ -160,21 +160,21 @@ class RouterService:
     def _run(self) -> None:
         reporter = self._reporter = Reporter(self._settings, "router", "router", self._part_failed)
         follower = SnapshotFollower(self._settings, lambda snapshot: self._changed.set(), self._part_failed)
-        tail = TopicEnds(self._settings, decode, asking=self._watchdog.beat)
+        tail = TopicEnds(self._settings, decode, asking=self._watchdog.heartbeat)
         unreadable = UnreadableEvents(self._settings)
         reader = ServedReader(self._settings, self._part_failed)
         writer = FenceWriter(self._settings)
         self._ending = writer.given_up
-        fencing = Fencing(reader, writer, lambda: self._watchdog.beat("notes where routing goes on", NOTE_SECONDS))
+        fencing = Fencing(reader, writer, lambda: self._watchdog.heartbeat("notes where routing goes on", NOTE_SECONDS))
         generations = self._generations(tail, reporter, unreadable, ServedRoutes(reader.served), fencing)
         try:
             sweep(self._settings)
             follower.start()
-            self._watchdog.beat("takes over", NOTE_SECONDS)
+            self._watchdog.heartbeat("takes over", NOTE_SECONDS)
             writer.take_over()
             reader.start()
             while not (follower.caught_up.wait(0.1) and reader.read.wait(0.1)):
-                self._watchdog.beat("waits for the routes")
+                self._watchdog.heartbeat("waits for the routes")
                 self._check_parts()
                 if self._stop.is_set():
                     return
@@ -194,7 +194,7 @@ class RouterService:
             self._failure = error
             log.exception("the router has failed")
         finally:
-            self._watchdog.beat("stops", CLOSE_SECONDS)
+            self._watchdog.heartbeat("stops", CLOSE_SECONDS)
             with contextlib.ExitStack() as closing:
                 for close in (
                     self._watchdog.stop,
@@ -234,11 +234,11 @@ class RouterService:
     ) -> Generations:
         def start(table: RouteTable, number: int, where: StartOffsets) -> Query:
             unreadable.start(tail.retained(topics.UNREADABLE, len(where.offsets)))
-            self._watchdog.beat("starts a query", plan_seconds(table.predicates))
+            self._watchdog.heartbeat("starts a query", plan_seconds(table.predicates))
             return launch(self._spark, self._settings, table, number, where)
 
         def probe(routes: Sequence[Route]) -> Unfit | None:
-            self._watchdog.beat("tries routes", plan_seconds(index_routes(routes).predicates))
+            self._watchdog.heartbeat("tries routes", plan_seconds(index_routes(routes).predicates))
             return attempt(self._spark, routes)
 
         def live(generation: Generation) -> None:
@@ -261,12 +261,12 @@ class RouterService:
             fencing=fencing,
             stopping=self._stop.is_set,
             room=self._check_room,
-            beat=self._watchdog.beat,
+            heartbeat=self._watchdog.heartbeat,
             log_id=self._log_id,
         )
 
     def _log_id(self) -> str:
-        self._watchdog.beat("asks for the topic of the events")
+        self._watchdog.heartbeat("asks for the topic of the events")
         try:
             return TopicAdmin(self._settings).ids([topics.EVENTS], KAFKA_SECONDS)[topics.EVENTS]
         except NotDone as error:
@@ -274,7 +274,7 @@ class RouterService:
 
     def _turn(self, generations: Generations, follower: SnapshotFollower) -> None:
         """One look at everything that may need doing."""
-        self._watchdog.beat()
+        self._watchdog.heartbeat()
         try:
             live = generations.live
             if live is not None and not live.query.alive():
@@ -289,7 +289,7 @@ class RouterService:
             if not self._status.get("waiting_for_kafka"):
                 log.warning("Kafka is away; the router waits for it", error=describe(error))
             self._status["waiting_for_kafka"] = True
-            generations.watch.excuse(generations.clock())
+            generations.watch.reset(generations.clock())
             self._stop.wait(1.0)
             return
         if self._status.pop("waiting_for_kafka", False):
@@ -383,7 +383,7 @@ class RouterService:
             stalled_seconds=round(max(stalled.values(), default=0.0), 1),
             lag=watch.lag,
         )
-        match self._stall_guard.judge(late, steady=lived and watch.pending is None):
+        match self._stall_guard.evaluate(late, steady=lived and watch.pending is None):
             case StallVerdict.REPLACE:
                 log.error("the query stands still and is replaced", partitions=sorted(stalled))
                 generations.replace()

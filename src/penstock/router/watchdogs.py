@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # gap between two looks at the clock counts as no more than `longest_gap`.
 
 
-class LivedTime:
+class AwakeClock:
     """A clock in seconds, for one thread that looks at it often."""
 
     def __init__(self, longest_gap: float = 1.0, clock: Callable[[], float] = time.monotonic) -> None:
@@ -52,7 +52,7 @@ LOOK_SECONDS = 1.0
 
 
 @dataclass(frozen=True, eq=False)
-class Beat:
+class Heartbeat:
     """What the watched thread does now, and how many seconds it may take. Each one is different from all others."""
 
     doing: str
@@ -64,8 +64,8 @@ class HangWatchdog:
 
     def __init__(self, hanging: Callable[[str], None], clock: Callable[[], float] | None = None) -> None:
         self._hanging = hanging
-        self._clock = clock or LivedTime(2 * LOOK_SECONDS)
-        self._beat = self._seen = Beat("begins", TURN_SECONDS)
+        self._clock = clock or AwakeClock(2 * LOOK_SECONDS)
+        self._heartbeat = self._seen = Heartbeat("begins", TURN_SECONDS)
         self._since = self._clock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="router's watchdog", daemon=True)
@@ -79,17 +79,17 @@ class HangWatchdog:
         self._stop.set()
         self._thread.join(timeout=2 * LOOK_SECONDS)
 
-    def beat(self, doing: str = "routes", seconds: float = TURN_SECONDS) -> None:
+    def heartbeat(self, doing: str = "routes", seconds: float = TURN_SECONDS) -> None:
         """The watched thread lives, and will say so again within these seconds."""
-        self._beat = Beat(doing, seconds)
+        self._heartbeat = Heartbeat(doing, seconds)
 
     def look(self) -> str | None:
         """What the watched thread hangs in; None while all is well."""
-        now, beat = self._clock(), self._beat
-        if beat is not self._seen:
-            self._seen, self._since = beat, now
+        now, heartbeat = self._clock(), self._heartbeat
+        if heartbeat is not self._seen:
+            self._seen, self._since = heartbeat, now
         waited = now - self._since
-        return None if waited <= beat.seconds else f"{beat.doing}, for {waited:.0f} s"
+        return None if waited <= heartbeat.seconds else f"{heartbeat.doing}, for {waited:.0f} s"
 
     def _run(self) -> None:
         """Should looking itself fail, then nothing is watched any more, which is as bad as hanging."""
@@ -174,7 +174,7 @@ class StallGuard:
 
     replaced: bool = False
 
-    def judge(self, late: Mapping[int, float], *, steady: bool) -> StallVerdict:
+    def evaluate(self, late: Mapping[int, float], *, steady: bool) -> StallVerdict:
         """By the partitions that are late, in seconds; `steady` after a good while in which none was."""
         longest = max(late.values(), default=0.0)
         if self.replaced:

@@ -1,7 +1,7 @@
-"""Threads, tasks and loop callbacks that have an owner: an exception that ends one of them ends the component.
+"""Threads, tasks and loop callbacks that belong to a component: an exception that ends one of them ends the component.
 
-A component that has lost one of its threads looks alive, answers heartbeats and does nothing. Its end is harmless: the
-supervisor or Spark starts it again, and it goes on from its cursors.
+A component that has lost one of its threads looks alive, sends heartbeats and does nothing. Its end is harmless: the
+supervisor or Spark starts it again, and it resumes from its cursors.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import structlog
 log = structlog.get_logger()
 
 Failed = Callable[[BaseException], None]
-"""Told, from whatever thread, what ended a part of a component."""
+"""Called with the exception that ended a part of a component, from any thread."""
 
 T = TypeVar("T")
 
 
 class OwnedThread:
-    """A thread that tells its owner when it ends by an exception."""
+    """A thread that reports the exception it ends with to its component."""
 
     def __init__(self, name: str, body: Callable[[], None], failed: Failed) -> None:
         self._name, self._body, self._failed = name, body, failed
@@ -46,8 +46,8 @@ class OwnedThread:
             self._failed(error)
 
 
-class Owner:
-    """A component on an event loop, as the owner of its threads, callbacks and tasks. Its first failure counts."""
+class TaskScope:
+    """The threads, callbacks and tasks of a component on an event loop. The first failure of one of them counts."""
 
     def __init__(self) -> None:
         self.failure: BaseException | None = None
@@ -92,7 +92,7 @@ class Owner:
     def _ended(self, task: asyncio.Task[object]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # asyncio would tell once more what has been told
+            task.exception()  # it was reported already; without this asyncio would log it again
 
     async def close(self) -> None:
         """Cancels what was started and still runs, and waits for its end."""

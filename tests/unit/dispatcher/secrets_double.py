@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from penstock.dispatcher.delivery.credentials import DeliveryCredentials
-from penstock.dispatcher.secrets import KeptSecrets, NoSecret, SecretPlace
+from penstock.dispatcher.secrets import NoSecret, SecretCache, SecretPlace
 from penstock.oidc.tokens import AccountTokens
 
 
@@ -28,8 +28,8 @@ class Kubernetes:
             raise NoSecret(self.problem or f"the Secret {place} cannot be read: not found")
         return self.secrets[place.name]
 
-    def kept(self) -> KeptSecrets:
-        return KeptSecrets(self.read, lambda work, name: asyncio.get_running_loop().create_task(work, name=name))
+    def kept(self) -> SecretCache:
+        return SecretCache(self.read, lambda work, name: asyncio.get_running_loop().create_task(work, name=name))
 
 
 def no_credentials() -> DeliveryCredentials:

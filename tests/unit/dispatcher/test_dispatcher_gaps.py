@@ -19,7 +19,7 @@ from penstock.dispatcher.cursors import partition
 from penstock.dispatcher.cursors.cursor import Cursor
 from penstock.dispatcher.cursors.partition import LostOrigins, PartitionCursors
 from penstock.dispatcher.matched_record import Matched, of_event
-from penstock.dispatcher.replay.archive import FurtherBack
+from penstock.dispatcher.replay.archive import EventArchive
 from penstock.dispatcher.replay.selection import EventMatcher, RouteSelection
 from penstock.history.reader.table_events import GivenUpBy, Stretch
 from penstock.history.schema.columns import HistoryProblem
@@ -303,7 +303,7 @@ class Table:
 def with_history() -> Iterator[tuple[Node, Table]]:
     node = node_of(route(paused=True))
     table = Table(node.events, [Stretch(0, 25)])
-    node.history = kept = FurtherBack(node.events, table, strict=True)
+    node.history = kept = EventArchive(node.events, table, strict=True)
     yield node, table
     kept.close()
 

@@ -18,9 +18,9 @@ from penstock.dispatcher.delivery.request import (
     compose,
     dead_letter,
     error_data,
-    no_answer_data,
+    no_response_data,
     passed_along,
-    passed_from_answer,
+    passed_from_response,
 )
 from penstock.events.event import CloudEvent
 
@@ -95,7 +95,7 @@ def test_passed_headers_are_those_that_were_stored() -> None:
 
 def test_headers_of_an_answer_go_along_with_its_reply() -> None:
     answer = [("x-request-id", "1"), ("knative-x", "2"), ("retry-after", "3"), ("server", "4"), ("x-b3-bad", "a\x00b")]
-    assert passed_from_answer(answer) == [("x-request-id", "1"), ("knative-x", "2")]
+    assert passed_from_response(answer) == [("x-request-id", "1"), ("knative-x", "2")]
 
 
 def test_a_dead_letter_tells_its_story() -> None:
@@ -118,7 +118,7 @@ def test_error_data_is_base64_cut_after_encoding(body: bytes) -> None:
 
 
 def test_without_an_answer_the_data_says_so() -> None:
-    assert base64.b64decode(no_answer_data("connection refused")) == b"dispatch error: connection refused"
+    assert base64.b64decode(no_response_data("connection refused")) == b"dispatch error: connection refused"
 
 
 @given(st.dictionaries(st.text(), st.text()), st.none() | st.binary(), st.lists(st.tuples(st.text(), st.text())))

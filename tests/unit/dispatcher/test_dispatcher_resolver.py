@@ -17,7 +17,7 @@ from penstock.dispatcher.http.address import Origin
 from penstock.dispatcher.http.dns import LOOKUPS, SLOW_LOOKUPS, Resolver, ask_system
 from penstock.dispatcher.http.outcome import Withheld
 from penstock.dispatcher.http.pool import Pool
-from penstock.runtime.tasks import Owner
+from penstock.runtime.tasks import TaskScope
 from penstock.settings import Settings
 
 FAILURES = {
@@ -169,7 +169,7 @@ async def test_what_is_remembered_of_names_is_bounded(monkeypatch: pytest.Monkey
 async def test_a_look_up_that_takes_too_long_is_no_failure_of_the_subscriber(monkeypatch: pytest.MonkeyPatch) -> None:
     names = Names()
     monkeypatch.setattr(dns, "ask_system", names.look_up)
-    pool = Pool(1024, Destinations(Settings()), Owner())
+    pool = Pool(1024, Destinations(Settings()), TaskScope())
     with pytest.raises(Withheld, match=r"no address of hangs:80 within 0\.01 s") as problem:
         await pool.connect(Origin("hangs", 80, None, None), 0.01)
     assert problem.value.cause is FailureCause.DNS_UNAVAILABLE

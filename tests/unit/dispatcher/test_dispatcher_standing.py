@@ -14,7 +14,7 @@ from penstock.contract.snapshot import Snapshot
 from penstock.dispatcher.cursors.cursor import Stage
 from penstock.dispatcher.delivery.attempt import AttemptResult
 from penstock.dispatcher.delivery.decision import DONE, Dropped, Retry, Verdict
-from penstock.dispatcher.delivery.standing import NUMBERS_SECONDS, ROUTES_PER_SECOND, TaskStandings
+from penstock.dispatcher.delivery.route_health import NUMBERS_SECONDS, ROUTES_PER_SECOND, TaskRouteHealth
 from penstock.dispatcher.http.outcome import Outcome
 
 URL = "http://s/"
@@ -28,7 +28,7 @@ class Told:
 
     def __init__(self) -> None:
         self.said: list[Standing] = []
-        self.standings = TaskStandings("one", self.said.append)
+        self.standings = TaskRouteHealth("one", self.said.append)
 
     def good(self, now: float, route: str = "r") -> None:
         self.standings.attempted(route, Stage.SUBSCRIBER, GOOD, DONE, now)

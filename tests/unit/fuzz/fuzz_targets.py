@@ -26,7 +26,7 @@ from penstock.apiserver.kinds.schema import walker_of
 from penstock.apiserver.protobuf import json_form
 from penstock.apiserver.verbs import patches
 from penstock.contract.records import record_of
-from penstock.dispatcher.http.connection import NoAnswer, SubscriberConnection
+from penstock.dispatcher.http.connection import NoResponse, SubscriberConnection
 from penstock.events import http, json_format, kafka_binding
 from penstock.events.event import CloudEvent, MalformedEvent
 from penstock.filters import cesql
@@ -357,7 +357,7 @@ def replies() -> Target:
         connection.connection_lost(None)
         try:
             answer = await waiter
-        except NoAnswer:
+        except NoResponse:
             return
         answer.error_body()
         if answer.headers and http.is_event(answer.headers):

@@ -9,7 +9,7 @@ import pytest
 from ingress_requests import EVENT, TARGETS, Client, head, responses
 
 from penstock.contract.routes import Target
-from penstock.ingress.authorization import Door, KeyRecogniser, digest_of
+from penstock.ingress.authorization import KeyAuthenticator, SenderAuthorizer, digest_of
 from penstock.ingress.targets import TargetTable
 from penstock.resources.api_keys import ANNOTATION, StoredKey, annotation_of, stored_keys, with_keys
 
@@ -32,7 +32,7 @@ class Ingress(Client):
     def __init__(self, target: Target) -> None:
         super().__init__()
         self.time = NOW
-        self.app._door = Door([KeyRecogniser(lambda: self.time)])
+        self.app._authorizer = SenderAuthorizer([KeyAuthenticator(lambda: self.time)])
         self.app.targets = TargetTable([target])
 
     def ask(self, *, body: bytes = b"", **headers: str) -> tuple[int, str]:

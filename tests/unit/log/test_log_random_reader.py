@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError, TopicPartition
 from penstock.kafka import clients, random_reader
 from penstock.kafka.random_reader import NotReadNow, RandomReader
 from penstock.kafka.tail import Decoder
-from penstock.runtime.tasks import Owner
+from penstock.runtime.tasks import TaskScope
 from penstock.settings import Settings
 
 RECORDS = 1000
@@ -95,12 +95,12 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> Topic:
 
 @pytest_asyncio.fixture
 async def reader(topic: Topic) -> AsyncIterator[RandomReader[Record]]:
-    owner = Owner()
+    scope = TaskScope()
     decoder = Decoder(read, Record)
-    made = RandomReader(Settings(), "topic", decoder, owner)
+    made = RandomReader(Settings(), "topic", decoder, scope)
     yield made
     await asyncio.to_thread(made.stop)
-    assert owner.failure is None
+    assert scope.failure is None
 
 
 def offsets(records: list[Record]) -> list[int]:

@@ -1,4 +1,4 @@
-"""Writers that break tell their owner, and what Kafka does not take is reported, not retried for ever."""
+"""Writers that break tell their scope, and what Kafka does not take is reported, not retried for ever."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.kafka import clients
 from penstock.kafka.events import EventWriter
 from penstock.kafka.reports import Reporter
 from penstock.kafka.transactions import Entry, Fenced, TransactionalPartition
-from penstock.runtime.tasks import Owner
+from penstock.runtime.tasks import TaskScope
 from penstock.settings import Settings
 
 TOO_LARGE = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
@@ -151,18 +151,18 @@ class BrokenProducer:
 
 async def test_a_writer_of_events_that_breaks_ends_its_owner(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clients, "producer", lambda *_, **__: BrokenProducer())
-    owner = Owner()
-    writer = EventWriter(Settings(), "ingress", owner.fail, timeout_seconds=1)
+    scope = TaskScope()
+    writer = EventWriter(Settings(), "ingress", scope.fail, timeout_seconds=1)
     writer._poll()
     with pytest.raises(ZeroDivisionError):
-        await asyncio.wait_for(owner.failed(), 60)
+        await asyncio.wait_for(scope.failed(), 60)
     await writer.close(0)
 
 
 async def test_a_reporter_that_breaks_ends_its_owner(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clients, "producer", lambda *_, **__: BrokenProducer())
     monkeypatch.setattr(reports, "HEARTBEAT_SECONDS", 0.001)
-    owner = Owner()
-    Reporter(Settings(), "ingress", "one", owner.fail)
+    scope = TaskScope()
+    Reporter(Settings(), "ingress", "one", scope.fail)
     with pytest.raises(ZeroDivisionError):
-        await asyncio.wait_for(owner.failed(), 60)
+        await asyncio.wait_for(scope.failed(), 60)

@@ -20,7 +20,7 @@ from penstock.dispatcher.cursors import cursor_store
 from penstock.dispatcher.cursors.cursor import Cursor, Outstanding, Stage, encode, encode_delivery
 from penstock.dispatcher.cursors.cursor_store import Entry
 from penstock.dispatcher.cursors.partition import PartitionCursors
-from penstock.runtime.tasks import Owner
+from penstock.runtime.tasks import TaskScope
 
 log = structlog.get_logger()
 
@@ -47,9 +47,9 @@ Commit = Callable[[list[Entry]], Awaitable[None]]
 class Flusher:
     """The flushes of a task."""
 
-    def __init__(self, flushed: Flushed, commits: Mapping[int, Commit], owner: Owner, period: float) -> None:
+    def __init__(self, flushed: Flushed, commits: Mapping[int, Commit], scope: TaskScope, period: float) -> None:
         """Flushes partitions every `period` seconds, by their `commits`."""
-        self._flushed, self._commits, self._owner, self._period = flushed, commits, owner, period
+        self._flushed, self._commits, self._scope, self._period = flushed, commits, scope, period
         self._partitions: list[int] = []
         self._under_way: dict[int, asyncio.Task[None]] = {}
         self._since: dict[int, float] = {}
@@ -81,12 +81,12 @@ class Flusher:
     async def _finish(self, partition: int) -> None:
         if (under_way := self._under_way.pop(partition, None)) is not None:
             await under_way
-        self._owner.check()
+        self._scope.check()
         if entries := self._flushed.collect(final=True, only=[partition])[partition]:
             await self._commits[partition](entries)
 
     def _begin(self) -> None:
-        self._owner.check()  # after a failure the cursors may say more than was done
+        self._scope.check()  # after a failure the cursors may say more than was done
         now = self._loop.time()
         free = [partition for partition in self._partitions if partition not in self._under_way]
         for partition, entries in self._flushed.collect(only=free).items():

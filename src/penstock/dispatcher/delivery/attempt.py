@@ -18,16 +18,16 @@ from penstock.dispatcher.delivery.credentials import DeliveryCredentials, NeverS
 from penstock.dispatcher.delivery.decision import Verdict, destination, expects_reply
 from penstock.dispatcher.delivery.replies import ReplyNotStored, ReplyWriter
 from penstock.dispatcher.delivery.request import (
-    NO_ANSWER,
+    NO_RESPONSE,
     content,
     error_data,
-    no_answer_data,
-    passed_from_answer,
+    no_response_data,
+    passed_from_response,
     request,
 )
 from penstock.dispatcher.delivery.route_span import record_route_span
 from penstock.dispatcher.http.client import SubscriberClient, Unsendable
-from penstock.dispatcher.http.connection import NoAnswer, NoConnection, SubscriberResponse
+from penstock.dispatcher.http.connection import NoConnection, NoResponse, SubscriberResponse
 from penstock.dispatcher.http.outcome import Outcome, classify
 from penstock.dispatcher.matched_record import Matched
 from penstock.events import http
@@ -138,7 +138,7 @@ class AttemptSender:
             if route.signing is not None or (route.account and endpoint.audience):
                 lines += await self._credentials.lines(route, endpoint, stage, record, payload=payload, body=body)
         except NeverSent as problem:
-            return _no_answer(NoAnswer(str(problem)), endpoint, begun)
+            return _no_response(NoResponse(str(problem)), endpoint, begun)
         counts = expects_reply(route, stage)
         try:
             answer = await self._clients.post(
@@ -151,8 +151,8 @@ class AttemptSender:
                 reply_counts=counts,
                 certificate=certificate,
             )
-        except NoAnswer as problem:
-            report = _no_answer(problem, endpoint, begun)
+        except NoResponse as problem:
+            report = _no_response(problem, endpoint, begun)
         except Unsendable as problem:
             report = _refused(str(problem), endpoint, begun)
         else:
@@ -189,7 +189,7 @@ class AttemptSender:
 
     async def _take_reply(self, exchange: _Exchange, reply: CloudEvent, answer: SubscriberResponse) -> AttemptResult:
         route = exchange.route
-        passed = passed_from_answer(answer.headers.items())
+        passed = passed_from_response(answer.headers.items())
         if route.role == "Subscription":
             if route.reply is None:
                 return exchange.report(Verdict(Outcome.DELIVERED, answer.status), discarded=True)
@@ -248,15 +248,15 @@ def _delivered(status: int) -> Verdict:
     return Verdict(Outcome.DELIVERED, status)
 
 
-def _no_answer(problem: NoAnswer, endpoint: Endpoint, begun: float) -> AttemptResult:
+def _no_response(problem: NoResponse, endpoint: Endpoint, begun: float) -> AttemptResult:
     latency, reason = time.perf_counter() - begun, str(problem)
     verdict = Verdict(Outcome.RETRYABLE, reason=reason, cause=problem.cause)
     unreached = isinstance(problem, NoConnection)
-    return AttemptResult(verdict, endpoint.shown, latency, NO_ANSWER, no_answer_data(reason), unreached=unreached)
+    return AttemptResult(verdict, endpoint.shown, latency, NO_RESPONSE, no_response_data(reason), unreached=unreached)
 
 
 def _refused(reason: str, endpoint: Endpoint, begun: float) -> AttemptResult:
     latency = time.perf_counter() - begun
     return AttemptResult(
-        Verdict(Outcome.REFUSED, reason=reason), endpoint.shown, latency, NO_ANSWER, no_answer_data(reason)
+        Verdict(Outcome.REFUSED, reason=reason), endpoint.shown, latency, NO_RESPONSE, no_response_data(reason)
     )

@@ -16,7 +16,7 @@ from penstock.dispatcher.cursors.cursor import Stage
 from penstock.dispatcher.cursors.stage_payload import StagePayload
 from penstock.dispatcher.http.outcome import Withheld
 from penstock.dispatcher.matched_record import Matched
-from penstock.dispatcher.secrets import KeptSecrets, message_id, signature_lines
+from penstock.dispatcher.secrets import SecretCache, message_id, signature_lines
 from penstock.resources.secrets import SigningKeys
 from penstock.web.tls_clients import ClientCertificate
 
@@ -34,7 +34,7 @@ class DeliveryCredentials:
     def __init__(
         self,
         tokens: Callable[[], AccountTokens],
-        secrets: KeptSecrets,
+        secrets: SecretCache,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         """Told how tokens are had: nothing is set up for that before the first one is needed."""

@@ -30,7 +30,7 @@ ERROR_DATA_LIMIT = 1024
 """Characters of `knativeerrordata`, counted after encoding."""
 
 _RAW_LIMIT = ERROR_DATA_LIMIT // 4 * 3
-NO_ANSWER = 500
+NO_RESPONSE = 500
 """`knativeerrorcode` where no answer came."""
 
 
@@ -39,7 +39,7 @@ def error_data(body: bytes) -> str:
     return base64.b64encode(body[:_RAW_LIMIT]).decode()
 
 
-def no_answer_data(reason: str) -> str:
+def no_response_data(reason: str) -> str:
     """`knativeerrordata` where no answer came: what the attempt ended with."""
     return error_data(f"dispatch error: {reason}".encode())
 
@@ -131,6 +131,6 @@ def passes(name: str) -> bool:
     return name == PASSED_NAME or name.startswith(PASSED_PREFIXES)
 
 
-def passed_from_answer(answer: Iterable[tuple[str, str]]) -> HttpHeaders:
+def passed_from_response(answer: Iterable[tuple[str, str]]) -> HttpHeaders:
     """The headers of an answer that go along with the reply in it."""
     return [(name, value) for name, value in answer if passes(name) and _VISIBLE.fullmatch(value)]

@@ -16,7 +16,7 @@ from penstock.dispatcher.cursors.partition import LostOrigins, PartitionCursors
 from penstock.dispatcher.delivery.attempt import AttemptResult
 from penstock.dispatcher.delivery.decision import Dropped, Step, destination
 from penstock.dispatcher.delivery.retention import Forecast
-from penstock.dispatcher.delivery.standing import TaskStandings
+from penstock.dispatcher.delivery.route_health import TaskRouteHealth
 from penstock.dispatcher.http.outcome import Outcome, Withheld
 from penstock.dispatcher.lanes import Job, Lane
 from penstock.dispatcher.matched_record import Matched
@@ -36,7 +36,7 @@ class Telemetry:
 
     def __init__(self, changes: Mapping[int, Unflushed], reporter: Reporter) -> None:
         self._unflushed, self._reporter = changes, reporter
-        self._standings = TaskStandings(reporter.instance, reporter.standing)
+        self._standings = TaskRouteHealth(reporter.instance, reporter.standing)
         self._metrics: dict[str, RouteMetrics] = {}
         self._shown: set[str] = set()
         self._tails: dict[int, int | None] = {}

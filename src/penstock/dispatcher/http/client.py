@@ -16,14 +16,14 @@ from penstock.destinations import Destinations
 from penstock.dispatcher.http.address import HttpAddress, Origin, address
 from penstock.dispatcher.http.connection import (
     IGNORED_BODY_BYTES,
-    ClosedUnanswered,
+    ClosedWithoutResponse,
     NoConnection,
-    ResetUnanswered,
+    ResetWithoutResponse,
     SubscriberConnection,
     SubscriberResponse,
 )
 from penstock.dispatcher.http.pool import Pool
-from penstock.runtime.tasks import Owner
+from penstock.runtime.tasks import TaskScope
 from penstock.web.tls_clients import ClientCertificate
 
 
@@ -34,12 +34,12 @@ class Unsendable(ValueError):
 class SubscriberClient:
     """The HTTP side of a task."""
 
-    def __init__(self, max_event_bytes: int, destinations: Destinations, owner: Owner) -> None:
+    def __init__(self, max_event_bytes: int, destinations: Destinations, scope: TaskScope) -> None:
         self._names = NameTable()
         self._left_to_dns: dict[str, Location] = {}
         """Addresses that the present names do not know, which is most of them: looked up once."""
         # A structured event may carry its data in base64, and some attributes.
-        self._pool = Pool(max_event_bytes * 4 // 3 + IGNORED_BODY_BYTES, destinations, owner)
+        self._pool = Pool(max_event_bytes * 4 // 3 + IGNORED_BODY_BYTES, destinations, scope)
         self._zone = destinations.zone
         self._loop = asyncio.get_running_loop()
 
@@ -61,7 +61,7 @@ class SubscriberClient:
     ) -> SubscriberResponse:
         """Sends one request with these header lines for a route of the namespace.
 
-        Raises NoAnswer, Unsendable, or Withheld where it could not be sent for a reason that is not the subscriber's.
+        Raises NoResponse, Unsendable, or Withheld where it could not be sent for a reason that is not the subscriber's.
 
         Within its time it is sent again, on a new connection, where no byte of an answer came and the subscriber closed
         a connection that it had kept, or reset a new one: that once only.
@@ -76,9 +76,9 @@ class SubscriberClient:
                 connection = await self._connect(origin, endpoint, names, deadline)
             try:
                 return await connection.ask(head, body, deadline, seconds, reply_counts)
-            except ClosedUnanswered as problem:
+            except ClosedWithoutResponse as problem:
                 if not is_kept:
-                    if not (may_reset and isinstance(problem, ResetUnanswered)):
+                    if not (may_reset and isinstance(problem, ResetWithoutResponse)):
                         raise
                     may_reset = False
             except asyncio.CancelledError:

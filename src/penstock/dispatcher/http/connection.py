@@ -48,7 +48,7 @@ _CLIENT_CERTIFICATE_ALERTS = frozenset(
 """Alerts by which servers refuse a client for its certificate, as OpenSSL calls them after `…_ALERT_`."""
 
 
-class NoAnswer(Exception):
+class NoResponse(Exception):
     """No answer came; the request may or may not have arrived."""
 
     def __init__(self, reason: str, cause: FailureCause = FailureCause.DELIVERY_FAILED) -> None:
@@ -56,15 +56,15 @@ class NoAnswer(Exception):
         self.cause = cause
 
 
-class NoConnection(NoAnswer):
+class NoConnection(NoResponse):
     """No connection could be made: the request has certainly not arrived."""
 
 
-class ClosedUnanswered(NoAnswer):
+class ClosedWithoutResponse(NoResponse):
     """The connection was closed before a byte of the answer came, as servers do with one that they have kept."""
 
 
-class ResetUnanswered(ClosedUnanswered):
+class ResetWithoutResponse(ClosedWithoutResponse):
     """It was reset: the system of the subscriber had bytes of the request that no program had read."""
 
 
@@ -161,7 +161,7 @@ class SubscriberConnection(asyncio.Protocol):
     def ask(
         self, head: bytes, body: bytes, deadline: float, seconds: float, reply_counts: bool
     ) -> asyncio.Future[SubscriberResponse]:
-        """Sends a request; only while no other is under way. The future may raise NoAnswer.
+        """Sends a request; only while no other is under way. The future may raise NoResponse.
 
         The deadline is in the loop's time, `seconds` what it was reckoned from.
         """
@@ -169,7 +169,7 @@ class SubscriberConnection(asyncio.Protocol):
         waiter = self._waiter = self._loop.create_future()
         if self.closed or self._transport is None:
             reason = "the connection was closed as soon as it was made"
-            self._fail(reason, FailureCause.CONNECTION_CLOSED, ClosedUnanswered)
+            self._fail(reason, FailureCause.CONNECTION_CLOSED, ClosedWithoutResponse)
         else:
             self._timer = self._loop.call_at(deadline, self._expire, seconds)
             self._transport.writelines((head, body))
@@ -213,9 +213,9 @@ class SubscriberConnection(asyncio.Protocol):
             self._complete(reusable=False)
             return
         told = f": {problem}" if problem is not None else ""
-        kind: type[NoAnswer] = NoAnswer
+        kind: type[NoResponse] = NoResponse
         if not self._heard:
-            kind = ResetUnanswered if isinstance(problem, ConnectionError) else ClosedUnanswered
+            kind = ResetWithoutResponse if isinstance(problem, ConnectionError) else ClosedWithoutResponse
         self._fail(f"the connection was closed before the answer was complete{told}", cause_of(problem), kind)
 
     # --- what the parser says ------------------------------------------------------------------------------------
@@ -273,7 +273,7 @@ class SubscriberConnection(asyncio.Protocol):
     def _expire(self, seconds: float) -> None:
         self._fail(f"no answer within {seconds:g} s", FailureCause.TIMEOUT)
 
-    def _fail(self, reason: str, cause: FailureCause, kind: type[NoAnswer] = NoAnswer) -> None:
+    def _fail(self, reason: str, cause: FailureCause, kind: type[NoResponse] = NoResponse) -> None:
         waiter = self._forget()
         self.abort()
         if waiter is not None and not waiter.done():

@@ -13,10 +13,10 @@ from collections.abc import Awaitable, Callable
 from penstock.contract.attempts import FailureCause
 from penstock.destinations import Destinations
 from penstock.dispatcher.http.address import Origin
-from penstock.dispatcher.http.connection import NoAnswer, NoConnection, SubscriberConnection, cause_of
+from penstock.dispatcher.http.connection import NoConnection, NoResponse, SubscriberConnection, cause_of
 from penstock.dispatcher.http.dns import Resolver
 from penstock.dispatcher.http.outcome import Withheld
-from penstock.runtime.tasks import Owner
+from penstock.runtime.tasks import TaskScope
 from penstock.web.tls_clients import tls_to
 
 # Connecting where the last attempt failed: one delivery tries, for itself and for all that come meanwhile. A
@@ -47,7 +47,7 @@ class SingleFlight:
                     failure = await asyncio.shield(look)
             except TimeoutError as error:
                 reason = f"no connection to {origin} within {seconds:g} s"
-                raise NoAnswer(reason, FailureCause.CONNECTION_TIMEOUT) from error
+                raise NoResponse(reason, FailureCause.CONNECTION_TIMEOUT) from error
             if failure is not None:
                 raise type(failure)(str(failure), failure.cause)
         connect = self._look if origin in self._deserted else self._try
@@ -92,8 +92,8 @@ EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 class Pool:
     """All connections of a task."""
 
-    def __init__(self, event_limit: int, destinations: Destinations, owner: Owner) -> None:
-        self._event_limit, self._destinations, self._owner = event_limit, destinations, owner
+    def __init__(self, event_limit: int, destinations: Destinations, scope: TaskScope) -> None:
+        self._event_limit, self._destinations, self._scope = event_limit, destinations, scope
         self._loop = asyncio.get_running_loop()
         self._idle: dict[Origin, deque[SubscriberConnection]] = {}
         """Of each origin the one used last is used first, so that those not needed grow old."""
@@ -115,7 +115,7 @@ class Pool:
         return None
 
     async def connect(self, origin: Origin, seconds: float) -> SubscriberConnection:
-        """A new connection. Raises NoAnswer, or Withheld where none could be tried."""
+        """A new connection. Raises NoResponse, or Withheld where none could be tried."""
         return await self._single_flight.connect(origin, min(seconds, CONNECT_SECONDS))
 
     async def _open(self, origin: Origin, seconds: float) -> SubscriberConnection:
@@ -146,7 +146,7 @@ class Pool:
                 problem = error
         self._resolver.forget(origin.host)
         unsure = isinstance(problem, TimeoutError)
-        kind = NoAnswer if unsure else NoConnection
+        kind = NoResponse if unsure else NoConnection
         raise kind(f"no connection to {origin}: {problem}", cause_of(problem)) from problem
 
     def _tls_to(self, origin: Origin) -> ssl.SSLContext:
@@ -200,7 +200,7 @@ class Pool:
             self._sweep_later()
 
     def _sweep_later(self) -> None:
-        self._sweeping = self._loop.call_later(SWEEP_SECONDS, self._owner.call, self._sweep)
+        self._sweeping = self._loop.call_later(SWEEP_SECONDS, self._scope.call, self._sweep)
 
     def close(self) -> None:
         """Closes what is idle. Requests under way are their owners' to cancel."""

@@ -23,7 +23,7 @@ log = structlog.get_logger()
 T = TypeVar("T")
 
 
-class KeptTable(Protocol):
+class HistoryTable(Protocol):
     """What is needed of the history. Blocks; used by one thread only. Raises HistoryProblem."""
 
     def stretch(self, partition: int, offset: int, *, newest: bool = False) -> Stretch | None:
@@ -40,10 +40,10 @@ class KeptTable(Protocol):
         """Offsets of events that a route gave up."""
 
 
-class FurtherBack:
+class EventArchive:
     """Random access to all events that are kept, in Kafka or in the table."""
 
-    def __init__(self, stored: StoredEvents, table: KeptTable | None, *, strict: bool = False) -> None:
+    def __init__(self, stored: StoredEvents, table: HistoryTable | None, *, strict: bool = False) -> None:
         """Without a table, what Kafka has forgotten is gone. Where the table cannot be read, that is so as well, unless
         it is `strict`: then it raises HistoryProblem."""
         self._stored, self._table, self._strict = stored, table, strict
@@ -97,7 +97,7 @@ class FurtherBack:
         table, wanted = self._table, GivenUpBy(replay.given_up_by, replay.since, replay.until, replay.reason)
         return await self._ask(lambda: table.given_up(partition, wanted), [])
 
-    async def _older(self, table: KeptTable, partition: int, begin: int, end: int) -> Chunk[Matched] | None:
+    async def _older(self, table: HistoryTable, partition: int, begin: int, end: int) -> Chunk[Matched] | None:
         """What the table has from `begin` on, at most up to `end`; None where it has nothing.
 
         Markers are not in the table, so it is not by its rows that a loss is known. What seems to be missing may have

@@ -127,9 +127,9 @@ def look_back(pieces: Iterable[Sequence[MatchedRecord]], noted: int) -> LookBack
 class Fencing:
     """The point that counts, for one router."""
 
-    def __init__(self, found: FormerNotes, writer: RouterNotes, beat: Callable[[], None] = lambda: None) -> None:
-        """Calls `beat` before everything that may wait for Kafka."""
-        self._found, self._writer, self._beat = found, writer, beat
+    def __init__(self, found: FormerNotes, writer: RouterNotes, heartbeat: Callable[[], None] = lambda: None) -> None:
+        """Calls `heartbeat` before everything that may wait for Kafka."""
+        self._found, self._writer, self._heartbeat = found, writer, heartbeat
         self._own: LivePoint | None = None
         self._epoch: int | None = None
         self._fence = 0
@@ -144,7 +144,7 @@ class Fencing:
         """To be called before the first generation, with the id of the events' topic. Raises AnotherLog."""
         event_log.check_id(self._found.log, topic_id)
         if topic_id and not self._found.log:
-            self._beat()
+            self._heartbeat()
             self._writer.note_log(topic_id)
 
     def look_for_lost_notes(self, partitions: Iterable[Iterable[Sequence[MatchedRecord]]]) -> None:
@@ -176,7 +176,7 @@ class Fencing:
         if self._epoch is None:
             numbers = [one.number for one in self._found.points.values()] + ([newest] if newest else [])
             epoch = max([self._found.epoch, *map(generations.epoch_of, numbers)])
-            self._beat()
+            self._heartbeat()
             self._writer.note_epoch(epoch + 1)
             self._epoch = epoch + 1
         number = max(self._epoch * generations.PER_EPOCH, newest) + 1
@@ -193,22 +193,22 @@ class Fencing:
         forget = [] if self._own else [key for key in self._found.points if key != generations.key_of(point.number)]
         before = self.point
         follows = max(self.unnoted, before.number if before is not None else 0)
-        self._beat()
+        self._heartbeat()
         self._writer.note(point, forget)
         self._own = point
-        self._beat()
+        self._heartbeat()
         self._writer.put_up(point, follows)
 
     def confirm(self) -> None:
         """Raises RouterSuperseded where another router has taken over, whether or not it has written anything yet."""
         if self._epoch is not None:
-            self._beat()
+            self._heartbeat()
             self._writer.note_epoch(self._epoch)
 
     def note_served(self, changes: Mapping[str, Served | None]) -> None:
         """Which routes are served, and which were left out from where on, for the router after this one."""
         if changes:
-            self._beat()
+            self._heartbeat()
             self._writer.note_served(changes)
 
     def check(self, found: Iterable[MatchedRecord]) -> None:

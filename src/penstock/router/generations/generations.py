@@ -49,7 +49,7 @@ from penstock.router.generations.served_routes import ServedRoutes
 from penstock.router.matched_record import MatchedRecord
 from penstock.router.plan.route_index import RouteTable, index_routes
 from penstock.router.plan.unplannable import Unplannable
-from penstock.router.watchdogs import LivedTime
+from penstock.router.watchdogs import AwakeClock
 
 log = structlog.get_logger()
 
@@ -138,7 +138,7 @@ class Generations:
         fencing: Fencing,
         stopping: Callable[[], bool],
         room: Callable[[int, bool], None] = lambda partitions, beside: None,
-        beat: Callable[[], None] = lambda: None,
+        heartbeat: Callable[[], None] = lambda: None,
         clock: Callable[[], float] | None = None,
         log_id: Callable[[], str] = lambda: "",
     ) -> None:
@@ -147,7 +147,7 @@ class Generations:
         self._unplannable = unplannable
         self._announce, self._lost, self._stopping = live, lost, stopping
         self._served, self._fencing, self._log_id = served, fencing, log_id
-        self._room, self._beat, self.clock = room, beat, clock or LivedTime()
+        self._room, self._heartbeat, self.clock = room, heartbeat, clock or AwakeClock()
         """Raises where a query for so many partitions, beside another or alone, would find no room."""
         self._newest_number = 0
         self._looked_back = False
@@ -299,7 +299,7 @@ class Generations:
         """
         seen = False
         while not (seen and enough()):
-            self._beat()
+            self._heartbeat()
             if self._stopping():
                 raise Stopping
             if not generation.query.alive():
@@ -309,7 +309,7 @@ class Generations:
             self.watch.saw(found, now)
             if not seen and any(record.generation == generation.number for record in found):
                 seen = True
-                self.watch.excuse(now)  # Spark has been starting until now
+                self.watch.reset(now)  # Spark has been starting until now
             patience = CATCH_UP_SECONDS if seen else first
             if late := [partition for partition, waited in self.watch.late(now).items() if waited > patience]:
                 self._retained_events()  # raises where the reason is that Kafka is away

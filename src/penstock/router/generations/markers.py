@@ -97,7 +97,7 @@ class MarkerWatch:
                 self.timed(self.transit_ms)
             self.pending = None
 
-    def excuse(self, now: float) -> None:
+    def reset(self, now: float) -> None:
         """Until now nothing could come out, for reasons that are not the query's."""
         self._moved = dict.fromkeys(self._moved, now)
 

@@ -26,7 +26,7 @@ RUN_SECONDS = 1.0
 """A single failure counts as a run of failures when nothing has succeeded for so long."""
 
 
-class RouteStanding:
+class RouteHealth:
     """One route in this task. Times are those of the wall clock; 0: never."""
 
     __slots__ = (
@@ -113,12 +113,12 @@ class RouteStanding:
         )
 
 
-class TaskStandings:
+class TaskRouteHealth:
     """All routes of a task that have had an attempt or have something waiting."""
 
     def __init__(self, instance: str, tell: Callable[[Standing], None]) -> None:
         self._instance, self._tell = instance, tell
-        self._routes: dict[str, RouteStanding] = {}
+        self._routes: dict[str, RouteHealth] = {}
         self._urgent: dict[str, None] = {}
         """Routes with something that a person would want to know at once."""
         self._stirred: dict[str, None] = {}
@@ -128,7 +128,7 @@ class TaskStandings:
         """An attempt is over, and this follows."""
         standing = self._routes.get(route)
         if standing is None:
-            standing = self._routes[route] = RouteStanding()
+            standing = self._routes[route] = RouteHealth()
         if result.verdict.outcome is not Outcome.DELIVERED:
             if standing.failed(result, step, now):
                 self._urgent[route] = None
@@ -146,7 +146,7 @@ class TaskStandings:
         """No attempt could be made, because something on this side is missing."""
         standing = self._routes.get(route)
         if standing is None:
-            standing = self._routes[route] = RouteStanding()
+            standing = self._routes[route] = RouteHealth()
         if standing.withheld(problem, url, now):
             self._urgent[route] = None
         self._stirred[route] = None
@@ -163,7 +163,7 @@ class TaskStandings:
         """So much waits for the route; `oldest` is when the first of it was accepted."""
         standing = self._routes.get(route)
         if standing is None:
-            standing = self._routes[route] = RouteStanding()
+            standing = self._routes[route] = RouteHealth()
         if standing.expiring != expiring:
             standing.expiring = expiring
             self._urgent[route] = None
@@ -207,7 +207,7 @@ class TaskStandings:
                 del self._urgent[route]
         return told
 
-    def _say(self, standing: RouteStanding, news: Standing) -> None:
+    def _say(self, standing: RouteHealth, news: Standing) -> None:
         standing.told, standing.told_at = news, news.at
         self._tell(news)
 
