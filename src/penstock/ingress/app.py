@@ -1,8 +1,8 @@
 """What the ingress does with a request: it becomes records of `penstock.events`, then 202.
 
-Refusals come as early as they can: what is not POST, has no target, is too large or finds no room is answered before
-its body is read. A batch is all or nothing: every event is validated before the first is written, and 202 means that
-all of them are durable; on 503 some may be, and sending the batch again may double those, as at-least-once allows.
+Requests are refused as early as possible: what is not a POST, has no target, is too large or exceeds a limit gets its
+response before its body is read. A batch is all or nothing: every event is validated before the first is written, and
+202 means that all of them are durable; on 503 some may be, and sending the batch again may repeat those.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Ingress:
         kafka: KafkaWatch,
         tracer: trace.Tracer,
         *,
-        tell_type: Tell = lambda _: None,
+        report_type: Tell = lambda _: None,
         authorizer: SenderAuthorizer | None = None,
     ) -> None:
         self._authorizer = authorizer or SenderAuthorizer()
@@ -51,12 +51,12 @@ class Ingress:
         self.max_body_bytes = settings.max_event_bytes
         self.too_large = responses.too_large(settings.max_event_bytes)
         self.targets: TargetTable | None = None
-        """None until the snapshot has been read: until then nobody can tell which targets there are."""
+        """None until the first snapshot has been read."""
         self.draining = False
-        self.seen_types = SeenTypes(tell_type)
+        self.seen_types = SeenTypes(report_type)
 
     def early_response(self, request: Request) -> Response | None:
-        """The answer to what needs no body; None where the body is wanted."""
+        """The response to what needs no body; None where the body is wanted."""
         if request.framing is not None:
             return request.framing
         if request.method != b"POST":
@@ -70,26 +70,29 @@ class Ingress:
             return responses.NO_HTTPS if request.is_secure else responses.ONLY_HTTPS
         return self._refusal(request)
 
-    def refuse(self, request: Request, answer: Response) -> None:
-        """Answers with anything but 202."""
-        if answer.status >= 400:
-            (request.resolved.metrics if request.resolved is not None else self._untargeted).rejected(answer.status)
-        request.reply(answer)
+    def refuse(self, request: Request, response: Response) -> None:
+        """Sends a response other than 202."""
+        if response.status >= 400:
+            (request.resolved.metrics if request.resolved is not None else self._untargeted).rejected(response.status)
+        request.reply(response)
 
     def refuse_connection(self) -> Response:
-        """The answer to a client for whom there is no connection left."""
+        """The response to a client beyond the limit of connections."""
         self._untargeted.rejected(responses.NO_CONNECTION.status)
         return responses.NO_CONNECTION
 
     def take(self, request: Request, body: bytes) -> None:
-        """Stores the events of a request; it is answered when they are durable, or at once where they cannot be."""
+        """Stores the events of a request; responds when they are durable, or at once where they cannot be stored."""
         resolved = request.resolved
         if resolved is None:
             raise RuntimeError("a request without a target was not refused")
         try:
             events = http.all_from_http(request.headers, body)
             http.check_sizes(events, body)
-            if request.sender is not None and (refusal := self._authorizer.refusal_of(request, events)) is not None:
+            if (
+                request.sender is not None
+                and (refusal := self._authorizer.refusal_of_events(request, events)) is not None
+            ):
                 return self.refuse(request, refusal)
             if resolved.is_broker:
                 events = [enter_broker(event, self._ttl, request.started) for event in events]
@@ -137,9 +140,9 @@ class Ingress:
         return responses.METHOD_NOT_ALLOWED
 
     def why_unready(self) -> str | None:
-        """The same for those who ask elsewhere than at the port of producers; None: events are accepted."""
-        answer = self._readiness()
-        return None if answer.status < 400 else answer.body.decode().strip()
+        """The same as text, for the role's own `/readyz`; None: events are accepted."""
+        response = self._readiness()
+        return None if response.status < 400 else response.body.decode().strip()
 
     def _readiness(self) -> Response:
         """Whether events are accepted now, and if not, why every one would be refused."""
@@ -149,7 +152,7 @@ class Ingress:
             return responses.NOT_READY
         if self._disk.full:
             return responses.NOT_READY_DISK
-        return responses.NOT_READY_KAFKA if self._kafka.away else responses.HEALTHY
+        return responses.NOT_READY_KAFKA if self._kafka.unreachable else responses.HEALTHY
 
     def _stored(
         self,
@@ -159,12 +162,12 @@ class Ingress:
         traced: CloudEvent | None,
         error: Exception | None,
     ) -> None:
-        answer, ended = self._response_to(error), time.time_ns()
+        response, ended = self._response_to(error), time.time_ns()
         if error is None:
             resolved.metrics.accepted(events, (ended - request.started) / 1e9)
-            request.reply(answer)
+            request.reply(response)
         else:
-            self.refuse(request, answer)
+            self.refuse(request, response)
         if traced is not None:
             self._tracer.record(
                 request.span,
@@ -173,8 +176,8 @@ class Ingress:
                 name=resolved.place,
                 start_ns=request.started,
                 end_ns=ended,
-                attributes={**messaging(traced, resolved.place), "http.response.status_code": answer.status},
-                error=None if error is None else answer.body.decode().strip(),
+                attributes={**messaging(traced, resolved.place), "http.response.status_code": response.status},
+                error=None if error is None else response.body.decode().strip(),
             )
 
     def _response_to(self, error: Exception | None) -> Response:

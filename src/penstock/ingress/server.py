@@ -1,6 +1,6 @@
-"""The HTTP server: connections on a shared port, what they have in common, and an end that loses nobody.
+"""The HTTP server: connections on a shared port, what they share, and a shutdown that cuts no request off.
 
-The end has phases: stop accepting connections; answer what comes on the open ones with `Connection: close`, so that
+The shutdown has phases: stop accepting connections; respond on the open ones with `Connection: close`, so that
 busy clients leave by themselves; close what is idle; wait for requests under way.
 """
 
@@ -21,9 +21,9 @@ from penstock.settings import Settings
 
 BACKLOG = 2048
 MAX_OVERLOADED = 256
-"""Clients beyond the limit that are told so at a time; more are cut off without a word."""
+"""Connections beyond the limit that get a 503 at the same time; more are closed without a response."""
 OTHER_FILES = 128
-"""Open files that are not connections of producers."""
+"""Open files of the process that are not connections of producers."""
 LOOK_SECONDS = 1.0
 LEAVE_SECONDS = 0.3
 """Time for busy clients to leave before idle connections are closed."""
@@ -33,7 +33,7 @@ log = structlog.get_logger()
 
 
 class IngressServer:
-    """Started and ended by the component."""
+    """Listens, creates the connections, and closes them."""
 
     def __init__(self, app: Application, settings: Settings, scope: TaskScope) -> None:
         self._app, self._scope, self._drain_seconds = app, scope, settings.drain_seconds
@@ -54,11 +54,11 @@ class IngressServer:
         """Accepts connections from now on, over HTTP and HTTPS."""
         self._max_connections = allowed_connections(self._max_connections)
         self._listener = await self._loop.create_server(self._connection, sock=plain, backlog=BACKLOG)
-        self.tls_acceptor = TlsAcceptor(tls, self._connection, self._room)
+        self.tls_acceptor = TlsAcceptor(tls, self._connection, self._handshake_capacity)
         self.tls_acceptor.start(secure, BACKLOG, self._scope)
 
-    def _room(self) -> int:
-        """How many more may be greeted: as many as are served or refused in words."""
+    def _handshake_capacity(self) -> int:
+        """How many TLS handshakes may be pending: as many as there may be connections, with those that get a 503."""
         return self._max_connections + MAX_OVERLOADED - len(self.connections)
 
     def _connection(self) -> asyncio.Protocol:
@@ -113,7 +113,7 @@ def allowed_connections(wanted: int) -> int:
     files = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
-    except (OSError, ValueError):  # some systems have a lower limit that they do not tell
+    except (OSError, ValueError):  # some systems have a lower limit that they do not report
         files = soft
     if files < needed:
         log.warning("the limit of open files allows fewer connections than max_connections", files=files, wanted=wanted)

@@ -37,7 +37,7 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
     listening, secure = _listen(settings, tls, lifecycle)
     tracer = trace.configure("penstock-ingress")
     scope = TaskScope()
-    # Those of the embedded Kafka and of the data folder, which may be another. A given Kafka's disk is not seen here.
+    # Of the embedded Kafka and of the data folder, which may be on different disks. An external Kafka's is not visible.
     folders = (settings.embedded_kafka_dir, settings.data_dir)
     disk = DiskWatch(folders, settings.min_free_disk_mib if settings.kafka is None else 0)
     events = EventWriter(
@@ -46,19 +46,19 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
     kafka = KafkaWatch(events)
     reporter = Reporter(settings, "ingress", instance, scope.fail)
     authorizer = SenderAuthorizer()
-    app = Ingress(settings, events, disk, kafka, tracer, tell_type=reporter.seen_type, authorizer=authorizer)
+    app = Ingress(settings, events, disk, kafka, tracer, report_type=reporter.seen_type, authorizer=authorizer)
     server = IngressServer(app, settings, scope)
-    following = _Following(app, reporter, scope, _TokensOnDemand(settings, authorizer, scope))
+    snapshots = _Snapshots(app, reporter, scope, _TokenAuthentication(settings, authorizer, scope))
     lifecycle.doubts.append(app.why_unready)
-    follower = SnapshotFollower(settings, following.announce, scope.fail)
+    follower = SnapshotFollower(settings, snapshots.announce, scope.fail)
     scope.start(disk.run(), "disk watch")
     scope.start(kafka.run(), "Kafka watch")
     scope.start(tls.run(), "certificate")
     try:
         await server.start(listening, secure, tls.context)
         follower.start()
-        await first(following.caught_up.wait(), lifecycle.stopping.wait(), scope.failed())
-        if following.caught_up.is_set():
+        await first(snapshots.caught_up.wait(), lifecycle.stopping.wait(), scope.failed())
+        if snapshots.caught_up.is_set():
             port, tls_port = listening.getsockname()[1], secure.getsockname()[1]
             log.info("accepting events", host=settings.host, port=port, tls_port=tls_port, instance=instance)
             lifecycle.ready(address=f"http://{settings.host}:{port}", instance=instance)
@@ -67,7 +67,7 @@ async def run(settings: Settings, lifecycle: Lifecycle) -> None:
         await server.end()
         left = await events.close(settings.drain_seconds)
         if left:
-            log.error("events without a confirmation at the end; their senders got no 202", events=left)
+            log.error("events were not confirmed before the shutdown; their senders got no 202", events=left)
         await scope.close()
         for close in (follower.stop, reporter.close, tracer.close):
             await asyncio.to_thread(close)
@@ -88,15 +88,15 @@ def _listen(settings: Settings, tls: ServerTls, lifecycle: Lifecycle) -> tuple[s
         raise
 
 
-class _TokensOnDemand:
-    """Begins to know senders by tokens when the first target has an audience; before that, nothing of it is loaded."""
+class _TokenAuthentication:
+    """Adds the token authenticator when the first target has an audience; nothing of it is imported before."""
 
     def __init__(self, settings: Settings, authorizer: SenderAuthorizer, scope: TaskScope) -> None:
         self._settings, self._authorizer, self._scope = settings, authorizer, scope
         self._has_begun = False
 
-    def look_at(self, snapshot: Snapshot) -> None:
-        """Told every snapshot before it counts."""
+    def prepare(self, snapshot: Snapshot) -> None:
+        """To be called with every snapshot before it comes into force."""
         if self._has_begun or not any(one.access and one.access.audience for one in snapshot.targets.values()):
             return
         from penstock.ingress.token_authentication import TokenAuthenticator
@@ -110,10 +110,10 @@ class _TokensOnDemand:
         self._authorizer.add(TokenAuthenticator(Verifier(issuers)))
 
 
-class _Following:
-    """Brings snapshots from the follower's thread to the application."""
+class _Snapshots:
+    """Hands snapshots from the follower's thread to the application."""
 
-    def __init__(self, app: Ingress, reporter: Reporter, scope: TaskScope, tokens: _TokensOnDemand) -> None:
+    def __init__(self, app: Ingress, reporter: Reporter, scope: TaskScope, tokens: _TokenAuthentication) -> None:
         self.caught_up = asyncio.Event()
         self._app, self._reporter, self._scope, self._tokens = app, reporter, scope, tokens
         self._version = metrics.SNAPSHOT_VERSION.bind("ingress")
@@ -123,7 +123,7 @@ class _Following:
         self._scope.hand_over(self._apply, snapshot)
 
     def _apply(self, snapshot: Snapshot) -> None:
-        self._tokens.look_at(snapshot)
+        self._tokens.prepare(snapshot)
         self._app.targets = TargetTable(snapshot.targets.values(), self._app.targets)
         self._version.set(snapshot.version)
         self.caught_up.set()

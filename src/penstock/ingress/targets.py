@@ -13,7 +13,7 @@ from penstock.observability.trace import destination
 from penstock.resources.eventpolicy import TargetRules
 
 _CLUSTER_SUFFIXES = (".cluster.local", ".svc.cluster.local")
-"""What a name inside the cluster may leave out."""
+"""What a name inside the cluster may omit."""
 
 
 class ResolvedTarget:
@@ -31,7 +31,7 @@ class ResolvedTarget:
         """Whether events are taken over HTTP, and whether over HTTPS."""
         self.place = destination(target.kind, target.namespace, target.name)
         self.rules = None if target.access is None else TargetRules(target.namespace, target.access)
-        """Who may send to it; None: everybody."""
+        """Who may send to it; None: no restriction."""
 
 
 class TargetTable:
@@ -57,7 +57,7 @@ class TargetTable:
                 for name in _names(host.lower()):
                     self._hosts[name] = resolved
         self._urls = {path.encode(): resolved for path, resolved in self._paths.items()}
-        """Addresses as they nearly always come: the bare path, which needs no parsing."""
+        """URLs as they nearly always are: the bare path, which needs no parsing."""
         if before is not None:
             _forget_gone(before, self)
 
@@ -76,7 +76,7 @@ class TargetTable:
 
 
 def path_of(url: bytes) -> str:
-    """The path of an address, without query and percent-encoding; empty where the address is none."""
+    """The path of an address, without query and percent-encoding; empty where the URL is invalid."""
     try:
         path = httptools.parse_url(url).path
     except httptools.HttpParserInvalidURLError:

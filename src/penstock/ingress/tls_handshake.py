@@ -1,7 +1,7 @@
-"""Connections over TLS until both sides have agreed upon them.
+"""TLS handshakes, with a limit on how many are pending.
 
-A server of asyncio would do this by itself and tell nobody of clients that never agree: those could hold as many open
-files as they like. So it is done here, where they are counted.
+`loop.create_server` would do the handshakes itself without showing those that are pending: clients that never complete
+one could hold any number of open files. Here they are counted.
 """
 
 from __future__ import annotations
@@ -16,21 +16,23 @@ import structlog
 from penstock.runtime.tasks import TaskScope
 
 HANDSHAKE_SECONDS = 10.0
-"""Time for a client to agree."""
+"""Time for the handshake."""
 SHUTDOWN_SECONDS = 2.0
-"""Time for a client to confirm the end."""
+"""Time for the client to confirm the end of the TLS connection."""
 _PAUSE_SECONDS = 0.1
 
 log = structlog.get_logger()
 
 
 class TlsAcceptor:
-    """Accepts connections, agrees upon TLS, and hands them to their protocol."""
+    """Accepts connections, completes the TLS handshake, and hands them to their protocol."""
 
-    def __init__(self, tls: ssl.SSLContext, protocol: Callable[[], asyncio.Protocol], room: Callable[[], int]) -> None:
-        self._tls, self._protocol, self._room = tls, protocol, room
+    def __init__(
+        self, tls: ssl.SSLContext, protocol: Callable[[], asyncio.Protocol], capacity: Callable[[], int]
+    ) -> None:
+        self._tls, self._protocol, self._capacity = tls, protocol, capacity
         self.handshakes: set[asyncio.Task[None]] = set()
-        """Those that are not agreed upon yet."""
+        """Those that are pending."""
         self._listening: socket.socket | None = None
         self._accepting: asyncio.Task[object] | None = None
 
@@ -49,7 +51,7 @@ class TlsAcceptor:
                 log.warning("a connection could not be accepted", error=str(error))
                 await asyncio.sleep(_PAUSE_SECONDS)
                 continue
-            if self._room() <= len(self.handshakes):
+            if self._capacity() <= len(self.handshakes):
                 accepted.close()
                 continue
             task = loop.create_task(self._handshake(accepted), name="TLS")
@@ -57,7 +59,7 @@ class TlsAcceptor:
             task.add_done_callback(self.handshakes.discard)
 
     async def end(self) -> None:
-        """Accepts no more, and ends what is not agreed upon."""
+        """Accepts no more, and cancels pending handshakes."""
         tasks = [task for task in (self._accepting, *self.handshakes) if task is not None]
         for task in tasks:
             task.cancel()
@@ -76,8 +78,11 @@ class TlsAcceptor:
                 ssl_handshake_timeout=HANDSHAKE_SECONDS,
                 ssl_shutdown_timeout=SHUTDOWN_SECONDS,
             )
-        except (OSError, asyncio.CancelledError):  # errors of TLS are among them: the client gets nothing else
+        except (
+            OSError,
+            asyncio.CancelledError,
+        ):  # ssl.SSLError is an OSError: the client gets the TLS alert and nothing else
             accepted.close()
-        except Exception:  # whatever a client can bring about ends its own connection, and nobody else's
-            log.exception("a connection over TLS could not be agreed upon")
+        except Exception:  # a defect that one client triggers must not end the connections of others
+            log.exception("a TLS handshake failed unexpectedly")
             accepted.close()

@@ -1,4 +1,4 @@
-"""Senders with an OpenID Connect token, for targets that have an audience. Asked last: it takes every Bearer token."""
+"""Senders with an OpenID Connect token, for targets with an audience. Comes last: it handles every Bearer token."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.oidc.verifier import TokenRefused, Verifier
 
 
 class TokenAuthenticator:
-    """Knows senders by their tokens."""
+    """Authenticates senders by their tokens."""
 
     def __init__(self, verifier: Verifier) -> None:
         self._verifier = verifier
@@ -26,4 +26,8 @@ class TokenAuthenticator:
         found = self._verifier.subject(token.strip(), access.audience)
         if not isinstance(found, TokenRefused):
             return Sender(found)
-        return responses.not_yet_known(found.reason) if found.is_passing else responses.unauthorized(found.reason)
+        return (
+            responses.authentication_unavailable(found.reason)
+            if found.is_passing
+            else responses.unauthorized(found.reason)
+        )

@@ -156,8 +156,8 @@ class EventWriter:
             # Once another record of the request is on its way, 'no room' is no longer all.
             confirmation.abandon(len(records) - written, NotStored(str(error)))
 
-    async def answers(self, seconds: float) -> bool:
-        """Whether Kafka tells within so many seconds that every partition of the events has a leader."""
+    async def is_available(self, seconds: float) -> bool:
+        """Whether Kafka responds within so many seconds and every partition of the events has a leader."""
         try:
             known = await asyncio.to_thread(self._producer.list_topics, self._topic, seconds)
         except KafkaException:

@@ -41,7 +41,7 @@ class RememberingLog:
     reached: bool = True
     """Whether Kafka answers."""
 
-    async def answers(self, seconds: float) -> bool:
+    async def is_available(self, seconds: float) -> bool:
         return self.reached
 
     def has_room(self, events: int = 1) -> bool:

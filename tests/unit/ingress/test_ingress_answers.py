@@ -233,7 +233,7 @@ async def test_readiness_says_why_every_event_would_be_refused() -> None:
     await client.kafka.check()
     assert unready(client) == ""
     client.app.draining = True
-    assert unready(client) == "it ends"
+    assert unready(client) == "it is shutting down"
 
 
 def test_while_draining_connections_are_closed_and_events_still_taken() -> None:
