@@ -42,7 +42,7 @@ from penstock.kafka.fences import RouterSuperseded
 from penstock.kafka.reports import Reporter
 from penstock.kafka.routes import PublisherSuperseded
 from penstock.kafka.table import SnapshotFollower
-from penstock.kafka.transactions import Fenced, GivenUp
+from penstock.kafka.transactions import Fenced, StoppedWaiting
 from penstock.kube.kinds import Key
 from penstock.observability.instruments import record_metrics
 from penstock.router import service as router_service
@@ -57,7 +57,7 @@ EXPECTED = (
     EndedItself,
     Fenced,
     GenerationFailed,
-    GivenUp,
+    StoppedWaiting,
     NoEpoch,
     PublisherSuperseded,
     Py4JError,

@@ -130,7 +130,7 @@ class Ingress:
             return self.too_large
         if self._disk.full:
             return responses.DISK_FULL
-        return None if self._log.has_room() else responses.TOO_MANY
+        return None if self._log.has_capacity() else responses.TOO_MANY
 
     def _other(self, request: Request) -> Response:
         if request.method == b"OPTIONS":

@@ -100,7 +100,7 @@ class EventWriter:
         """Events not yet confirmed."""
         return self._pending
 
-    def has_room(self, events: int = 1) -> bool:
+    def has_capacity(self, events: int = 1) -> bool:
         """Whether so many more may be stored now."""
         return self._pending + events <= self._limit
 
@@ -112,7 +112,7 @@ class EventWriter:
         """
         if len(records) > self._limit:
             raise RecordTooLarge(f"more than {self._limit} events at once")
-        if not self.has_room(len(records)):
+        if not self.has_capacity(len(records)):
             raise NoRoom
         confirmation = _Confirmation(len(records), done, self._settled)
         if len(records) >= MANY and self._gathered:

@@ -45,7 +45,7 @@ class FenceWriter:
         """To be called first, and once: from here on no router before can note anything. Waits for Kafka."""
         self.look_after = self._notes.look_after
         """To be called now and then: hears what the client has to say about itself."""
-        self.given_up = self._notes.given_up
+        self.stop_waiting = self._notes.stop_waiting
         """To be set when the router ends: nothing is waited for any more."""
         self.close = self._notes.close
 

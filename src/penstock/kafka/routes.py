@@ -132,7 +132,7 @@ class RoutesTopic:
     def close(self) -> None:
         """Ends what waits; nothing is written afterwards."""
         self._closing.set()
-        self._log.given_up.set()
+        self._log.stop_waiting.set()
 
     def write(self, changes: list[tuple[str, bytes | None]], version: bytes) -> None:
         """Writes the changed records (None deletes) and the version that completes them, or nothing.

@@ -56,7 +56,7 @@ class Fenced(RuntimeError):
     """Another task owns the partition now; this one must end without writing anything more."""
 
 
-class GivenUp(RuntimeError):
+class StoppedWaiting(RuntimeError):
     """Stopped while Kafka was away."""
 
 
@@ -101,7 +101,7 @@ class TransactionalPartition:
 
     def __init__(self, settings: Settings, role: str, partition: int, own: Mapping[str, object] | None = None) -> None:
         self.partition = partition
-        self.given_up = threading.Event()
+        self.stop_waiting = threading.Event()
         self._settings, self._role = settings, role
         self._opened = False
         self._broken = False
@@ -127,7 +127,7 @@ class TransactionalPartition:
 
     def load(self, topic: str) -> dict[str, StoredRecord]:
         """The newest record of each key, as last committed. Call after `open`: nobody else writes then."""
-        return load_partition(self._settings, self._role, topic, self.partition, self.given_up)
+        return load_partition(self._settings, self._role, topic, self.partition, self.stop_waiting)
 
     def commit(self, entries: list[Entry], without: Without) -> None:
         """Writes all entries or none, but for those that Kafka refuses for good.
@@ -161,7 +161,7 @@ class TransactionalPartition:
 
     def close(self) -> None:
         """Lets go of the connection; nothing is written any more."""
-        self.given_up.set()
+        self.stop_waiting.set()
         if not self._broken:
             self._producer.close()
 
@@ -176,7 +176,7 @@ class TransactionalPartition:
                 break
             except BufferError:
                 self._producer.poll(0.1)
-                self._check_given_up()
+                self._check_stopped()
             except KafkaException as error:
                 _note_refusal(entry, refused, error.args[0], None)
                 raise
@@ -242,20 +242,20 @@ class TransactionalPartition:
 
     def _wait(self, problem: KafkaError) -> None:
         log.warning("a transaction is not committed yet", partition=self.partition, error=sentence(problem))
-        self._check_given_up()
+        self._check_stopped()
         self.look_after()
-        self.given_up.wait(BACK_OFF_SECONDS)
+        self.stop_waiting.wait(BACK_OFF_SECONDS)
 
-    def _check_given_up(self) -> None:
-        if self.given_up.is_set():
+    def _check_stopped(self) -> None:
+        if self.stop_waiting.is_set():
             self._broken = True
-            raise GivenUp("stopped while Kafka was away; what was done since the last flush may be repeated")
+            raise StoppedWaiting("stopped while Kafka was away; what was done since the last flush may be repeated")
 
 
 def load_partition(
-    settings: Settings, role: str, topic: str, partition: int, given_up: threading.Event
+    settings: Settings, role: str, topic: str, partition: int, stop_waiting: threading.Event
 ) -> dict[str, StoredRecord]:
-    """The newest record of each key of a partition, as last committed. Raises GivenUp where that is set before."""
+    """The newest record of each key of a partition, as last committed. Raises StoppedWaiting."""
     options = {"enable.partition.eof": True, "fetch.wait.max.ms": 20, "isolation.level": "read_committed"}
     # It is closed so soon that it may be logging in at the coordinator still, which librdkafka would log as a failure.
     options["log_level"] = 2
@@ -265,7 +265,7 @@ def load_partition(
         name = clients.topic_name(settings, topic)
         get_to_know(consumer, name)
         consumer.assign([TopicPartition(name, partition, OFFSET_BEGINNING)])
-        while not given_up.is_set():
+        while not stop_waiting.is_set():
             message = consumer.poll(1.0)
             if message is None:
                 continue
@@ -283,7 +283,7 @@ def load_partition(
                 )
     finally:
         consumer.close()
-    raise GivenUp(f"stopped while reading {topic}")
+    raise StoppedWaiting(f"stopped while reading {topic}")
 
 
 def _take(message: Message, found: dict[str, StoredRecord]) -> None:

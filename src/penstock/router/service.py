@@ -29,7 +29,7 @@ from penstock.kafka.fences import FenceWriter, MarkerWriter, RouterSuperseded
 from penstock.kafka.reports import Reporter, ServedReader
 from penstock.kafka.table import SnapshotFollower
 from penstock.kafka.topic_ends import KAFKA_SECONDS, KafkaAway, TopicEnds
-from penstock.kafka.transactions import GivenUp
+from penstock.kafka.transactions import StoppedWaiting
 from penstock.observability import metrics
 from penstock.observability.logs import describe
 from penstock.router import watchdogs
@@ -164,7 +164,7 @@ class RouterService:
         unreadable = UnreadableEvents(self._settings)
         reader = ServedReader(self._settings, self._part_failed)
         writer = FenceWriter(self._settings)
-        self._ending = writer.given_up
+        self._ending = writer.stop_waiting
         fencing = Fencing(reader, writer, lambda: self._watchdog.heartbeat("notes where routing goes on", NOTE_SECONDS))
         generations = self._generations(tail, reporter, unreadable, ServedRoutes(reader.served), fencing)
         try:
@@ -185,7 +185,7 @@ class RouterService:
                 unreadable.look()
                 self._status["unreadable"] = unreadable.count
                 self._check_parts()
-        except (Stopping, GivenUp):
+        except (Stopping, StoppedWaiting):
             log.debug("stopped while a generation started")
         except AnotherLog as error:
             self._failure = error
@@ -352,7 +352,7 @@ class RouterService:
             self._reporter.waiting("")
         except TooFewSlots as error:
             self._short_of_slots(str(error))
-        except (KafkaAway, Stopping, CannotStop, RouterSuperseded, GivenUp, AnotherLog):
+        except (KafkaAway, Stopping, CannotStop, RouterSuperseded, StoppedWaiting, AnotherLog):
             raise
         except Exception as error:
             self._check_spark()

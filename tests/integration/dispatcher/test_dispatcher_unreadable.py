@@ -10,7 +10,8 @@ from dispatcher_stage import Headers, Stage, Subscribe, until
 from structlog.testing import capture_logs
 
 from penstock.contract import topics
-from penstock.dispatcher.cursors.cursor_store import CursorStore, Entry, cursor_key, payload_key, tail_key
+from penstock.dispatcher.cursors.cursor_store import CursorStore, cursor_key, payload_key, tail_key
+from penstock.kafka.transactions import Entry
 from running import kafka_access
 
 GARBAGE = [

@@ -240,7 +240,7 @@ async def test_what_is_gone_from_everywhere_is_reported_once_and_as_a_whole() ->
 @in_virtual_time
 async def test_matched_events_that_outlast_the_events_are_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """Most events match nothing here, so that they fill their topic faster than the matched ones do."""
-    monkeypatch.setattr(dispatcher, "LOOKED_AHEAD", 4)
+    monkeypatch.setattr(dispatcher, "LOOK_AHEAD_RECORDS", 4)
     node = node_of(route(paused=True))
     node.matched.records = [Written(o, ("r",), o, 1) for o in range(0, COUNT, 2)]
     await node.boot()
@@ -257,7 +257,7 @@ async def test_matched_events_that_outlast_the_events_are_not_lost(monkeypatch: 
 async def test_an_overlap_of_generations_at_the_edge_hides_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is left begins with 16 of the first generation; the second one repeats 12 to 15 only after that, and an
     older event that comes after a newer one counts as a repeat."""
-    monkeypatch.setattr(dispatcher, "LOOKED_AHEAD", 8)
+    monkeypatch.setattr(dispatcher, "LOOK_AHEAD_RECORDS", 8)
     node = node_of(route(paused=True))
     first = [Written(o, ("r",), o, 1) for o in range(20)]
     second = [Written(o, ("r",), o, 2) for o in range(10, COUNT)]
@@ -460,7 +460,7 @@ async def test_a_route_that_goes_while_it_reads_events_leaves_nothing() -> None:
 @in_virtual_time
 async def test_a_route_that_comes_to_a_gap_while_others_read_it_misses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was read before it was known that it reads events, too, is read again for it."""
-    monkeypatch.setattr(dispatcher, "LOOKED_AT_ONCE", 1)
+    monkeypatch.setattr(dispatcher, "MATCHES_AT_ONCE", 1)
     node = node_of(route(), route("late", paused=True, start=(25,)))
     uids = ("r",), ("r", "late")
     node.matched.records = [Written(o, uids[o >= 25], o, 1) for o in range(COUNT)]

@@ -10,9 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.contract.routes import Delivery, Endpoint, Route
-from penstock.dispatcher.cursors import stage_payload as stage_payloads
 from penstock.dispatcher.cursors.cursor import Stage
-from penstock.dispatcher.cursors.stage_payload import Failure, StagePayload
+from penstock.dispatcher.cursors.stage_payload import (
+    Failure,
+    StagePayload,
+    decode_payload,
+    encode_payload,
+    reply_payload,
+)
 from penstock.dispatcher.delivery.request import (
     ERROR_DATA_LIMIT,
     compose,
@@ -125,11 +130,11 @@ def test_without_an_answer_the_data_says_so() -> None:
 def test_a_reply_survives_the_topic(
     attributes: dict[str, str], data: bytes | None, passed: list[tuple[str, str]]
 ) -> None:
-    payload = stage_payloads.reply(CloudEvent(attributes, data), passed)
-    again = stage_payloads.decode(stage_payloads.encode(payload))
+    payload = reply_payload(CloudEvent(attributes, data), passed)
+    again = decode_payload(encode_payload(payload))
     assert (dict(again.reply.attributes), again.reply.data, again.passed) == (attributes, data, passed)
 
 
 def test_a_failure_survives_the_topic() -> None:
     payload = StagePayload(failure=Failure("http://r/", 409, "", "http://s/", "no", 4))
-    assert stage_payloads.decode(stage_payloads.encode(payload)) == payload
+    assert decode_payload(encode_payload(payload)) == payload

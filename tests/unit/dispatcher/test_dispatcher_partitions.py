@@ -17,7 +17,7 @@ from penstock.contract.reports import ReplayProgress
 from penstock.contract.routes import Endpoint, Replay, Route
 from penstock.contract.snapshot import Snapshot
 from penstock.dispatcher.cursors.cursor import Cursor, Outstanding
-from penstock.dispatcher.cursors.cursor_store import Entry, Restored
+from penstock.dispatcher.cursors.cursor_store import Restored
 from penstock.dispatcher.cursors.flusher import Flusher
 from penstock.dispatcher.delivery import telemetry
 from penstock.dispatcher.delivery.attempt import AttemptResult, AttemptSender
@@ -28,6 +28,7 @@ from penstock.dispatcher.matched_record import Matched
 from penstock.dispatcher.replay.replays import Replays
 from penstock.kafka.random_reader import Chunk, NotReadNow
 from penstock.kafka.reports import Reporter
+from penstock.kafka.transactions import Entry
 from penstock.runtime.tasks import TaskScope
 from penstock.settings import Settings
 

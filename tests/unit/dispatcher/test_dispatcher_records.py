@@ -12,10 +12,10 @@ from penstock.contract.attempts import AttemptRecord
 from penstock.contract.records import Unreadable
 from penstock.dispatcher.cursors import cursor_store
 from penstock.dispatcher.cursors.cursor import YOUNG_FLUSHES, Cursor, Outstanding, Stage, Taken, encode, restore
-from penstock.dispatcher.cursors.cursor_store import understand
+from penstock.dispatcher.cursors.cursor_store import decode_partition
 from penstock.dispatcher.cursors.flusher import Unflushed
 from penstock.dispatcher.cursors.partition import PartitionCursors
-from penstock.dispatcher.cursors.stage_payload import reply
+from penstock.dispatcher.cursors.stage_payload import reply_payload
 from penstock.dispatcher.event_memory import Memory
 from penstock.dispatcher.matched_record import Matched, read
 from penstock.events.event import CloudEvent
@@ -96,17 +96,17 @@ def test_equal_keys_have_equal_fingerprints(key: str) -> None:
 
 
 def test_keys_of_the_cursors_are_told_apart() -> None:
-    assert cursor_store.parse_cursor(cursor_store.cursor_key("uid", 3)) == "uid"
-    assert cursor_store.parse_cursor(cursor_store.tail_key(3)) is None
-    assert cursor_store.parse_payload(cursor_store.payload_key("uid", 3, 44)) == ("uid", 44)
-    assert cursor_store.parse_payload(cursor_store.cursor_key("uid", 3)) is None
-    assert cursor_store.parse_payload(cursor_store.delivery_key("uid", 3, 44)) is None
-    assert cursor_store.parse_delivery(cursor_store.delivery_key("uid", 3, 44)) == ("uid", 44)
+    assert cursor_store.parse_cursor_key(cursor_store.cursor_key("uid", 3)) == "uid"
+    assert cursor_store.parse_cursor_key(cursor_store.tail_key(3)) is None
+    assert cursor_store.parse_payload_key(cursor_store.payload_key("uid", 3, 44)) == ("uid", 44)
+    assert cursor_store.parse_payload_key(cursor_store.cursor_key("uid", 3)) is None
+    assert cursor_store.parse_payload_key(cursor_store.delivery_key("uid", 3, 44)) is None
+    assert cursor_store.parse_delivery_key(cursor_store.delivery_key("uid", 3, 44)) == ("uid", 44)
 
 
 @given(st.dictionaries(st.text() | st.sampled_from(["tail/0", "r/0", "payload/r/0/1", "delivery/r/0/1"]), st.binary()))
 def test_whatever_is_among_the_cursors_is_understood_or_named(values: dict[str, bytes]) -> None:
-    restored = understand(values, 0, set())
+    restored = decode_partition(values, 0, set())
     understood = len(restored.cursors) + len(restored.payloads) + (restored.tail is not None)
     assert set(restored.unreadable) <= set(values)
     assert understood + len(restored.orphans) + len(restored.unreadable) >= len(values) - (restored.cursors != {})
@@ -177,7 +177,7 @@ def test_attributes_count_as_memory_as_they_are_stored_and_sent() -> None:
 
 def test_the_attributes_of_a_reply_count_as_memory() -> None:
     event = CloudEvent({"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "long": "x" * 60_000}, b"x" * 10)
-    assert reply(event, []).size > 60_000
+    assert reply_payload(event, []).size > 60_000
 
 
 @given(st.sets(st.tuples(st.integers(0, 3), st.integers(0, 1000))))
@@ -221,7 +221,7 @@ def test_a_delivery_that_failed_gets_its_record_with_the_next_flush() -> None:
     failed.attempt = 1
     changes.changed(cursor, failed)
     values = {key: value for key, value in flushed(changes).items() if value is not None}
-    again = understand(values, 0, set())
+    again = decode_partition(values, 0, set())
     assert again.cursors["r"].outstanding == {1: failed}
 
 
@@ -232,13 +232,13 @@ def test_a_delivery_whose_cursor_was_lost_with_the_end_of_the_log_is_taken_again
         "delivery/r/0/5": b"[5,5,0]",
         "delivery/x/0/1": b"[1,1,0]",
     }
-    restored = understand(values, 0, set())
+    restored = decode_partition(values, 0, set())
     assert list(restored.cursors["r"].outstanding) == [4]
     assert restored.orphans == [("r", 5), ("x", 1)]
 
 
 def test_records_that_cannot_be_read_cost_repeats_and_no_event() -> None:
-    restored = understand({"r/0": b'{"next":5}', "delivery/r/0/4": b"?", "s/0": b"?"}, 0, set())
+    restored = decode_partition({"r/0": b'{"next":5}', "delivery/r/0/4": b"?", "s/0": b"?"}, 0, set())
     assert restored.unreadable == ["delivery/r/0/4", "s/0"]
     assert list(restored.cursors["r"].outstanding) == [4]
     assert (restored.cursors["s"].next, restored.cursors["s"].resume) == (0, 0)

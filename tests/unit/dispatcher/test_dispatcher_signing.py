@@ -23,7 +23,7 @@ from penstock.contract.reports import Standing
 from penstock.contract.routes import Delivery, Endpoint, Route, SecretVersion
 from penstock.contract.snapshot import Snapshot
 from penstock.dispatcher.cursors.cursor import Stage
-from penstock.dispatcher.cursors.stage_payload import Failure, StagePayload, reply
+from penstock.dispatcher.cursors.stage_payload import Failure, StagePayload, reply_payload
 from penstock.dispatcher.delivery.attempt import AttemptSender
 from penstock.dispatcher.delivery.credentials import DeliveryCredentials
 from penstock.dispatcher.delivery.replies import ReplyWriter
@@ -151,7 +151,7 @@ async def test_replies_and_dead_letters_are_signed_as_messages_of_their_own() ->
         reply=Endpoint("http://r/"),
         delivery=Delivery(format="json", dead_letter=Endpoint("http://d/")),
     )
-    answer = reply(CloudEvent({"specversion": "1.0", "id": "1", "source": "/till", "type": "answer"}, None), [])
+    answer = reply_payload(CloudEvent({"specversion": "1.0", "id": "1", "source": "/till", "type": "answer"}, None), [])
     failure = StagePayload(failure=Failure("http://s/", 500, "", "http://s/", "HTTP status 500", 1))
     sent = [
         await delivering.send(route),

@@ -44,7 +44,7 @@ class RememberingLog:
     async def is_available(self, seconds: float) -> bool:
         return self.reached
 
-    def has_room(self, events: int = 1) -> bool:
+    def has_capacity(self, events: int = 1) -> bool:
         return self.room
 
     def store(self, records: Sequence[EventRecord], done: Callable[[Exception | None], None]) -> None:

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 from structlog.testing import capture_logs
 
 from penstock.contract import reports, topics
-from penstock.dispatcher.cursors.cursor_store import HeldTail
+from penstock.dispatcher.cursors.cursor_store import TailGuard
 from penstock.kafka import clients
 from penstock.kafka.events import EventWriter
 from penstock.kafka.reports import Reporter
@@ -118,7 +118,7 @@ def test_a_fenced_task_ends(producer: ProducerDouble) -> None:
 
 
 def test_a_tail_is_held_while_a_cursor_is_not_written() -> None:
-    held = HeldTail(0)
+    held = TailGuard(0)
     cursor, tail, other = entry("route/0", 9), entry("tail/0", 1), entry("other/0", 2)
     assert held.admit([cursor, tail]) == [cursor, tail]
     assert held.without([cursor, tail, other], cursor) == [other]
@@ -130,7 +130,7 @@ def test_a_tail_is_held_while_a_cursor_is_not_written() -> None:
 
 
 def test_a_payload_that_is_not_written_holds_nothing_back() -> None:
-    held = HeldTail(0)
+    held = TailGuard(0)
     payload, tail = entry("payload/route/0/7", 9), entry("tail/0", 1)
     assert held.without([payload, tail], payload) == [tail]
     assert held.admit([tail]) == [tail]

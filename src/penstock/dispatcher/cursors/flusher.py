@@ -18,8 +18,8 @@ from penstock.contract import attempts, topics
 from penstock.contract.attempts import AttemptRecord
 from penstock.dispatcher.cursors import cursor_store
 from penstock.dispatcher.cursors.cursor import Cursor, Outstanding, Stage, encode, encode_delivery
-from penstock.dispatcher.cursors.cursor_store import Entry
 from penstock.dispatcher.cursors.partition import PartitionCursors
+from penstock.kafka.transactions import Entry
 from penstock.runtime.tasks import TaskScope
 
 log = structlog.get_logger()

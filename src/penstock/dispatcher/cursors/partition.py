@@ -41,7 +41,7 @@ from penstock.dispatcher.cursors.fences import Fence, Fences, fence_of, generati
 from penstock.dispatcher.matched_record import Matched
 
 Routes = Mapping[str, Route]
-HasRoom = Callable[[Cursor], bool]
+HasCapacity = Callable[[Cursor], bool]
 """Whether a route can take one more delivery, or a chunk of them."""
 
 
@@ -320,7 +320,9 @@ class PartitionCursors:
             self.changed.discard(cursor)
         self._turns.pop(route, None)
 
-    def take(self, record: Matched, routes: Routes, gone: Iterable[str], has_room: HasRoom) -> Iterator[NewDelivery]:
+    def take(
+        self, record: Matched, routes: Routes, gone: Iterable[str], has_capacity: HasCapacity
+    ) -> Iterator[NewDelivery]:
         """Takes a record at the tail. A route that is not known yet is detached: its snapshot is still to come."""
         if self.tail is None:
             self.begin_again(record.offset)
@@ -340,7 +342,7 @@ class PartitionCursors:
             if not cursor.attached:
                 cursor.pass_by(record.origin)
                 continue
-            start = self._give(cursor, record, routes.get(uid), has_room)
+            start = self._give(cursor, record, routes.get(uid), has_capacity)
             if start is Taken.FULL:
                 cursor.detach(record.offset, record.origin, self.fences.in_force, record.at)
                 self._turns[uid] = None
@@ -349,22 +351,22 @@ class PartitionCursors:
 
     @staticmethod
     def _give(
-        cursor: Cursor, record: Matched, route: Route | None, has_room: HasRoom, matched: int | None = None
+        cursor: Cursor, record: Matched, route: Route | None, has_capacity: HasCapacity, matched: int | None = None
     ) -> NewDelivery | Taken:
-        free = route is not None and not route.paused and has_room(cursor)
+        free = route is not None and not route.paused and has_capacity(cursor)
         key = record.ordering_key() if free and route is not None and route.ordering == "key" else 0
         offset = record.offset if matched is None else matched
         taken = cursor.take(record.origin, offset, record.at, key, room=free)
         return NewDelivery(cursor, taken, record) if isinstance(taken, Outstanding) else taken
 
-    def next_chunk(self, routes: Routes, has_room_for_chunk: HasRoom) -> int | None:
+    def next_chunk(self, routes: Routes, has_capacity_for_chunk: HasCapacity) -> int | None:
         """Where the catch-up reader reads next: at the position of the detached route whose turn it is."""
         for uid in list(self._turns) if self.tail is not None else ():
             cursor = self.cursors[uid]
             route = routes.get(uid)
             if cursor.gap is not None or route is None or route.paused or cursor.resume is None:
                 continue
-            if not has_room_for_chunk(cursor):
+            if not has_capacity_for_chunk(cursor):
                 continue
             if self.tail is None or cursor.resume >= self.tail:
                 self._attach(cursor)
@@ -380,8 +382,8 @@ class PartitionCursors:
         records: Sequence[Matched],
         routes: Routes,
         *,
-        has_room: HasRoom,
-        has_room_for_chunk: HasRoom,
+        has_capacity: HasCapacity,
+        has_capacity_for_chunk: HasCapacity,
     ) -> Iterator[NewDelivery]:
         """Serves the records from `begin` up to `end` (exclusive) to every detached route that stands among them."""
         end = min(end, self.tail or 0)
@@ -389,7 +391,7 @@ class PartitionCursors:
         for uid in self._turns:
             cursor, route = self.cursors[uid], routes.get(uid)
             within = cursor.gap is None and cursor.resume is not None and begin <= cursor.resume < end
-            if within and route is not None and not route.paused and has_room_for_chunk(cursor):
+            if within and route is not None and not route.paused and has_capacity_for_chunk(cursor):
                 served[uid] = cursor
         newest = max((cursor.fence for cursor in served.values()), default=0)
         for record in records:
@@ -403,7 +405,7 @@ class PartitionCursors:
                 behind = served.get(uid)
                 if behind is None or behind.resume is None or behind.resume > record.offset:
                     continue
-                start = self._give(behind, record, routes.get(uid), has_room)
+                start = self._give(behind, record, routes.get(uid), has_capacity)
                 if start is Taken.FULL:
                     behind.proceed(record.offset)
                     behind.wait(record.origin, record.at)
@@ -434,7 +436,7 @@ class PartitionCursors:
 
     # --- what is gone from the log -------------------------------------------------------------------------------
 
-    def next_gap(self, routes: Routes, has_room_for_chunk: HasRoom) -> tuple[int, int | None] | None:
+    def next_gap(self, routes: Routes, has_capacity_for_chunk: HasCapacity) -> tuple[int, int | None] | None:
         """From where on events are read for the route whose turn it is, and the bound at the tail, where it is known.
         None where no route reads events: those that are past the bound of a place go on there."""
         for uid in list(self._turns):
@@ -444,7 +446,7 @@ class PartitionCursors:
             if route.replay is not None:  # its record could not be read when the gap was opened
                 self._attach(cursor)
                 continue
-            if not has_room_for_chunk(cursor):
+            if not has_capacity_for_chunk(cursor):
                 continue
             cursor.look_past(self._start(route))
             if self._leave_gap(cursor):
@@ -510,8 +512,8 @@ class PartitionCursors:
         routes: Routes,
         *,
         matcher: Matcher,
-        has_room: HasRoom,
-        has_room_for_chunk: HasRoom,
+        has_capacity: HasCapacity,
+        has_capacity_for_chunk: HasCapacity,
     ) -> Iterator[NewDelivery]:
         """Gives the events from `begin` up to `end` (exclusive) to every route that reads events and stands there.
 
@@ -519,7 +521,7 @@ class PartitionCursors:
         served: dict[str, tuple[Cursor, Route]] = {}
         for uid in self._turns:
             cursor, route = self.cursors[uid], routes.get(uid)
-            if cursor.gap is None or route is None or route.paused or not has_room_for_chunk(cursor):
+            if cursor.gap is None or route is None or route.paused or not has_capacity_for_chunk(cursor):
                 continue
             cursor.look_past(self._start(route))
             if begin <= cursor.gap < end and uid in matcher:
@@ -531,7 +533,7 @@ class PartitionCursors:
                 cursor, route = served[uid]
                 if cursor.gap is None or event.origin < cursor.gap:
                     continue
-                given = self._give(cursor, event, route, has_room, NOT_MATCHED)
+                given = self._give(cursor, event, route, has_capacity, NOT_MATCHED)
                 if given is Taken.FULL:
                     cursor.look_past(event.origin)
                     cursor.wait(event.origin, event.at)

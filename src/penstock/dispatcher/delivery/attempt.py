@@ -11,9 +11,8 @@ import msgspec
 from penstock.contract import records as stored
 from penstock.contract.names import NameTable
 from penstock.contract.routes import Endpoint, Route, Target
-from penstock.dispatcher.cursors import stage_payload as stage_payloads
 from penstock.dispatcher.cursors.cursor import STAGE_NAMES, Stage
-from penstock.dispatcher.cursors.stage_payload import StagePayload
+from penstock.dispatcher.cursors.stage_payload import StagePayload, reply_payload
 from penstock.dispatcher.delivery.credentials import DeliveryCredentials, NeverSent
 from penstock.dispatcher.delivery.decision import Verdict, destination, expects_reply
 from penstock.dispatcher.delivery.replies import ReplyNotStored, ReplyWriter
@@ -197,7 +196,7 @@ class AttemptSender:
                 reason = f"the reply is larger than an event may be ({self._max_event_bytes} bytes)"
                 return exchange.failed(answer.status, reason, UNAVAILABLE)
             verdict = Verdict(Outcome.DELIVERED, answer.status, replied=True)
-            return exchange.report(verdict, payload=stage_payloads.reply(reply, passed))
+            return exchange.report(verdict, payload=reply_payload(reply, passed))
         ttl = exchange.record.event.attributes.get(TTL)
         try:
             await self._store.store(

@@ -156,7 +156,7 @@ class Telemetry:
             )
         )
 
-    def has_room(self) -> bool:
+    def has_capacity(self) -> bool:
         """Whether the record of another attempt can wait to be written."""
         return self._unwritten < UNWRITTEN_LIMIT
 

@@ -36,7 +36,7 @@ REPORT_SECONDS = 1.0
 REPEAT_SECONDS = 5.0
 """What was told is told again after this time: a report may have been lost."""
 
-GivenUp = Callable[[int, Replay], Awaitable[Sequence[int]]]
+FindFailed = Callable[[int, Replay], Awaitable[Sequence[int]]]
 """The offsets of the events in a partition that the route gave up which the Replay names."""
 
 
@@ -50,7 +50,7 @@ class ReplayDeliveries(Protocol):
     def replays(self) -> list[Route]:
         """The Replays that there are now."""
 
-    def has_room(self, cursor: Cursor) -> bool:
+    def has_capacity(self, cursor: Cursor) -> bool:
         """Whether a route can take one more delivery."""
 
     def begin(self, new: NewDelivery) -> None:
@@ -67,13 +67,13 @@ class Replays:
         self,
         deliveries: ReplayDeliveries,
         events: StoredEvents,
-        given_up: GivenUp,
+        find_failed: FindFailed,
         reporter: Reporter,
         *,
         at_once: int,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        self._deliveries, self._events, self._given_up = deliveries, events, given_up
+        self._deliveries, self._events, self._find_failed = deliveries, events, find_failed
         self._reporter, self._at_once, self._wall_clock = reporter, at_once, wall_clock
         self._loop = asyncio.get_running_loop()
         self._running: set[str] = set()
@@ -136,7 +136,7 @@ class Replays:
         if not self._is_in_force(route):  # it changed meanwhile, or went
             return False
         if not feed.waiting and feed.read_to < feed.end:
-            if not self._has_room(cursor):
+            if not self._has_capacity(cursor):
                 return False
             # A partition that does not answer must not keep the others waiting.
             if not await feed.read(LOOK_SECONDS) or not self._is_in_force(route):
@@ -155,7 +155,7 @@ class Replays:
         for _ in range(min(len(feed.waiting), LOOKED_AT_ONCE)):
             record = feed.waiting[0]
             if selection.wants(record):
-                if not replay.dry_run and not (self._has_room(cursor) and pace.may(self._loop.time())):
+                if not replay.dry_run and not (self._has_capacity(cursor) and pace.may(self._loop.time())):
                     break
                 counts.counted += 1
                 if not replay.dry_run:
@@ -178,8 +178,8 @@ class Replays:
         if isinstance(taken, Outstanding):
             self._deliveries.begin(NewDelivery(cursor, taken, replayed))
 
-    def _has_room(self, cursor: Cursor) -> bool:
-        return len(cursor.outstanding) < ROOM and self._deliveries.has_room(cursor)
+    def _has_capacity(self, cursor: Cursor) -> bool:
+        return len(cursor.outstanding) < ROOM and self._deliveries.has_capacity(cursor)
 
     def _is_in_force(self, route: Route) -> bool:
         return self._find(route.uid) is route
@@ -193,7 +193,7 @@ class Replays:
     async def _feed(self, route: Route, replay: Replay, partition: int, cursor: Cursor) -> Feed:
         feed = self._feeds.get((route.uid, partition))
         if feed is None:
-            only = None if replay.given_up_by is None else await self._given_up(partition, replay)
+            only = None if replay.given_up_by is None else await self._find_failed(partition, replay)
             begin = route.start[partition] if partition < len(route.start) else 0
             position, end = max(cursor.next, begin), replay.end[partition]
             feed = Feed(self._events, partition, position, end, at_once=self._at_once, only=only)

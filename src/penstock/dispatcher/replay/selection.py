@@ -165,12 +165,12 @@ def _predicate(attributes: dict[str, str], filters: list[dict[str, object]]) -> 
 
 # Which events a route gave up, by the records of its attempts.
 
-GIVEN_UP = ("dropped", "deadletter")
+FAILED_RESULTS = ("dropped", "deadletter")
 """Results after which a subscriber never gets the event: nowhere to send it, or on to the dead letter sink."""
-_IN_JSON = tuple(f'"{result}"'.encode() for result in GIVEN_UP)
+_IN_JSON = tuple(f'"{result}"'.encode() for result in FAILED_RESULTS)
 
 
-def origins_given_up(attempts: Iterable[AttemptRecord], replay: Replay) -> list[int]:
+def failed_origins(attempts: Iterable[AttemptRecord], replay: Replay) -> list[int]:
     """The events that a Replay asks for, each once, in the order in which they came."""
     return sorted({attempt.origin for attempt in attempts if asks_for(replay, attempt)})
 
@@ -179,14 +179,14 @@ def asks_for(replay: Replay, attempt: AttemptRecord) -> bool:
     """Whether the attempt is one that the route gave up with, in the time and for the reason that are asked for."""
     return (
         attempt.route == replay.given_up_by
-        and attempt.result in GIVEN_UP
+        and attempt.result in FAILED_RESULTS
         and replay.since <= attempt.at
         and (replay.until is None or attempt.at < replay.until)
         and replay.reason.lower() in (attempt.reason or "").lower()
     )
 
 
-def attempts_given_up(settings: Settings, partition: int, ending: threading.Event) -> Iterator[AttemptRecord]:
+def failed_attempts(settings: Settings, partition: int, ending: threading.Event) -> Iterator[AttemptRecord]:
     """What was given up in a partition, as far as Kafka has it. Blocks: for a thread. Raises KafkaAway."""
     reader = RangeReader(settings)
     try:
