@@ -415,7 +415,7 @@ class Dispatcher:
         if chunk.begin > begin:
             edge = await self._edge(cursors)
             if edge is not None and edge.whole_from < chunk.begin:
-                self._report_lost(cursors.go_on(begin, chunk.begin, edge, self.snapshot.routes), cursors)
+                self._report_lost(cursors.continue_at_edge(begin, chunk.begin, edge, self.snapshot.routes), cursors)
                 self._may_catch_up[cursors.partition].set()
                 return True
             self._report_lost(cursors.lose(begin, chunk.begin, self.snapshot.routes), cursors)
@@ -432,7 +432,7 @@ class Dispatcher:
             if chunk.begin > begin and seen:
                 return await self._edge(cursors)  # retention has removed more meanwhile
             for record in chunk.records:
-                search.look_at(record)
+                search.add(record)
             seen += len(chunk.records)
             if chunk.log_end is not None:
                 return None
@@ -444,7 +444,7 @@ class Dispatcher:
         events, end = chunk.records, chunk.end if chunk.log_end is None else min(chunk.end, chunk.log_end)
         matcher, routes = self._matchers[cursors.partition], self.snapshot.routes
         matcher.serve({uid: routes[uid] for uid in cursors.in_gap() if uid in routes})
-        step = max(1, MATCHES_AT_ONCE // (1 + matcher.unfiled))
+        step = max(1, MATCHES_AT_ONCE // (1 + matcher.unindexed))
         for number in range(0, len(events) or 1, step):
             following = number + step
             until = events[following].origin if following < len(events) else end

@@ -21,7 +21,7 @@ from penstock.contract.records import Unreadable
 from penstock.kafka import clients
 from penstock.kafka.clients import sentence
 from penstock.kafka.table import text_key
-from penstock.kafka.tail import get_to_know
+from penstock.kafka.tail import fetch_metadata
 from penstock.kafka.unreadable import report_unreadable
 from penstock.kafka.watchdog import ending_process
 from penstock.observability.logs import describe
@@ -263,7 +263,7 @@ def load_partition(
     found: dict[str, StoredRecord] = {}
     try:
         name = clients.topic_name(settings, topic)
-        get_to_know(consumer, name)
+        fetch_metadata(consumer, name)
         consumer.assign([TopicPartition(name, partition, OFFSET_BEGINNING)])
         while not stop_waiting.is_set():
             message = consumer.poll(1.0)

@@ -102,7 +102,7 @@ class UnreadableEvents:
             if logged < LOGGED_AT_ONCE:
                 logged += 1
                 log.error(
-                    "a record cannot be read and is passed over",
+                    "a record cannot be read and is skipped",
                     topic=self._topic,
                     **_place(record),
                     effect=effect(self._topic),

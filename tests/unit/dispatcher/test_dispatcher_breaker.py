@@ -242,4 +242,4 @@ async def test_deserted_origins_are_not_remembered_without_end() -> None:
         await door.refuse()
         await trying
         door.tried.clear()
-    assert len(single_flight._deserted) == REMEMBERED
+    assert len(single_flight._unreachable) == REMEMBERED

@@ -75,7 +75,7 @@ class Peer:
 
     def ask(self, *, reply_counts: bool = True, seconds: float = 60) -> asyncio.Future[SubscriberResponse]:
         deadline = asyncio.get_running_loop().time() + seconds
-        return self.connection.ask(b"POST / HTTP/1.1\r\n\r\n", b"body", deadline, seconds, reply_counts)
+        return self.connection.send(b"POST / HTTP/1.1\r\n\r\n", b"body", deadline, seconds, reply_counts)
 
     def say(self, *pieces: bytes) -> None:
         for piece in pieces:
@@ -175,7 +175,7 @@ async def test_a_connection_lost_in_the_middle_is_no_answer(said: bytes) -> None
     answer = peer.ask()
     peer.say(said)
     peer.connection.connection_lost(None)
-    with pytest.raises(NoResponse, match="closed before the answer was complete") as problem:
+    with pytest.raises(NoResponse, match="closed before the response was complete") as problem:
         await answer
     assert problem.value.cause is FailureCause.CONNECTION_CLOSED
 
@@ -246,7 +246,7 @@ async def test_a_head_without_end_is_no_answer() -> None:
     peer = Peer()
     answer = peer.ask()
     peer.say(b"HTTP/1.1 200 OK\r\n", *(b"x-%d: %b\r\n" % (n, b"y" * 1000) for n in range(HEAD_BYTES // 1000 + 2)))
-    with pytest.raises(NoResponse, match="head of the answer") as problem:
+    with pytest.raises(NoResponse, match="head of the response") as problem:
         await answer
     assert problem.value.cause is FailureCause.NOT_HTTP
 
@@ -334,7 +334,7 @@ def test_the_body_of_a_failure_is_decompressed_as_far_as_possible() -> None:
 
 async def test_an_answer_that_does_not_come_in_time_is_none() -> None:
     peer = Peer()
-    with pytest.raises(NoResponse, match=r"no answer within 0\.001 s") as problem:
+    with pytest.raises(NoResponse, match=r"no response within 0\.001 s") as problem:
         await peer.ask(seconds=0.001)
     assert problem.value.cause is FailureCause.TIMEOUT
     assert peer.wire.aborted
@@ -379,7 +379,7 @@ async def test_the_words_of_a_host_name_do_not_change_the_cause(monkeypatch: pyt
     def not_known(_: str) -> list[str]:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-    monkeypatch.setattr("penstock.dispatcher.http.dns.ask_system", not_known)
+    monkeypatch.setattr("penstock.dispatcher.http.dns.system_lookup", not_known)
     pool = Pool(EVENT_LIMIT, Destinations(Settings()), TaskScope())
     with pytest.raises(NoResponse, match=host) as problem:
         await pool.connect(Origin(host, 80, None, None), 60)

@@ -176,7 +176,7 @@ async def test_each_event_is_judged_by_the_filter_of_its_time() -> None:
 @in_virtual_time
 async def test_it_goes_on_with_matched_events_as_soon_as_that_is_safe(monkeypatch: pytest.MonkeyPatch) -> None:
     """By then the router's word counts again: the filter of this route would take more."""
-    monkeypatch.setattr(partition, "PLACE_RECORDS", 10)
+    monkeypatch.setattr(partition, "RECORDS_PER_BOUND", 10)
     node = node_of(route(paused=True))
     node.matched.records = [Written(o, ("r",) if o < 30 or o % 2 else (), o, 1) for o in range(COUNT)]
     await node.boot()
@@ -190,7 +190,7 @@ async def test_it_goes_on_with_matched_events_as_soon_as_that_is_safe(monkeypatc
 
 @in_virtual_time
 async def test_the_fence_in_force_counts_where_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partition, "PLACE_RECORDS", 10)
+    monkeypatch.setattr(partition, "RECORDS_PER_BOUND", 10)
     node = node_of(route(paused=True))
     log = [Written(o, ("r",), o, 1) for o in range(10)]
     log.append(Written(9, (), 9, 2, fence=True))
@@ -209,7 +209,7 @@ async def test_the_fence_in_force_counts_where_it_goes_on(monkeypatch: pytest.Mo
 
 @in_virtual_time
 async def test_what_retention_takes_once_more_is_read_from_the_events_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partition, "PLACE_RECORDS", 10)
+    monkeypatch.setattr(partition, "RECORDS_PER_BOUND", 10)
     node = node_of(route(paused=True))
     await node.boot()
     await read_all(node)
@@ -539,4 +539,4 @@ def test_many_routes_are_matched_as_each_alone() -> None:
         for origin in range(25):
             alone = {uid for uid, one in served.items() if RouteSelection(one, 0).wants(event(origin))}
             assert set(matcher.wanting(event(origin))) == alone
-    assert matcher.unfiled == 18, "those of six filters that need no attribute to be this or that"
+    assert matcher.unindexed == 18, "those of six filters that need no attribute to be this or that"

@@ -24,8 +24,8 @@ from penstock.dispatcher.delivery.request import (
     dead_letter,
     error_data,
     no_response_data,
-    passed_along,
     passed_from_response,
+    stored_headers,
 )
 from penstock.events.event import CloudEvent
 
@@ -95,7 +95,7 @@ def test_format_json_sends_structured() -> None:
 
 def test_passed_headers_are_those_that_were_stored() -> None:
     stored = [("ce_id", b"1"), ("penstock_http_x-b3-traceid", b"9"), ("penstock_target", b"b")]
-    assert passed_along(dict(stored)) == [("x-b3-traceid", "9")]
+    assert stored_headers(dict(stored)) == [("x-b3-traceid", "9")]
 
 
 def test_headers_of_an_answer_go_along_with_its_reply() -> None:

@@ -44,10 +44,10 @@ def test_a_cursor_survives_the_topic(start: int, resume: int | None, deliveries:
 def test_a_cursor_takes_what_is_new_and_has_room() -> None:
     changed: set[Cursor] = set()
     cursor = Cursor("r", 5, None, changed)
-    assert cursor.take(4, 0, 0, 0, room=True) is Taken.REPEATED
-    assert cursor.take(5, 0, 0, 0, room=False) is Taken.FULL
+    assert cursor.take(4, 0, 0, 0, free=True) is Taken.REPEATED
+    assert cursor.take(5, 0, 0, 0, free=False) is Taken.FULL
     assert not changed
-    assert cursor.take(7, 9, 1, 0, room=True) == Outstanding(7, 9, 1)
+    assert cursor.take(7, 9, 1, 0, free=True) == Outstanding(7, 9, 1)
     assert (cursor.next, changed) == (8, {cursor})
     cursor.finish(7)
     assert cursor.outstanding == {}
@@ -120,7 +120,7 @@ def test_a_flush_writes_attempts_cursors_and_tail_once() -> None:
     partition = PartitionCursors(0, 0)
     changes = Unflushed(partition)
     partition.tail = 6
-    partition.cursor("r").take(5, 5, 0, 0, room=True)
+    partition.cursor("r").take(5, 5, 0, 0, free=True)
     changes.attempts.append(attempt(5))
     written = {(entry.topic, entry.key): entry.value for entry in changes.entries(0.0)}
     assert set(written) == {(topics.ATTEMPTS, "r"), (topics.CURSORS, "r/0"), (topics.CURSORS, "tail/0")}
@@ -133,7 +133,7 @@ def test_a_removed_route_is_deleted_with_its_payloads_and_may_come_back() -> Non
     partition = PartitionCursors(0, 0)
     changes = Unflushed(partition)
     cursor = partition.cursor("r")
-    taken = cursor.take(5, 5, 0, 0, room=True)
+    taken = cursor.take(5, 5, 0, 0, free=True)
     assert isinstance(taken, Outstanding)
     taken.stage = Stage.REPLY
     changes.keep_payload("r", 5, b"reply")
@@ -145,7 +145,7 @@ def test_a_removed_route_is_deleted_with_its_payloads_and_may_come_back() -> Non
         ("tail/0", b'{"next":0,"origin":-1,"at":0}'),
     }
     changes.removed(cursor)
-    partition.cursor("r").take(6, 6, 0, 0, room=True)
+    partition.cursor("r").take(6, 6, 0, 0, free=True)
     assert [entry.value is None for entry in changes.entries(0.0) if entry.key == "r/0"] == [False]
 
 
@@ -196,10 +196,10 @@ def flushed(changes: Unflushed) -> dict[str, bytes | None]:
 def test_a_delivery_that_stays_gets_a_record_of_its_own_and_the_cursor_stays_small() -> None:
     partition = PartitionCursors(0)
     changes, cursor = Unflushed(partition), partition.cursor("r")
-    old = cursor.take(1, 1, 0, 0, room=True)
+    old = cursor.take(1, 1, 0, 0, free=True)
     assert isinstance(old, Outstanding)
     for origin in range(2, 2 + YOUNG_FLUSHES):
-        cursor.take(origin, origin, 0, 0, room=True)
+        cursor.take(origin, origin, 0, 0, free=True)
         assert set(flushed(changes)) == {"r/0"}, "most are over before it is worth it"
         changes.finished(cursor, origin)
     cursor.touch()
@@ -216,7 +216,7 @@ def test_a_delivery_that_stays_gets_a_record_of_its_own_and_the_cursor_stays_sma
 def test_a_delivery_that_failed_gets_its_record_with_the_next_flush() -> None:
     partition = PartitionCursors(0)
     changes, cursor = Unflushed(partition), partition.cursor("r")
-    failed = cursor.take(1, 1, 0, 0, room=True)
+    failed = cursor.take(1, 1, 0, 0, free=True)
     assert isinstance(failed, Outstanding)
     failed.attempt = 1
     changes.changed(cursor, failed)

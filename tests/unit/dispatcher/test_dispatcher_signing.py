@@ -178,7 +178,7 @@ async def test_a_route_that_names_no_secret_sends_as_ever_and_asks_for_none() ->
 
 async def test_an_attempt_whose_secret_is_not_here_sends_nothing() -> None:
     delivering = Delivering(only=NEW)
-    with pytest.raises(Withheld, match="the Secret to sign it with is not here") as problem:
+    with pytest.raises(Withheld, match="the Secret with the signing keys is not available") as problem:
         await delivering.sender.attempt(ROUTE, Stage.SUBSCRIBER, stored(), None)
     assert (problem.value.cause, delivering.receiver.got) == (FailureCause.SECRET_UNAVAILABLE, [])
 
@@ -353,7 +353,7 @@ async def test_a_client_certificate_that_openssl_does_not_take_is_waited_for_lik
 async def test_without_its_client_certificate_nothing_is_sent() -> None:
     delivering = Delivering(only=NEW)
     route = msgspec.structs.replace(UNSIGNED, client_certificate=SecretVersion("tls", "1"))
-    with pytest.raises(Withheld, match="the Secret with the client certificate is not here") as problem:
+    with pytest.raises(Withheld, match="the Secret with the client certificate is not available") as problem:
         await delivering.sender.attempt(route, Stage.SUBSCRIBER, stored(), None)
     assert (problem.value.cause, delivering.receiver.got) == (FailureCause.SECRET_UNAVAILABLE, [])
 

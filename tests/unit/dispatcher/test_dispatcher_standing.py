@@ -20,7 +20,7 @@ from penstock.dispatcher.http.outcome import Outcome
 URL = "http://s/"
 GOOD = AttemptResult(Verdict(Outcome.DELIVERED, 202), URL, 0.01)
 BAD = AttemptResult(Verdict(Outcome.RETRYABLE, 503, reason="HTTP status 503"), URL, 0.01)
-DEAF = AttemptResult(Verdict(Outcome.RETRYABLE, reason="no answer within 5 s", cause=FailureCause.TIMEOUT), URL, 0.01)
+DEAF = AttemptResult(Verdict(Outcome.RETRYABLE, reason="no response within 5 s", cause=FailureCause.TIMEOUT), URL, 0.01)
 
 
 class Told:
@@ -85,7 +85,7 @@ def test_another_reason_is_told_at_once() -> None:
     one.tick(101.0)
     one.bad(101.1, result=DEAF)
     [told] = one.tick(102.0)
-    assert (told.status, told.reason, told.cause) == (None, "no answer within 5 s", FailureCause.TIMEOUT)
+    assert (told.status, told.reason, told.cause) == (None, "no response within 5 s", FailureCause.TIMEOUT)
 
 
 def test_drops_and_dead_letters_are_counted_and_told_at_once() -> None:

@@ -350,7 +350,7 @@ def replies() -> Target:
     async def answered(data: bytes) -> None:
         connection = SubscriberConnection(lambda _: None, 1024 * 1024)
         connection.connection_made(_Sink())
-        waiter = connection.ask(b"POST / HTTP/1.1\r\n\r\n", b"", loop.loop.time() + 60, 60, reply_counts=True)
+        waiter = connection.send(b"POST / HTTP/1.1\r\n\r\n", b"", loop.loop.time() + 60, 60, reply_counts=True)
         for piece in pieces(data):
             if not connection.closed:
                 connection.data_received(piece)

@@ -89,7 +89,7 @@ class Consumer:
 def topic(monkeypatch: pytest.MonkeyPatch) -> Topic:
     made = Topic()
     monkeypatch.setattr(clients, "consumer", lambda *_, **__: Consumer(made))
-    monkeypatch.setattr(random_reader, "SILENT_SECONDS", 0.05)
+    monkeypatch.setattr(random_reader, "UNRESPONSIVE_SECONDS", 0.05)
     return made
 
 
@@ -140,7 +140,7 @@ async def test_single_records_of_it_are_refused_until_it_answers(topic: Topic, r
     topic.silent.add(1)
     waiting = [asyncio.create_task(reader.record(1, offset)) for offset in (3, 500)]
     for one in waiting:
-        with pytest.raises(NotReadNow, match="partition 1 of topic does not answer"):
+        with pytest.raises(NotReadNow, match="partition 1 of topic does not respond"):
             await one
     with pytest.raises(NotReadNow):
         await reader.record(1, 3)

@@ -1,8 +1,9 @@
-"""How the deliveries of each route go, for the control plane: what failed last and since when, and how much waits.
+"""The health of each route, reported to the control plane: the last failure and since when there are any, and the
+backlog.
 
-An attempt costs an entry in a dictionary. Once a second what has changed is told, what is new first: a run of failures,
-its end, an event that was dropped or went to the dead letter sink. Numbers that move all the time are told every few
-seconds, and less often where many routes are busy, since a task tells of so many routes a second and no more.
+An attempt costs an entry in a dictionary. Changes are reported once a second, the important ones first: a run of
+failures, its end, an event that was dropped or dead-lettered. Numbers that change all the time are reported every few
+seconds, and less often if many routes are busy: the number of routes that a task reports per second is limited.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from penstock.dispatcher.delivery.decision import Done, Dropped, Retry, Step
 from penstock.dispatcher.http.outcome import Outcome, Withheld
 
 NUMBERS_SECONDS = 5.0
-"""How long the numbers of a route stay untold at least, once they were told."""
+"""Minimum time between two reports of a route that differ in numbers only."""
 ROUTES_PER_SECOND = 100
 RUN_SECONDS = 1.0
 """A single failure counts as a run of failures when nothing has succeeded for so long."""
 
 
 class RouteHealth:
-    """One route in this task. Times are those of the wall clock; 0: never."""
+    """The health of one route in this task. Times are those of the wall clock; 0: never."""
 
     __slots__ = (
         "cause",
@@ -41,25 +42,25 @@ class RouteHealth:
         "oldest",
         "outstanding",
         "reason",
+        "reported",
+        "reported_at",
         "since",
         "status",
         "succeeded",
-        "told",
-        "told_at",
         "url",
     )
 
     def __init__(self) -> None:
         self.lag = self.outstanding = self.failures = self.dropped = self.dead_lettered = 0
-        self.oldest = self.succeeded = self.since = self.failed_at = self.due = self.told_at = 0.0
+        self.oldest = self.succeeded = self.since = self.failed_at = self.due = self.reported_at = 0.0
         self.status: int | None = None
         self.reason = self.url = ""
         self.cause = FailureCause.DELIVERY_FAILED
         self.expiring = False
-        self.told: Standing | None = None
+        self.reported: Standing | None = None
 
     def failed(self, result: AttemptResult, step: Step, now: float) -> bool:
-        """An attempt came to nothing; whether that is more than one failure more."""
+        """An attempt failed; whether that is worth reporting at once."""
         if not self.failures:
             self.since = now
         self.failures += 1
@@ -71,7 +72,7 @@ class RouteHealth:
         return self.failures <= 2 or is_other
 
     def withheld(self, problem: Withheld, url: str, now: float) -> bool:
-        """No attempt can be made, and none is counted; whether that is new."""
+        """No attempt can be made, and none is counted; returns whether that is new."""
         begins = not self.failures
         if begins:
             self.failures, self.since = 1, now
@@ -84,9 +85,9 @@ class RouteHealth:
         return before != (status, reason, url)
 
     def report(self, route: str, instance: str, now: float) -> Standing:
-        """What is to be told. Failures that have just begun may be over at once: they are not told yet."""
+        """What to report. Failures that have just begun may be over at once, and are left out."""
         fails = self.failures > 1 or (self.failures == 1 and now - self.since >= RUN_SECONDS)
-        told = Standing(
+        report = Standing(
             route,
             instance,
             now,
@@ -100,9 +101,9 @@ class RouteHealth:
             expiring=self.expiring,
         )
         if not fails:
-            return told
+            return report
         return msgspec.structs.replace(
-            told,
+            report,
             failures=self.failures,
             since=self.since,
             failed=self.failed_at,
@@ -114,120 +115,124 @@ class RouteHealth:
 
 
 class TaskRouteHealth:
-    """All routes of a task that have had an attempt or have something waiting."""
+    """All routes of a task that have had an attempt or have a backlog."""
 
-    def __init__(self, instance: str, tell: Callable[[Standing], None]) -> None:
-        self._instance, self._tell = instance, tell
+    def __init__(self, instance: str, send: Callable[[Standing], None]) -> None:
+        self._instance, self._send = instance, send
         self._routes: dict[str, RouteHealth] = {}
         self._urgent: dict[str, None] = {}
-        """Routes with something that a person would want to know at once."""
-        self._stirred: dict[str, None] = {}
-        """Routes whose numbers may be others now, those that wait longest first."""
+        """Routes with an important change, to be reported at once."""
+        self._changed: dict[str, None] = {}
+        """Routes whose numbers may have changed, those that wait longest first."""
 
     def attempted(self, route: str, stage: Stage, result: AttemptResult, step: Step, now: float) -> None:
-        """An attempt is over, and this follows."""
-        standing = self._routes.get(route)
-        if standing is None:
-            standing = self._routes[route] = RouteHealth()
+        """An attempt has ended, with this next step."""
+        health = self._routes.get(route)
+        if health is None:
+            health = self._routes[route] = RouteHealth()
         if result.verdict.outcome is not Outcome.DELIVERED:
-            if standing.failed(result, step, now):
+            if health.failed(result, step, now):
                 self._urgent[route] = None
         elif stage is Stage.DEAD_LETTER:
-            standing.dead_lettered += 1
+            health.dead_lettered += 1
             self._urgent[route] = None
         elif isinstance(step, Done):
-            standing.succeeded = now
-            if standing.failures:
-                standing.failures = 0
+            health.succeeded = now
+            if health.failures:
+                health.failures = 0
                 self._urgent[route] = None
-        self._stirred[route] = None
+        self._changed[route] = None
 
     def withheld(self, route: str, url: str, problem: Withheld, now: float) -> None:
         """No attempt could be made, because something on this side is missing."""
-        standing = self._routes.get(route)
-        if standing is None:
-            standing = self._routes[route] = RouteHealth()
-        if standing.withheld(problem, url, now):
+        health = self._routes.get(route)
+        if health is None:
+            health = self._routes[route] = RouteHealth()
+        if health.withheld(problem, url, now):
             self._urgent[route] = None
-        self._stirred[route] = None
+        self._changed[route] = None
 
     def released(self, route: str) -> None:
-        """What kept the route from any attempt is over; nothing is known of how attempts go."""
-        standing = self._routes.get(route)
-        if standing is not None and standing.failures:
-            standing.failures = 0
+        """Attempts can be made again; their outcome is not known yet."""
+        health = self._routes.get(route)
+        if health is not None and health.failures:
+            health.failures = 0
             self._urgent[route] = None
-            self._stirred[route] = None
+            self._changed[route] = None
 
     def measured(self, route: str, lag: int, outstanding: int, oldest: float, *, expiring: bool = False) -> None:
-        """So much waits for the route; `oldest` is when the first of it was accepted."""
-        standing = self._routes.get(route)
-        if standing is None:
-            standing = self._routes[route] = RouteHealth()
-        if standing.expiring != expiring:
-            standing.expiring = expiring
+        """The backlog of the route; `oldest` is when its first event was accepted."""
+        health = self._routes.get(route)
+        if health is None:
+            health = self._routes[route] = RouteHealth()
+        if health.expiring != expiring:
+            health.expiring = expiring
             self._urgent[route] = None
-        if (standing.lag, standing.outstanding, standing.oldest) != (lag, outstanding, oldest):
-            standing.lag, standing.outstanding, standing.oldest = lag, outstanding, oldest
-            self._stirred[route] = None
+        if (health.lag, health.outstanding, health.oldest) != (lag, outstanding, oldest):
+            health.lag, health.outstanding, health.oldest = lag, outstanding, oldest
+            self._changed[route] = None
 
     def forget(self, route: str) -> bool:
-        """The route is gone; whether anything was told of it."""
+        """The route is gone; returns whether anything was reported of it."""
         self._urgent.pop(route, None)
-        self._stirred.pop(route, None)
-        standing = self._routes.pop(route, None)
-        return standing is not None and standing.told is not None
+        self._changed.pop(route, None)
+        health = self._routes.pop(route, None)
+        return health is not None and health.reported is not None
 
     def report(self, now: float) -> None:
         """To be called once a second."""
         left = ROUTES_PER_SECOND - self._report_urgent(now)
-        for route in list(islice(self._stirred, 2 * ROUTES_PER_SECOND)):
+        for route in list(islice(self._changed, 2 * ROUTES_PER_SECOND)):
             if left <= 0:
                 return
-            del self._stirred[route]
-            standing = self._routes[route]
-            if now - standing.told_at < NUMBERS_SECONDS:
-                self._stirred[route] = None
-            elif _differs(standing.told, news := standing.report(route, self._instance, now)):
-                self._say(standing, news)
+            del self._changed[route]
+            health = self._routes[route]
+            if now - health.reported_at < NUMBERS_SECONDS:
+                self._changed[route] = None
+            elif _differs(health.reported, news := health.report(route, self._instance, now)):
+                self._report(health, news)
                 left -= 1
 
     def _report_urgent(self, now: float) -> int:
-        told = 0
+        sent = 0
         for route in list(self._urgent):
-            if told >= ROUTES_PER_SECOND:
+            if sent >= ROUTES_PER_SECOND:
                 break
-            standing = self._routes[route]
-            news = standing.report(route, self._instance, now)
-            if _is_urgent(standing.told, news):
-                self._say(standing, news)
-                self._stirred.pop(route, None)
-                told += 1
-            if not standing.failures or news.failures:
+            health = self._routes[route]
+            news = health.report(route, self._instance, now)
+            if _is_urgent(health.reported, news):
+                self._report(health, news)
+                self._changed.pop(route, None)
+                sent += 1
+            if not health.failures or news.failures:
                 del self._urgent[route]
-        return told
+        return sent
 
-    def _say(self, standing: RouteHealth, news: Standing) -> None:
-        standing.told, standing.told_at = news, news.at
-        self._tell(news)
+    def _report(self, health: RouteHealth, news: Standing) -> None:
+        health.reported, health.reported_at = news, news.at
+        self._send(news)
 
 
-def _is_urgent(told: Standing | None, news: Standing) -> bool:
-    """Whether there is more to tell than numbers."""
-    if told is None:
+def _is_urgent(reported: Standing | None, news: Standing) -> bool:
+    """Whether more than numbers has changed."""
+    if reported is None:
         return bool(news.failures or news.dropped or news.dead_lettered or news.expiring)
-    if told.expiring != news.expiring:
+    if reported.expiring != news.expiring:
         return True
-    if (told.dropped, told.dead_lettered) != (news.dropped, news.dead_lettered):
+    if (reported.dropped, reported.dead_lettered) != (news.dropped, news.dead_lettered):
         return True
-    if bool(told.failures) != bool(news.failures):
+    if bool(reported.failures) != bool(news.failures):
         return True
-    return bool(news.failures) and (told.status, told.reason, told.url) != (news.status, news.reason, news.url)
+    return bool(news.failures) and (reported.status, reported.reason, reported.url) != (
+        news.status,
+        news.reason,
+        news.url,
+    )
 
 
-def _differs(told: Standing | None, news: Standing) -> bool:
-    return told is None or _numbers(told) != _numbers(news)
+def _differs(reported: Standing | None, news: Standing) -> bool:
+    return reported is None or _numbers(reported) != _numbers(news)
 
 
-def _numbers(standing: Standing) -> tuple[object, ...]:
-    return (standing.lag, standing.outstanding, standing.oldest, standing.succeeded, standing.failures, standing.due)
+def _numbers(health: Standing) -> tuple[object, ...]:
+    return (health.lag, health.outstanding, health.oldest, health.succeeded, health.failures, health.due)
