@@ -24,7 +24,7 @@ from penstock.settings import Settings
 FENCE_OPTIONS = {
     "linger.ms": 0,
     "delivery.timeout.ms": int(KAFKA_SECONDS * 1000),
-    "error_cb": lambda error: None,  # put_up reports a fence that could not be written
+    "error_cb": lambda error: None,  # write_fence reports a fence that could not be written
 }
 TRANSACTION = {"transaction.timeout.ms": 10_000, "linger.ms": 0}
 """Short, because all readers of reports wait for a transaction that is left open."""
@@ -76,7 +76,7 @@ class FenceWriter:
             ]
         )
 
-    def put_up(self, point: LivePoint, follows: int) -> None:
+    def write_fence(self, point: LivePoint, follows: int) -> None:
         """Writes a generation's fence to every partition: after it, records of lower generations are ignored. Before it
         the generation with the number `follows` counted. Raises KafkaAway."""
         written: set[int] = set()

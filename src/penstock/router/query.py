@@ -103,7 +103,7 @@ class Query:
     def stop(self) -> None:
         """Ends the query with its tasks and removes its folder; its successor reads again what it had not written.
 
-        Spark tells tasks to end and does not wait for them. One that hangs and wakes up later would still write.
+        Spark asks tasks to end and does not wait for them. One that hangs and recovers later would still write.
         """
         try:
             self._query.stop()

@@ -131,7 +131,7 @@ def look(session: SparkSession, settings: Settings, python: str) -> None:
 
 def _await_slots(session: SparkSession, settings: Settings) -> int:
     deadline = time.monotonic() + EXECUTOR_SECONDS
-    while not (there := watchdogs.count(session)):
+    while not (there := watchdogs.count_slots(session)):
         if time.monotonic() > deadline:
             raise Problem(
                 f"{settings.spark_master} gave no executor within {EXECUTOR_SECONDS:g} s.",

@@ -1,4 +1,4 @@
-"""Markers: small records that travel the way of an event and show that, and how fast, the router works.
+"""Markers: small records that pass through the router like events, and show that it works, and how fast.
 
 A marker goes into each partition of `penstock.events`; the query passes it on to `penstock.matched`. While there is
 traffic one is sent every few seconds, so that the newest record of each partition of `penstock.matched` is never much
@@ -52,7 +52,7 @@ class MarkerWatch:
 
     interval: float
     timed: Callable[[float], None] = lambda ms: None
-    """Told how many milliseconds each marker took."""
+    """Called with the transit time of each marker in milliseconds."""
     marked: dict[int, int] = field(default_factory=dict)
     """Offset after the newest marker of each partition of the events; what lies behind it is traffic."""
     routed: dict[int, Routed] = field(default_factory=dict)
@@ -98,7 +98,7 @@ class MarkerWatch:
             self.pending = None
 
     def reset(self, now: float) -> None:
-        """Until now nothing could come out, for reasons that are not the query's."""
+        """Until now no marker could come out, for reasons that are not the query's."""
         self._moved = dict.fromkeys(self._moved, now)
 
     def late(self, now: float) -> dict[int, float]:

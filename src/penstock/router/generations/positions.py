@@ -1,4 +1,4 @@
-"""Where routing goes on: pure decisions about offsets of `penstock.events`.
+"""Where routing resumes: pure decisions about offsets of `penstock.events`.
 
 The newest record of a partition of `penstock.matched` carries the offset of the event it came from, and a query writes
 the events of a partition in order. So everything up to that offset has been routed, and the next one is where a new
