@@ -21,7 +21,7 @@ from penstock.contract import topics
 from penstock.contract.records import Unreadable
 from penstock.contract.snapshot import Snapshot, SnapshotBuilder
 from penstock.kafka import clients
-from penstock.kafka.clients import sentence
+from penstock.kafka.clients import describe_error
 from penstock.kafka.tail import fetch_metadata
 from penstock.kafka.unreadable import report_unreadable
 from penstock.kafka.watchdog import Watchdog
@@ -177,7 +177,7 @@ class TableFollower:
         """Logs once that Kafka is unreachable, not at every attempt to reach it."""
         if not self._is_unreachable:
             self._is_unreachable = True
-            log.warning("waiting for Kafka", topic=self._topic, error=sentence(error))
+            log.warning("waiting for Kafka", topic=self._topic, error=describe_error(error))
 
 
 def text_key(message: Message) -> str:

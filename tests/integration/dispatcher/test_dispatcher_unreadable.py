@@ -96,7 +96,7 @@ def test_a_record_that_kafka_refuses_is_left_out_and_the_rest_is_written(stage: 
     assert {written[key] for key in ("small/1", "later/1")} == {b"{}"}
     assert written["tail/1"] == b"41"
     assert too_large.key not in written
-    refused = [line["key"] for line in lines if line["event"] == "Kafka does not take a record, and it is left out"]
+    refused = [line["key"] for line in lines if line["event"] == "Kafka refuses a record, and it is left out"]
     assert sorted(refused) == sorted([too_large.key, far_too_large.key])
 
 
