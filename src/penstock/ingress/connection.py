@@ -1,8 +1,9 @@
 """One HTTP/1.1 connection: bytes become requests, and responses go back in the order of the requests.
 
-httptools parses. There is no task, timer or future per request: they are most of what a general server spends on one.
-Requests of a connection are served one after the other; while one waits for its response no further one is read, so a
-client that pipelines cannot pile them up. Time limits are checked once a second for all connections together.
+httptools parses. There is no task, timer or future per request: they are most of the cost of a request in a general
+server. Requests of a connection are served one after the other; while one waits for its response no further one is
+read, so a client that pipelines cannot pile them up. Time limits are checked once a second for all connections
+together.
 
 ```
 idle --first byte--> head --complete--> body --complete--> served --answered--> idle

@@ -14,7 +14,7 @@ from penstock.ingress.targets import ResolvedTarget, path_of
 
 
 class Request:
-    """One request. The application answers it once, now or later."""
+    """One request. The application responds once, now or later."""
 
     __slots__ = (
         "_reply",

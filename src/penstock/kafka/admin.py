@@ -323,6 +323,6 @@ class KafkaProbe:
         try:
             admin.brokers(RESPONSE_SECONDS)
         except NotDone as error:
-            return f"Kafka at {self._settings.bootstrap} does not answer ({error})"
+            return f"Kafka at {self._settings.bootstrap} does not respond ({error})"
         self._admin = admin
         return None

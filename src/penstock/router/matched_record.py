@@ -41,7 +41,7 @@ class MatchedRecord:
     made_from: int = field(default=-1, compare=False)
     """The offset of its event, or marker, in `penstock.events`; -1 where it was made from none."""
     identity: Identity = field(default=(), compare=False)
-    """What tells that event from others."""
+    """What identifies that event."""
     follows: int = field(default=-1, compare=False)
     """Of a fence: the generation that counted before its own, 0 for the first; -1 where it does not say."""
 

@@ -12,7 +12,7 @@ matched --> attempt --2xx, no event--------------------------> Done
                                                             (same retry policy) otherwise: Dropped
 ```
 
-A Trigger's reply is no stage of its own: storing it in the Broker belongs to the attempt, and fails with it.
+A Trigger's reply is not a stage of its own: storing it in the Broker belongs to the attempt, and fails with it.
 """
 
 from __future__ import annotations

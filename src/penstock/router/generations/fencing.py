@@ -152,7 +152,7 @@ class Fencing:
         not, in a power loss. What follows needs a higher number than any fence, or nothing of it would count.
 
         Each partition gives its records in pieces from its end back. Where a fence is higher than every point, routing
-        goes on from that fence's generation.
+        resumes from that fence's generation.
         """
         point = generations.newest(self._found.points.values())
         noted = point.number if point is not None else 0
@@ -167,7 +167,7 @@ class Fencing:
 
     @property
     def unrecorded(self) -> int:
-        """The generation that routing goes on from, where a fence shows it and no point does; otherwise 0."""
+        """The generation from which routing resumes, if a fence shows it and no point does; otherwise 0."""
         return 0 if self._own else self._fence
 
     def number_after(self, newest: int) -> int:
@@ -185,7 +185,7 @@ class Fencing:
 
     @property
     def point(self) -> LivePoint | None:
-        """From where routing goes on; None where nothing was ever noted."""
+        """The point from which routing resumes; None where none was ever recorded."""
         return self._own or generations.newest(self._found.points.values())
 
     def shut_out_others(self, point: LivePoint) -> None:

@@ -104,7 +104,7 @@ class MarkerWatch:
     def late(self, now: float) -> dict[int, float]:
         """The partitions whose marker is still to come out, and the seconds since each last showed anything.
 
-        One that works off what lies before its marker shows that: of every so many events one comes out, match or not.
+        A partition that works through a backlog shows that: one of every so many events is written, match or not.
         """
         return {} if self.pending is None else {number: now - self._moved[number] for number in self.pending.missing}
 
@@ -120,7 +120,7 @@ class MarkerWatch:
         return max(record.origin, routed.origin)
 
     def measure(self, retained: Sequence[Retained]) -> None:
-        """Counts the events that have not been routed, as far as what came out tells."""
+        """Counts the events that have not been routed, as far as written records show."""
         self.lag = sum(max(0, kept.end - max(kept.first, self._next_origin(n))) for n, kept in enumerate(retained))
 
     def _next_origin(self, partition: int) -> int:
