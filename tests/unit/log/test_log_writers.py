@@ -89,7 +89,7 @@ def test_a_record_that_kafka_refuses_is_left_out_and_the_rest_is_committed(produ
     with capture_logs() as lines:
         partition.commit([entry("a", 10), entry("big", 200), entry("b", 20), entry("bigger", 300)], without)
     assert producer.committed == ["a", "b"]
-    refused = [line["key"] for line in lines if line["event"].startswith("Kafka does not take")]
+    refused = [line["key"] for line in lines if line["event"].startswith("Kafka refuses a record")]
     assert refused == ["big", "bigger"]
 
 
@@ -98,7 +98,7 @@ def test_a_batch_that_is_too_large_loses_no_record_that_fits_alone(producer: Pro
     with capture_logs() as lines:
         partition.commit([entry("a", 60), entry("b", 60), entry("c", 60)], without)
     assert producer.committed == ["a", "b", "c"]
-    assert [line for line in lines if line["event"].startswith("Kafka does not take")] == []
+    assert [line for line in lines if line["event"].startswith("Kafka refuses a record")] == []
 
 
 def test_a_record_that_was_refused_is_not_tried_again_until_it_is_smaller(producer: ProducerDouble) -> None:
